@@ -29,7 +29,7 @@ from eo_listener.foreach_batch.starting_offsets.difference import (
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
     CheckpointContents,
@@ -194,8 +194,8 @@ def _numbers(batches: Sequence[int]) -> str:
 
 
 def _partitions(source: SourceContents) -> Iterator[tuple[TopicPartition, list[int | None]]]:
-    of_each = (source.initial or {}, source.ended or {}, source.planned or {})
-    for tp in sorted(set().union(*of_each)):
+    of_each = [one or Offsets() for one in (source.initial, source.ended, source.planned)]
+    for tp in sorted({tp for one in of_each for tp in one}):
         yield tp, [one.get(tp) for one in of_each]
 
 

@@ -28,6 +28,9 @@ KafkaProperties = Annotated[
         "-X", "--kafka", help="A client property in librdkafka's names, key=value; repeatable."
     ),
 ]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="Do it. Without, it is only shown what would be done.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Storage = Annotated[
     list[str] | None,

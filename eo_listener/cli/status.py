@@ -134,7 +134,7 @@ def _document(group: str, rows: Rows) -> Mapping[str, object]:
                 "committed": row.committed,
                 "log_end": row.log_end,
                 "lag": row.lag,
-                "query": row.writer.name or row.writer.query_id if row.writer else None,
+                "query": row.writer.author if row.writer else None,
                 "run": row.writer.run_id if row.writer else None,
                 "batch": row.writer.batch_id if row.writer else None,
             }
@@ -158,7 +158,7 @@ def _table(group: str, rows: Rows) -> RenderableType:
             row.partition.topic,
             str(row.partition.partition),
             *("-" if n is None else str(n) for n in (row.committed, row.log_end, row.lag)),
-            (writer.name or writer.query_id) if writer else "-",
+            writer.author if writer else "-",
             str(writer.batch_id) if writer else "-",
         )
         table.add_row(*map(Text, cells))

@@ -82,8 +82,10 @@ class Logs:
         found, errors = self._described({tp.topic for tp in partitions}, deadline)
         errors |= held.errors
         there = [tp for tp in _existing(partitions, found) if tp.topic not in errors]
-        starts, refused_starts = self._edges("start", OFFSET_BEGINNING, there, deadline)
-        ends, refused_ends = self._edges("end", OFFSET_END, there, deadline)
+        starts, refused_starts = self._edges(
+            "start", dict.fromkeys(there, OFFSET_BEGINNING), deadline
+        )
+        ends, refused_ends = self._edges("end", dict.fromkeys(there, OFFSET_END), deadline)
         errors |= refused_starts | refused_ends
         readable = {name: topic for name, topic in found.items() if name not in errors}
         return GroupSnapshot(
@@ -98,20 +100,24 @@ class Logs:
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
         """The next offset that each log will write."""
-        return self._at("end", OFFSET_END, partitions, deadline)
+        return self._at("end", dict.fromkeys(partitions, OFFSET_END), deadline)
 
     def at(
-        self, timestamp_ms: int, partitions: Collection[TopicPartition], deadline: float
+        self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """The first offset of that time or later; a log with no such record is left out."""
-        found = self._at("were then", timestamp_ms, partitions, deadline)
+        """The first offset of each partition's time or later, in milliseconds since 1970.
+
+        A log with no such record is left out.
+        """
+        found = self._at("were then", timestamps, deadline)
         return {tp: offset for tp, offset in found.items() if offset >= 0}
 
     def _at(
-        self, name: str, wanted: int, partitions: Collection[TopicPartition], deadline: float
+        self, name: str, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, int]:
-        found, errors = self._described({tp.topic for tp in partitions}, deadline)
-        edges, refused = self._edges(name, wanted, _existing(partitions, found), deadline)
+        found, errors = self._described({tp.topic for tp in wanted}, deadline)
+        there = {tp: wanted[tp] for tp in _existing(wanted, found)}
+        edges, refused = self._edges(name, there, deadline)
         _require_none(errors | refused)
         return edges
 
@@ -189,18 +195,19 @@ class Logs:
         return found, errors
 
     def _edges(
-        self, name: str, wanted: int, partitions: Collection[TopicPartition], deadline: float
+        self, name: str, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> tuple[dict[TopicPartition, int], dict[str, str]]:
-        """One end of each log, all of which must exist; errors of topics that are refused.
+        """One end of each log, or its offset at a time; errors of topics that are refused.
 
-        librdkafka sends the request to the leaders it remembers. After a change of a topic they
-        are wrong for a moment, and the error of one partition may become that of all.
+        All logs must exist. librdkafka sends the request to the leaders it remembers. After a
+        change of a topic they are wrong for a moment, and the error of one partition may become
+        that of all.
         """
         client, _ = self._open()
         what = f"reading where logs {name}"
         retry_until = min(deadline, time.monotonic() + _METADATA_TIMEOUT)
         while True:
-            asked = (Wire(tp.topic, tp.partition, wanted) for tp in partitions)
+            asked = (Wire(tp.topic, tp.partition, at) for tp, at in wanted.items())
             edges: dict[TopicPartition, int] = {}
             errors: dict[str, str] = {}
             try:

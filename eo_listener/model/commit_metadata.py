@@ -23,7 +23,9 @@ class CommitMetadata:
     two queries, or two runs, on one group. `name` may have been cut (it ends with `~`).
     `rewound_from` is the offset that the group held before a rewind that was asked for.
     `withheld` marks a partition whose newer offsets the guard did not let through. `by_sink`: it
-    was committed with the rows of its batch, in the transaction of a sink.
+    was committed with the rows of its batch, in the transaction of a sink. `command` is the command
+    of eo-listener that committed it, such as `group seed`; then ids and batch are those of where
+    its offsets are from, empty and -1 where that is no query.
     """
 
     name: str
@@ -33,6 +35,7 @@ class CommitMetadata:
     rewound_from: int | None = None
     withheld: bool = False
     by_sink: bool = False
+    command: str = ""
 
     @classmethod
     def of(cls, *, name: str | None, query_id: str, run_id: str, batch_id: int) -> CommitMetadata:
@@ -46,8 +49,16 @@ class CommitMetadata:
 
     def __str__(self) -> str:
         """Name the writer as people look for it."""
+        if self.command and not self.query_id:
+            return f"eo-listener {self.command}, run {self.run_id}"
         name = f"query {self.name!r}, " if self.name else ""
-        return f"{name}id {self.query_id}, run {self.run_id}, batch {self.batch_id}"
+        by = f", by eo-listener {self.command}" if self.command else ""
+        return f"{name}id {self.query_id}, run {self.run_id}, batch {self.batch_id}{by}"
+
+    @property
+    def author(self) -> str:
+        """The name of the query, or its id, or the command that is none."""
+        return self.name or self.query_id or f"eo-listener {self.command}"
 
     def rewinding(self, held: int) -> CommitMetadata:
         """The same, for a commit that takes the group back from `held`."""
@@ -89,6 +100,8 @@ class CommitMetadata:
             fields["g"] = 1
         if self.by_sink:
             fields["t"] = 1
+        if self.command:
+            fields["c"] = self.command
         fields["q"] = name
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
@@ -104,7 +117,7 @@ class CommitMetadata:
             return None
         match fields:
             case {"v": int(), "i": str(query), "r": str(run), "b": int(batch), "q": str(name)}:
-                rewound = fields.get("w")
+                rewound, command = fields.get("w"), fields.get("c")
                 return cls(
                     name=name,
                     query_id=query,
@@ -113,6 +126,7 @@ class CommitMetadata:
                     rewound_from=rewound if isinstance(rewound, int) else None,
                     withheld=fields.get("g") == 1,
                     by_sink=fields.get("t") == 1,
+                    command=command if isinstance(command, str) else "",
                 )
             case _:
                 return None

@@ -17,6 +17,7 @@ EoListenerError
 │   ├── ForeignWriterError         another driver has written to the ledger
 │   ├── TargetRecordsError         a target holds rows twice, or has lost some
 │   └── UnfinishedBatchError       it does not continue the one that was begun before it
+├── InUseError                 what is to be repaired is in use             exit 1
 ├── PoisonRowError             the store or the transform refuses a row     exit 1
 └── UnavailableError           something required is not available          exit 3
     ├── JavaError                  no Java, or an unsupported version
@@ -162,6 +163,12 @@ class UnfinishedBatchError(GuardError):
 
     `ranges`: the source's offsets that were begun.
     """
+
+
+class InUseError(EoListenerError):
+    """A group or a ledger that is to be repaired is in use, or has moved meanwhile."""
+
+    exit_code = 1
 
 
 class PoisonRowError(EoListenerError):

@@ -199,7 +199,7 @@ def _held(
     written = {tp: CommitMetadata.parse(position.metadata) for tp, position in held.items()}
     strange = sorted(tp for tp, writer in written.items() if writer is None)
     marked = sorted(tp for tp, writer in written.items() if writer and writer.withheld)
-    writers = sorted({str(writer.name or writer.query_id) for writer in written.values() if writer})
+    writers = sorted({writer.author for writer in written.values() if writer})
     beyond, lost, gone = _against_logs(held, topics)
     if strange:
         yield warning(

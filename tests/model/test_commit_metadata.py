@@ -27,6 +27,22 @@ def test_the_format_as_design_md_writes_it_down() -> None:
     assert metadata().text() == '{"v":1,"i":"00000010","r":"00000020","b":41,"q":"flights"}'
 
 
+def test_the_command_that_committed_is_named() -> None:
+    """Beside the query and batch its offsets are from, or alone; releases before ignore it."""
+    seeded = replace(metadata(), command="group seed")
+    assert seeded.text() == (
+        '{"v":1,"i":"00000010","r":"00000020","b":41,"c":"group seed","q":"flights"}'
+    )
+    assert CommitMetadata.parse(seeded.text()) == seeded
+    assert str(seeded).endswith("batch 41, by eo-listener group seed")
+    assert seeded.author == "flights"
+    alone = replace(seeded, name="", query_id="", batch_id=-1)
+    assert str(alone) == "eo-listener group seed, run 00000020"
+    assert alone.author == "eo-listener group seed"
+    longest = replace(alone.rewinding(2**63 - 1).withholding().of_sink(), name="x" * 99)
+    assert len(longest.text().encode()) == MAX_BYTES
+
+
 @given(st.text(max_size=300), IDS, IDS, st.integers(0, 2**63 - 1))
 def test_it_never_exceeds_its_bytes_and_reads_itself_back(
     name: str, query: str, run: str, batch: int

@@ -116,6 +116,37 @@ def choose(
     return found
 
 
+def choose_for_group(
+    origin: Origin,
+    partitions: Collection[TopicPartition],
+    held: Collection[TopicPartition],
+    logs: GroupSnapshot,
+    *,
+    missing: Policy | None,
+    out_of_range: Policy,
+    recreated: Recreated = Recreated.FAIL,
+) -> dict[TopicPartition, int]:
+    """Return the offset of each partition that a group is to get, as `choose` finds it.
+
+    A group holds real offsets, so the earliest and the latest are those that the logs have now.
+    What the origin says nothing of is left as it is where the group holds an offset (`held`); where
+    it holds none, `missing` decides, None to leave it so. Raises as `choose` does.
+    """
+    wanted = [
+        tp for tp in partitions if tp in origin.offsets or (missing is not None and tp not in held)
+    ]
+    chosen = choose(
+        origin,
+        wanted,
+        logs,
+        missing=missing or Policy.FAIL,
+        out_of_range=out_of_range,
+        recreated=recreated,
+    )
+    ends = {EARLIEST: logs.starts, LATEST: logs.ends}
+    return {tp: ends[at][tp] if at in ends else at for tp, at in chosen.items()}
+
+
 def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
     if policy is Policy.FAIL:
         raise SettingsError(

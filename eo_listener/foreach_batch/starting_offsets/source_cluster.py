@@ -66,10 +66,14 @@ class SourceCluster:
 
     def of_time(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
         """The first record of that time or later; where there is none, the end of the log."""
+        return self.of_times(f"the time {timestamp_ms} ms", dict.fromkeys(partitions, timestamp_ms))
+
+    def of_times(self, what: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
+        """The same by a time for each partition, in milliseconds since 1970."""
         deadline = time.monotonic() + _TIMEOUT
-        ends = self._logs.ends(partitions, deadline)
-        found = self._logs.at(timestamp_ms, partitions, deadline)
-        return Origin(what=f"the time {timestamp_ms} ms", offsets={**ends, **found})
+        ends = self._logs.ends(timestamps.keys(), deadline)
+        found = self._logs.at(timestamps, deadline)
+        return Origin(what=what, offsets={**ends, **found})
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         """Where the logs of these partitions start and end."""

@@ -12,6 +12,7 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
     Policy,
     Recreated,
     choose,
+    choose_for_group,
 )
 from eo_listener.model.errors import (
     EoListenerError,
@@ -171,3 +172,19 @@ def test_the_text_is_sparks() -> None:
         "t": {"0": 3, "1": -1},
         'a"b': {"0": -2},
     }
+
+
+def test_a_group_gets_offsets_that_are_there() -> None:
+    """Earliest and latest are the log's own; what it holds already and no origin names is left."""
+    origin = Origin(what="o", offsets={A: 7})
+
+    def given(missing: Policy | None) -> dict[TopicPartition, int]:
+        return choose_for_group(
+            origin, (A, B, C), {B}, LOGS, missing=missing, out_of_range=Policy.FAIL
+        )
+
+    assert given(Policy.EARLIEST) == {A: 7, C: 5}
+    assert given(Policy.LATEST) == {A: 7, C: 20}
+    assert given(None) == {A: 7}
+    with pytest.raises(SettingsError, match="no position for t-2"):
+        given(Policy.FAIL)

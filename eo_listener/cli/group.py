@@ -1,0 +1,314 @@
+"""`eo-listener group`: seed, rewind, export and import consumer groups."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from eo_listener.cli import group_origins as origins
+from eo_listener.cli.group_changes import LEAVE, Manner, Rules, change_group
+from eo_listener.cli.group_origins import NamedOrigin
+from eo_listener.cli.options import (
+    BootstrapServers,
+    Execute,
+    Json,
+    KafkaProperties,
+    Storage,
+    as_properties,
+    require_names,
+)
+from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.record_times import record_times
+from eo_listener.model.errors import SettingsError, StorageError
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.offsets_file import (
+    ExportedGroup,
+    ExportedPartition,
+    write_csv,
+    write_json,
+)
+
+app = typer.Typer(
+    help="Change what a consumer group holds, or write it to a file. A dry run until --execute.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_TIMEOUT: Final = 60.0
+_WATCH: Final = 10.0
+
+Group = Annotated[str, typer.Argument(help="The consumer group to change.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("-t", "--topic", help="Only this topic; repeatable.")
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="For a partition of which neither the origin nor the group has an offset: earliest, "
+        "latest, fail or leave."
+    ),
+]
+OutOfRange = Annotated[
+    str,
+    typer.Option(help="For an offset that the log does not have: earliest, latest or fail."),
+]
+OnRecreated = Annotated[
+    str,
+    typer.Option(
+        "--recreated", help="For a topic that was recreated since: earliest (its start) or fail."
+    ),
+]
+Watch = Annotated[
+    float,
+    typer.Option(
+        help="With --execute: seconds for which the group must hold still before it is changed."
+    ),
+]
+
+
+class _Format(str, Enum):
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.command(
+    epilog="Example: eo-listener group seed flights-to-pg -b localhost:9092 "
+    "--from-checkpoint /data/flights-c --execute"
+)
+def seed(
+    group: Group,
+    servers: BootstrapServers,
+    properties: KafkaProperties = None,
+    from_checkpoint: origins.FromCheckpoint = None,
+    storage: Storage = None,
+    from_group: origins.FromGroup = None,
+    from_time: origins.FromTime = None,
+    from_offsets: origins.FromOffsets = None,
+    from_file: origins.FromFile = None,
+    topics: Topics = None,
+    missing: Missing = "earliest",
+    out_of_range: OutOfRange = "fail",
+    recreated: OnRecreated = "fail",
+    watch: Watch = _WATCH,
+    execute: Execute = False,
+    as_json: Json = False,
+) -> None:
+    """Give a group offsets where it holds none, or lower ones.
+
+    Never takes it back: for that there is `group rewind`. Refused while the group has members, or
+    moves within --watch seconds.
+    """
+    named = NamedOrigin(
+        group=group,
+        command="group seed",
+        checkpoint=from_checkpoint,
+        storage=storage or (),
+        other_group=from_group,
+        time=from_time,
+        offsets=from_offsets,
+        file=from_file,
+        topics=_topics(topics),
+    )
+    rules = Rules.of(missing, out_of_range, recreated)
+    manner = Manner(rewinds=False, watch=watch, execute=execute, as_json=as_json)
+    change_group(named, as_properties(servers, properties), rules, manner)
+
+
+@app.command(
+    epilog="Example: eo-listener group rewind flights-to-pg -b localhost:9092 "
+    "--from-time 2013-01-01T05:00:00Z --execute"
+)
+def rewind(
+    group: Group,
+    servers: BootstrapServers,
+    properties: KafkaProperties = None,
+    from_checkpoint: origins.FromCheckpoint = None,
+    storage: Storage = None,
+    from_group: origins.FromGroup = None,
+    from_time: origins.FromTime = None,
+    from_offsets: origins.FromOffsets = None,
+    from_file: origins.FromFile = None,
+    topics: Topics = None,
+    out_of_range: OutOfRange = "fail",
+    recreated: OnRecreated = "fail",
+    watch: Watch = _WATCH,
+    execute: Execute = False,
+    as_json: Json = False,
+) -> None:
+    """Take a group back, so that records are read again.
+
+    Partitions that are behind already are left alone. Each commit records what the group held. A
+    Spark query does not begin there: it goes by its checkpoint.
+    """
+    named = NamedOrigin(
+        group=group,
+        command="group rewind",
+        checkpoint=from_checkpoint,
+        storage=storage or (),
+        other_group=from_group,
+        time=from_time,
+        offsets=from_offsets,
+        file=from_file,
+        topics=_topics(topics),
+    )
+    rules = Rules.of(LEAVE, out_of_range, recreated)
+    manner = Manner(rewinds=True, watch=watch, execute=execute, as_json=as_json)
+    change_group(named, as_properties(servers, properties), rules, manner)
+
+
+@app.command(
+    name="import",
+    epilog="Example: eo-listener group import flights-to-pg offsets.json -b other:9092 --by-time",
+)
+def import_(
+    group: Group,
+    file: Annotated[Path, typer.Argument(help="A file of `group export`, or of Kafka's tool.")],
+    servers: BootstrapServers,
+    properties: KafkaProperties = None,
+    by_time: Annotated[
+        bool,
+        typer.Option(
+            "--by-time",
+            help="Find the places by the times in the file: for a copy of the topics on another "
+            "cluster, where offsets mean other records.",
+        ),
+    ] = False,
+    topics: Topics = None,
+    missing: Missing = LEAVE,
+    out_of_range: OutOfRange = "fail",
+    recreated: OnRecreated = "fail",
+    watch: Watch = _WATCH,
+    execute: Execute = False,
+    as_json: Json = False,
+) -> None:
+    """Give a group the offsets of a file; never takes it back.
+
+    By time, records around the place are read again, and none is left out, where the copy keeps the
+    order and the times of the records (as MirrorMaker does).
+    """
+    named = NamedOrigin(
+        group=group,
+        command="group import",
+        file=file,
+        by_time=by_time,
+        topics=_topics(topics),
+    )
+    rules = Rules.of(missing, out_of_range, recreated)
+    manner = Manner(rewinds=False, watch=watch, execute=execute, as_json=as_json)
+    change_group(named, as_properties(servers, properties), rules, manner)
+
+
+@app.command(
+    epilog="Example: eo-listener group export flights-to-pg -b localhost:9092 -o offsets.csv"
+)
+def export(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Consumer groups.")],
+    servers: BootstrapServers,
+    properties: KafkaProperties = None,
+    topics: Topics = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The file to write. Default: print it.")
+    ] = None,
+    form: Annotated[
+        _Format,
+        typer.Option("--format", help="csv fits Kafka's tool; json has ids and times too."),
+    ] = _Format.CSV,
+    times: Annotated[
+        bool,
+        typer.Option("--times", help="Read when the records were written: for another cluster."),
+    ] = False,
+) -> None:
+    """Write what groups hold to a file, for `group import` or Kafka's own tool.
+
+    That is: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
+    """
+    require_names("group", groups)
+    if len(set(groups)) < len(groups):
+        raise SettingsError("a group is named twice", fix="Name each once")
+    if times and form is _Format.CSV:
+        raise SettingsError("CSV has no place for --times", fix="Add --format json")
+    given, wanted = as_properties(servers, properties), _topics(topics)
+    with closing(ClusterReader(given)) as reader:
+        there = tuple(tp for tp in reader.partitions() if not wanted or tp.topic in wanted)
+        held = {group: reader.group(group, there, stable=True) for group in groups}
+    for group, positions in held.items():
+        if not positions:
+            raise SettingsError(
+                f"group {group} holds no offsets" + (" of these topics" if wanted else ""),
+                cause="they expired, nobody has committed, or the name is another one",
+                fix="See what it holds: eo-listener status GROUP -b SERVERS",
+            )
+    found = _exported(given, held, times=times) if form is _Format.JSON else _plain(held)
+    text = (
+        write_csv(found)
+        if form is _Format.CSV
+        else write_json(found, servers=servers, exported_at=time.time_ns() // 1_000_000)
+    )
+    _write(output, text)
+
+
+def _exported(
+    properties: Mapping[str, str],
+    held: Mapping[str, Mapping[TopicPartition, Position]],
+    *,
+    times: bool,
+) -> list[ExportedGroup]:
+    """All that JSON says: topic ids, and where they are wanted times."""
+    every = {tp for positions in held.values() for tp in positions}
+    with closing(SourceCluster(properties)) as cluster:
+        ids = cluster.snapshot(every).topic_ids
+    found = []
+    for group, positions in held.items():
+        offsets = {tp: position.offset for tp, position in positions.items()}
+        written = record_times(properties, offsets, timeout=_TIMEOUT) if times else {}
+        partitions = tuple(
+            ExportedPartition(
+                partition=tp,
+                offset=position.offset,
+                topic_id=ids.get(tp.topic),
+                timestamp=written.get(tp),
+                metadata=position.metadata,
+            )
+            for tp, position in sorted(positions.items())
+        )
+        found.append(ExportedGroup(group=group, partitions=partitions))
+    return found
+
+
+def _plain(held: Mapping[str, Mapping[TopicPartition, Position]]) -> list[ExportedGroup]:
+    return [
+        ExportedGroup(
+            group=group,
+            partitions=tuple(
+                ExportedPartition(partition=tp, offset=position.offset)
+                for tp, position in sorted(positions.items())
+            ),
+        )
+        for group, positions in held.items()
+    ]
+
+
+def _write(output: Path | None, text: str) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(
+            f"the file {output} cannot be written: {error.strerror}",
+            fix="Check its folder and rights",
+        ) from None
+
+
+def _topics(given: Sequence[str] | None) -> frozenset[str]:
+    require_names("topic", given or ())
+    return frozenset(given or ())

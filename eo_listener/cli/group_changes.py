@@ -1,0 +1,204 @@
+"""How `eo-listener group seed`, `rewind` and `import` change a group: read, plan, show, commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from eo_listener.cli.group_origins import NamedOrigin
+from eo_listener.cli.options import (
+    console,
+    print_json,
+    require_names,
+    require_one_of,
+    seconds,
+)
+from eo_listener.commit.groups.group_change import Direction, GroupChange, PartitionChange
+from eo_listener.foreach_batch.starting_offsets.resolve import (
+    Origin,
+    Policy,
+    Recreated,
+    choose_for_group,
+)
+from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
+from eo_listener.kafka.group_repair import GroupRepair
+from eo_listener.model.errors import GuardError, SettingsError, few
+from eo_listener.model.offsets import Position, TopicPartition
+
+LEAVE: Final = "leave"
+_ARGUMENT: Final = re.compile(r'\b(missing|out_of_range|recreated)="(\w+)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What counts where the origin has no offset, or one that cannot be; as `choose_for_group`."""
+
+    missing: Policy | None
+    out_of_range: Policy
+    recreated: Recreated
+
+    @classmethod
+    def of(cls, missing: str, out_of_range: str, recreated: str) -> Rules:
+        """Read the options. Raises SettingsError."""
+        policies = [one.value for one in Policy]
+        require_one_of("missing", missing, [*policies, LEAVE])
+        require_one_of("out-of-range", out_of_range, policies)
+        require_one_of("recreated", recreated, [one.value for one in Recreated])
+        return cls(
+            missing=None if missing == LEAVE else Policy(missing),
+            out_of_range=Policy(out_of_range),
+            recreated=Recreated(recreated),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """Whether the group is to go back, and really to be changed; how it is shown.
+
+    `watch`: seconds for which it must hold still before.
+    """
+
+    rewinds: bool
+    watch: float
+    execute: bool
+    as_json: bool
+
+
+def change_group(
+    named: NamedOrigin, properties: Mapping[str, str], rules: Rules, manner: Manner
+) -> None:
+    """Read the origin, plan, and with `execute` commit; print what was or would be done."""
+    require_names("group", [named.group])
+    watch = seconds("watch", manner.watch, least=0.0)
+    with (
+        closing(SourceCluster(properties)) as cluster,
+        closing(GroupRepair(properties, named.group)) as repair,
+    ):
+        repair.refuse_members()
+        held = repair.held()
+        origin, author = named.read(cluster, held)
+        wanted = _wanted(cluster, origin, held, rules)
+        change = GroupChange.plan(named.group, held, wanted, author, rewinds=manner.rewinds)
+        if manner.execute and change.positions():
+            repair.refuse_moving(change, watch)
+            repair.commit(change)
+    if manner.as_json:
+        print_json(_document(origin, change, executed=manner.execute))
+    else:
+        _print(origin, change, executed=manner.execute)
+
+
+def _wanted(
+    cluster: SourceCluster,
+    origin: Origin,
+    held: Mapping[TopicPartition, Position],
+    rules: Rules,
+) -> dict[TopicPartition, int]:
+    if not origin.offsets:
+        raise SettingsError(
+            f"{origin.what} has no offsets of the topics named", fix="Check --topic"
+        )
+    topics = {tp.topic for tp in origin.offsets}
+    there = [tp for tp in cluster.partitions(None) if tp.topic in topics]
+    try:
+        return choose_for_group(
+            origin,
+            there,
+            held,
+            cluster.snapshot(there),
+            missing=rules.missing,
+            out_of_range=rules.out_of_range,
+            recreated=rules.recreated,
+        )
+    except (GuardError, SettingsError) as error:
+        error.fix = _as_options(error.fix)
+        raise
+
+
+def _as_options(fix: str | None) -> str | None:
+    """The arguments of `starting_offsets` that a fix names, as the options of the command."""
+    if fix is None:
+        return None
+    named = _ARGUMENT.sub(lambda one: f"--{one[1].replace('_', '-')} {one[2]}", fix)
+    return named.replace("topics=", "--topic")
+
+
+def _print(origin: Origin, change: GroupChange, *, executed: bool) -> None:
+    out = console()
+    out.print(Text(f"group {change.group}, by {origin.what}"), soft_wrap=True)
+    table = Table()
+    table.add_column("topic")
+    for name in ("partition", "holds", "will hold" if not executed else "holds now"):
+        table.add_column(name, justify="right")
+    for name in ("", "was committed by"):
+        table.add_column(name)
+    for one in change.partitions:
+        table.add_row(*map(Text, _cells(change, one)))
+    out.print(table)
+    for line in _notes(change):
+        out.print(Text(line), soft_wrap=True)
+    count = len(change.positions())
+    if not count:
+        out.print(Text("nothing to commit: the group is there already"))
+    elif executed:
+        out.print(Text(f"committed: {count} partitions, and read back"))
+    else:
+        out.print(Text(f"dry run, nothing was changed. To commit {count} partitions: --execute"))
+
+
+def _cells(change: GroupChange, one: PartitionChange) -> tuple[str, ...]:
+    held = "-" if one.held is None else str(one.held.offset)
+    moves = change.moves(one)
+    word = one.direction.value if moves or one.direction is Direction.SAME else "left as it is"
+    return (
+        one.partition.topic,
+        str(one.partition.partition),
+        held,
+        str(one.offset) if moves else held,
+        word,
+        "-" if one.writer is None else str(one.writer),
+    )
+
+
+def _notes(change: GroupChange) -> list[str]:
+    notes = []
+    marked = change.marked()
+    if marked:
+        notes.append(
+            f"the guard of an earlier run has withheld newer offsets of {few(marked)}: its mark "
+            "goes with this commit, and the next run does not withhold them any more"
+        )
+    if change.rewinds and change.positions():
+        notes.append(
+            "a Spark query does not begin there: it goes by its checkpoint. A listener that "
+            "commits to this group brings it to its query's position again"
+        )
+    return notes
+
+
+def _document(origin: Origin, change: GroupChange, *, executed: bool) -> Mapping[str, object]:
+    return {
+        "group": change.group,
+        "from": origin.what,
+        "executed": executed,
+        "run": change.author.run_id,
+        "partitions": [
+            {
+                "topic": one.partition.topic,
+                "partition": one.partition.partition,
+                "held": None if one.held is None else one.held.offset,
+                "offset": one.offset,
+                "direction": one.direction.value,
+                "commits": change.moves(one),
+                "writer": None if one.writer is None else str(one.writer),
+            }
+            for one in change.partitions
+        ],
+        "notes": _notes(change),
+    }

@@ -1,0 +1,218 @@
+"""Where `eo-listener group seed` and `rewind` take offsets from: options, and what they give."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Final
+from uuid import uuid4
+
+import typer
+
+from eo_listener.cli.checkpoint_argument import newest_end, open_checkpoint
+from eo_listener.cli.options import require_names
+from eo_listener.foreach_batch.starting_offsets.origins import newest_batch
+from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import FormatError, SettingsError, StorageError, few
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.offsets_file import ExportedGroup, read_exported
+from eo_listener.model.offsets_json import read_offsets
+
+FromCheckpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--from-checkpoint", help="Where the newest committed batch of this checkpoint ended."
+    ),
+]
+FromGroup = Annotated[str | None, typer.Option("--from-group", help="What this group holds.")]
+FromTime = Annotated[
+    str | None,
+    typer.Option(
+        "--from-time",
+        help="The first records of this time or later: 2013-01-01T05:00:00Z, or milliseconds "
+        "since 1970.",
+    ),
+]
+FromOffsets = Annotated[
+    str | None,
+    typer.Option("--from-offsets", help='Offsets as Spark writes them: {"topic":{"0":5}}.'),
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option("--from-file", help="A file of `group export`, or of Kafka's own tool."),
+]
+
+_MOST_BYTES: Final = 256 << 20
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedOrigin:
+    """The one origin that a command names.
+
+    `by_time`: of a file, the times of the records count, not their offsets. `group` is the group to
+    change, whose part of a file with several groups is meant. `topics`: these alone, where any are
+    named.
+    """
+
+    group: str
+    command: str
+    checkpoint: str | None = None
+    storage: Sequence[str] = ()
+    other_group: str | None = None
+    time: str | None = None
+    offsets: str | None = None
+    file: Path | None = None
+    by_time: bool = False
+    topics: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        given = (self.checkpoint, self.other_group, self.time, self.offsets, self.file)
+        if sum(one is not None for one in given) != 1:
+            raise SettingsError(
+                f"{self.command} needs exactly one place to take offsets from",
+                fix="Give exactly one of --from-checkpoint, --from-group, --from-time, "
+                "--from-offsets and --from-file",
+            )
+        if self.other_group is not None:
+            require_names("group", [self.other_group])
+        if self.other_group == self.group:
+            raise SettingsError(f"group {self.group} is both", fix="Name another group")
+
+    def read(
+        self, cluster: SourceCluster, held: Collection[TopicPartition]
+    ) -> tuple[Origin, CommitMetadata]:
+        """Read it, and who is to stand for it in the metadata of the commits.
+
+        `held` are the partitions of the group to change: by time, these are meant where no topic is
+        named. Raises SettingsError, KafkaError, StorageError, CheckpointError and FormatError.
+        """
+        author = CommitMetadata(
+            name="", query_id="", run_id=uuid4().hex[:8], batch_id=-1, command=self.command
+        )
+        if self.checkpoint is not None:
+            checkpoint = open_checkpoint(self.checkpoint, self.storage)
+            batch = newest_batch(checkpoint, str(checkpoint.location)).batch
+            of_query = CommitMetadata.of(
+                name="", query_id=checkpoint.query_id(), run_id=author.run_id, batch_id=batch
+            )
+            origin, author = newest_end(checkpoint), replace(of_query, command=self.command)
+        elif self.other_group is not None:
+            origin = cluster.of_group(self.other_group, cluster.partitions(None))
+        elif self.time is not None:
+            origin = cluster.of_time(parse_time(self.time), self._partitions(cluster, held))
+        elif self.offsets is not None:
+            origin = Origin(what="--from-offsets", offsets=parse_offsets(self.offsets))
+        else:
+            origin = self._of_file(cluster)
+        return origin.where(lambda tp: not self.topics or tp.topic in self.topics), author
+
+    def _partitions(
+        self, cluster: SourceCluster, held: Collection[TopicPartition]
+    ) -> tuple[TopicPartition, ...]:
+        wanted = self.topics or frozenset(tp.topic for tp in held)
+        if not wanted:
+            raise SettingsError(
+                "a time alone does not say which topics are meant, and the group holds none",
+                fix="Name them: --topic TOPIC",
+            )
+        return tuple(tp for tp in cluster.partitions(None) if tp.topic in wanted)
+
+    def _of_file(self, cluster: SourceCluster) -> Origin:
+        given = _of_group(read_exported(_text(self.file or Path())), self.group, self.file)
+        if not self.by_time:
+            return Origin(
+                what=f"the file {self.file}",
+                offsets={one.partition: one.offset for one in given.partitions},
+                topic_ids={
+                    one.partition: one.topic_id
+                    for one in given.partitions
+                    if one.topic_id is not None
+                },
+            )
+        unknown = [one.partition for one in given.partitions if one.timestamp is None]
+        if unknown:
+            raise SettingsError(
+                f"the file {self.file} has no time for {few(unknown)}",
+                cause="it is CSV, was exported without --times, or the log was empty there",
+                fix="Export it once more: eo-listener group export --format json --times; or leave "
+                "these topics out: --topic",
+            )
+        times = {
+            one.partition: one.timestamp for one in given.partitions if one.timestamp is not None
+        }
+        return cluster.of_times(f"the times in {self.file}", times)
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970. Raises SettingsError, also for a time without a zone."""
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or moment.timestamp() < 0:
+        raise SettingsError(
+            f"--from-time must be a time since 1970 with its zone, got {text!r}",
+            fix="Write 2013-01-01T05:00:00Z, 2013-01-01T06:00:00+01:00, or milliseconds",
+        )
+    return int(moment.timestamp() * 1000)
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """Offsets of the command line. Raises SettingsError."""
+    try:
+        found = read_offsets(json.loads(text))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        found = None
+    if not found:
+        raise SettingsError(
+            f"--from-offsets must be offsets as Spark writes them, got {text[:100]!r}",
+            fix='Write \'{"topic":{"0":5,"1":7}}\'; -1 and -2 are not offsets',
+        )
+    return dict(found)
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            held = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise StorageError(
+            f"the file {file} cannot be read: {error.strerror}", fix="Check its path and its rights"
+        ) from None
+    if len(held) > _MOST_BYTES:
+        raise FormatError(
+            f"the file {file} is larger than {_MOST_BYTES >> 20} MB",
+            cause="it is another file",
+            fix="Name a file of `eo-listener group export`",
+        )
+    try:
+        return held.decode()
+    except UnicodeDecodeError:
+        raise FormatError(
+            f"the file {file} is not text in UTF-8",
+            cause="it is another file, or was changed on its way",
+            fix="Name a file of `eo-listener group export`",
+        ) from None
+
+
+def _of_group(groups: Sequence[ExportedGroup], group: str, file: Path | None) -> ExportedGroup:
+    """The part of the group that is changed; the only one, whatever its name is."""
+    if len(groups) == 1:
+        return groups[0]
+    for one in groups:
+        if one.group == group:
+            return one
+    raise SettingsError(
+        f"the file {file} has {len(groups)} groups, and none of them is {group}",
+        cause=f"it has {few(str(one.group) for one in groups)}",
+        fix="Write a file of one group: eo-listener group export GROUP",
+    )

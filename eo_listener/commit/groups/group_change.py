@@ -1,0 +1,133 @@
+"""What a repair does to a group, partition by partition, before and after. Pure.
+
+A repair either seeds a group (it gets offsets where it holds none, or lower ones) or rewinds it
+(it gets lower offsets than it holds). One repair never does both: a seed that would go back, and a
+rewind that would skip records, are not what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+
+from eo_listener.commit.groups.request_size import MAX_PART, fitting
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import SettingsError, few
+from eo_listener.model.offsets import Position, TopicPartition
+
+
+class Direction(Enum):
+    """Where a partition would go."""
+
+    NEW = "new"
+    FORWARD = "forward"
+    SAME = "same"
+    BACK = "back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChange:
+    """What the group holds of one partition, None for nothing, and what was asked for."""
+
+    partition: TopicPartition
+    held: Position | None
+    offset: int
+
+    @property
+    def direction(self) -> Direction:
+        """Where it would go."""
+        if self.held is None:
+            return Direction.NEW
+        if self.offset == self.held.offset:
+            return Direction.SAME
+        return Direction.FORWARD if self.offset > self.held.offset else Direction.BACK
+
+    @property
+    def writer(self) -> CommitMetadata | None:
+        """Who has committed what the group holds; None where that was another program."""
+        return None if self.held is None else CommitMetadata.parse(self.held.metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """A whole repair. `author` is what its commits say of themselves."""
+
+    group: str
+    author: CommitMetadata
+    rewinds: bool
+    partitions: tuple[PartitionChange, ...]
+
+    @classmethod
+    def plan(
+        cls,
+        group: str,
+        held: Mapping[TopicPartition, Position],
+        wanted: Mapping[TopicPartition, int],
+        author: CommitMetadata,
+        *,
+        rewinds: bool,
+    ) -> GroupChange:
+        """Plan a repair. Raises SettingsError for a seed that would take the group back."""
+        partitions = tuple(
+            PartitionChange(partition=tp, held=held.get(tp), offset=offset)
+            for tp, offset in sorted(wanted.items())
+        )
+        back = [one for one in partitions if one.direction is Direction.BACK]
+        if back and not rewinds:
+            named = few(f"{one.partition} from {_offset(one)} to {one.offset}" for one in back)
+            raise SettingsError(
+                f"group {group} would go back: {named}",
+                cause="it is ahead of where its offsets are to be taken from",
+                fix="If it is meant to read these records again, type `eo-listener group rewind` "
+                "with the same arguments. Otherwise leave these topics out: --topic",
+            )
+        return cls(group=group, author=author, rewinds=rewinds, partitions=partitions)
+
+    def moves(self, one: PartitionChange) -> bool:
+        """Whether a partition is one that this repair commits."""
+        wanted = {Direction.BACK} if self.rewinds else {Direction.NEW, Direction.FORWARD}
+        return one.direction in wanted
+
+    def positions(self) -> dict[TopicPartition, Position]:
+        """What is to be committed."""
+        return {
+            one.partition: Position(offset=one.offset, metadata=self._metadata(one).text())
+            for one in self.partitions
+            if self.moves(one)
+        }
+
+    def parts(self) -> Iterator[dict[TopicPartition, Position]]:
+        """The same, in parts that one request takes each."""
+        left = self.positions()
+        while left:
+            part = fitting(self.group, dict(islice(left.items(), MAX_PART)))
+            yield dict(part)
+            left = {tp: at for tp, at in left.items() if tp not in part}
+
+    def marked(self) -> tuple[TopicPartition, ...]:
+        """Partitions to be committed on which the guard has left its mark, which is then gone."""
+        return tuple(
+            one.partition
+            for one in self.partitions
+            if self.moves(one) and one.writer is not None and one.writer.withheld
+        )
+
+    def moved_since(self, held: Mapping[TopicPartition, Position]) -> tuple[TopicPartition, ...]:
+        """Partitions of which the group holds something else than it did at the plan."""
+        return tuple(
+            one.partition for one in self.partitions if held.get(one.partition) != one.held
+        )
+
+    def missing_in(self, held: Mapping[TopicPartition, Position]) -> tuple[TopicPartition, ...]:
+        """Partitions that were to be committed and of which the group holds something else."""
+        wanted = self.positions()
+        return tuple(tp for tp, position in wanted.items() if held.get(tp) != position)
+
+    def _metadata(self, one: PartitionChange) -> CommitMetadata:
+        return self.author.rewinding(one.held.offset) if self.rewinds and one.held else self.author
+
+
+def _offset(one: PartitionChange) -> int | None:
+    return None if one.held is None else one.held.offset

@@ -1,0 +1,128 @@
+"""Changes a group that nobody uses: finds out whether that is so, commits, and reads it back.
+
+- A group with members is refused; so does the broker, at the commit (UNKNOWN_MEMBER_ID).
+- A query in `mode="simple"` or `"transactional"` is no member. It shows by its commits alone: the
+  group is read twice, some seconds apart, and must hold the same, metadata included. So a query
+  that commits nothing in that time is not found. Nothing is lost by it: such a query commits its
+  own position again with its next batch, or within `recommit_interval`, and names the repair as a
+  foreign commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Final
+
+from eo_listener.commit.groups.group_change import GroupChange
+from eo_listener.kafka.cluster_describer import ClusterDescriber
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.model.errors import InUseError, KafkaError, SettingsError, few
+from eo_listener.model.kafka_errors import COORDINATOR_MOVES
+from eo_listener.model.offsets import Position, TopicPartition
+
+_EMPTY: Final = frozenset({None, "Empty", "Dead"})
+_TIMEOUT: Final = 15.0  # seconds for each part, a coordinator that moves included
+_PAUSE: Final = 0.5
+
+
+class GroupRepair:
+    """One group of one cluster. Every method raises KafkaError; for one thread.
+
+    Raises SettingsError for properties that librdkafka does not accept.
+    """
+
+    def __init__(self, properties: Mapping[str, str], group: str) -> None:
+        self._properties = dict(properties)
+        self._group = group
+        self._reader = ClusterReader(properties)
+
+    def held(self) -> Mapping[TopicPartition, Position]:
+        """What the group holds, of all topics, when no transaction on it is open."""
+        return self._reader.group(self._group, stable=True)
+
+    def refuse_members(self) -> None:
+        """Raise InUseError where the group has members, SettingsError where it is of others."""
+        with closing(ClusterDescriber(self._properties)) as describer:
+            facts = describer.group(self._group)
+        if facts.error is not None:
+            raise KafkaError(
+                f"describing group {self._group} failed: {facts.error}",
+                code=facts.error,
+                fix=f"Allow this client to Describe and Read the group {self._group}",
+            )
+        if facts.protocol is not None:
+            raise SettingsError(
+                f"group {self._group} is not one of consumers, but of protocol {facts.protocol}",
+                fix="Name a group of consumers",
+            )
+        if facts.members or facts.state not in _EMPTY:
+            named = few(f"{one.client} at {one.host}" for one in facts.members)
+            raise InUseError(
+                f"group {self._group} is in use: state {facts.state}, {len(facts.members)} "
+                f"members ({named or 'none named'})",
+                cause="a consumer, or a query with mode='member', has joined it",
+                fix="Stop it first, and wait until its session has ended",
+            )
+
+    def refuse_moving(self, change: GroupChange, seconds: float) -> None:
+        """Raise InUseError where the group moves within so many seconds, or has since the plan."""
+        self._refuse_moved(change, "since the plan was made")
+        time.sleep(seconds)
+        self._refuse_moved(change, f"within {seconds:g} s")
+
+    def commit(self, change: GroupChange) -> None:
+        """Commit, and read the group back: only what it holds then counts.
+
+        Raises KafkaError where it holds something else, whatever the answers were.
+        """
+        store = SimpleGroups(self._properties)
+        failed: dict[str, str] = {}
+        try:
+            for part in change.parts():
+                failed |= self._commit(store, part)
+        finally:
+            store.close()
+        missing = change.missing_in(self._reader.group(self._group, stable=True))
+        if missing:
+            code = next(iter(failed), "UNKNOWN")
+            raise KafkaError(
+                f"group {self._group} does not hold all that was committed to it: {few(missing)}",
+                code=code,
+                cause=failed.get(code, "another program has committed to it meanwhile"),
+                fix="Look at it with `eo-listener status`, and repeat the command: it begins with "
+                "what the group holds then",
+            )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reader.close()
+
+    def _commit(
+        self, store: SimpleGroups, part: Mapping[TopicPartition, Position]
+    ) -> dict[str, str]:
+        """Commit a part; the errors that are left, by Kafka's name, with what they were of."""
+        deadline = time.monotonic() + _TIMEOUT
+        while True:
+            found: dict[str, str] = {}
+            try:
+                answer = store.commit(self._group, part, timeout=_TIMEOUT)
+                for tp, code in answer.items():
+                    if code is not None:
+                        found.setdefault(code, f"{code} for {tp}")
+            except KafkaError as error:
+                found = {error.code: error.problem}
+            if not found.keys() & COORDINATOR_MOVES or time.monotonic() >= deadline:
+                return found
+            time.sleep(_PAUSE)
+
+    def _refuse_moved(self, change: GroupChange, when: str) -> None:
+        moved = change.moved_since(self.held())
+        if moved:
+            raise InUseError(
+                f"group {self._group} has moved {when}: {few(moved)}",
+                cause="a query or a tool commits to it",
+                fix="Stop the query first; `eo-listener status` shows which one it is",
+            )

@@ -1,0 +1,209 @@
+"""The files into which groups are exported: Kafka's CSV, and our JSON, which says more.
+
+CSV is what `kafka-consumer-groups --reset-offsets --from-file` reads: `topic,partition,offset` of
+one group, `group,topic,partition,offset` of several (kafka-tools, CsvUtils). It has neither topic
+ids nor times, so it fits the same cluster only. JSON, format 1:
+
+    {"v":1,"servers","exported_at":ms,"groups":[{"group","partitions":[
+        {"topic","partition","offset","topic_id","timestamp":ms,"metadata"}, ...]}, ...]}
+
+`timestamp` is that of the first record that the group has not read, or, where it has read all, of
+the last one that it has: by it the place is found in a copy of the topic on another cluster.
+`topic_id` and `timestamp` are null where they are not known.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eo_listener.model.errors import FormatError
+from eo_listener.model.offsets import TopicPartition
+
+FORMAT: Final = 1
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LONGEST: Final = 2**63 - 1
+_MOST_PARTITIONS: Final = 2**31 - 1
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_PLAIN, _WITH_GROUP = 3, 4  # columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedPartition:
+    """Where a group stood in one partition; times in milliseconds since 1970."""
+
+    partition: TopicPartition
+    offset: int
+    topic_id: str | None = None
+    timestamp: int | None = None
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedGroup:
+    """One group; `group` is None in a CSV file of one group, which does not name it."""
+
+    group: str | None
+    partitions: tuple[ExportedPartition, ...]
+
+
+def write_csv(groups: Iterable[ExportedGroup]) -> str:
+    """Write Kafka's CSV: without the group's name where there is one group only."""
+    groups = tuple(groups)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for group in groups:
+        first = () if len(groups) == 1 else (group.group,)
+        writer.writerows((*first, *one.partition, one.offset) for one in group.partitions)
+    return text.getvalue()
+
+
+def write_json(groups: Iterable[ExportedGroup], *, servers: str, exported_at: int) -> str:
+    """Write format 1."""
+    fields: dict[str, Any] = {"v": FORMAT, "servers": servers, "exported_at": exported_at}
+    fields["groups"] = [
+        {
+            "group": group.group,
+            "partitions": [
+                {
+                    "topic": one.partition.topic,
+                    "partition": one.partition.partition,
+                    "offset": one.offset,
+                    "topic_id": one.topic_id,
+                    "timestamp": one.timestamp,
+                    "metadata": one.metadata,
+                }
+                for one in group.partitions
+            ],
+        }
+        for group in groups
+    ]
+    return json.dumps(fields, ensure_ascii=False, indent=1) + "\n"
+
+
+def read_exported(text: str) -> tuple[ExportedGroup, ...]:
+    """Read either form. Raises FormatError, which names the line or the field."""
+    if not text.strip():
+        raise _wrong("it is empty")
+    groups = _read_json(text) if text.lstrip().startswith("{") else _read_csv(text)
+    for group in groups:
+        _refuse_twice(group)
+    return groups
+
+
+def _read_csv(text: str) -> tuple[ExportedGroup, ...]:
+    found: dict[str | None, list[ExportedPartition]] = {}
+    try:
+        lines = list(csv.reader(io.StringIO(text.removeprefix("\ufeff")), strict=True))
+    except csv.Error as error:
+        raise _wrong(f"it is not CSV: {error}") from None
+    columns = None
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        columns = columns or len(line)
+        if len(line) != columns or columns not in (_PLAIN, _WITH_GROUP):
+            raise _wrong(
+                f"line {number} has {len(line)} columns, and a line has topic,partition,offset or "
+                "group,topic,partition,offset"
+            )
+        topic, partition, offset = (cell.strip() for cell in line[-_PLAIN:])
+        if not _NUMBER.fullmatch(partition) or not _NUMBER.fullmatch(offset):
+            raise _wrong(f"line {number}: partition and offset must be numbers of at least 0")
+        group = line[0] if columns == _WITH_GROUP else None
+        one = ExportedPartition(
+            partition=_partition(topic, int(partition), f"line {number}"),
+            offset=_offset(int(offset), f"line {number}"),
+        )
+        found.setdefault(group, []).append(one)
+    return tuple(ExportedGroup(group=name, partitions=tuple(of)) for name, of in found.items())
+
+
+def _read_json(text: str) -> tuple[ExportedGroup, ...]:
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _wrong("it is not JSON, or was cut off") from None
+    version = fields.get("v")
+    if version != FORMAT:
+        raise FormatError(
+            f"the file is of format {version!r}, and this version knows format {FORMAT}"
+            if version is not None
+            else "the file names no format",
+            cause="a newer eo-listener has written it, or it is another file",
+            fix="Export the group again with this version. Offsets as Spark writes them, "
+            '{"topic":{"0":5}}, go on the command line: --from-offsets',
+        )
+    try:
+        return tuple(
+            ExportedGroup(
+                group=str(group["group"]),
+                partitions=tuple(map(_read_partition, group["partitions"])),
+            )
+            for group in fields["groups"]
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _wrong(f"a field is missing or of another kind ({error})") from None
+
+
+def _read_partition(fields: Mapping[str, Any]) -> ExportedPartition:
+    topic, number = fields["topic"], fields["partition"]
+    where = f"{topic}-{number}"
+    if not isinstance(topic, str) or not _is_number(number):
+        raise _wrong(f"{where} is not a partition of a topic")
+    timestamp, topic_id = fields.get("timestamp"), fields.get("topic_id")
+    if timestamp is not None and not (_is_number(timestamp) and 0 <= timestamp <= _LONGEST):
+        raise _wrong(f"{where}: its timestamp is not in milliseconds since 1970")
+    if topic_id is not None and not isinstance(topic_id, str):
+        raise _wrong(f"{where}: its topic id is not a text")
+    return ExportedPartition(
+        partition=_partition(topic, number, where),
+        offset=_offset(fields["offset"], where),
+        topic_id=topic_id,
+        timestamp=timestamp,
+        metadata=str(fields.get("metadata") or ""),
+    )
+
+
+def _partition(topic: str, number: int, where: str) -> TopicPartition:
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        raise _wrong(f"{where}: Kafka has no topics of such a name")
+    if not 0 <= number <= _MOST_PARTITIONS:
+        raise _wrong(f"{where}: Kafka has no partitions of this number")
+    return TopicPartition(topic, number)
+
+
+def _offset(offset: Any, where: str) -> int:
+    if not _is_number(offset) or not 0 <= offset <= _LONGEST:
+        raise _wrong(f"{where}: its offset is not a number of at least 0")
+    return int(offset)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _refuse_twice(group: ExportedGroup) -> None:
+    for tp in _twice(one.partition for one in group.partitions):
+        raise _wrong(f"{tp} stands there twice")
+
+
+def _twice(partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+    seen: set[TopicPartition] = set()
+    for tp in partitions:
+        if tp in seen:
+            yield tp
+        seen.add(tp)
+
+
+def _wrong(what: str) -> FormatError:
+    return FormatError(
+        f"the file of offsets cannot be read: {what}",
+        cause="it was cut off or edited, or it is another file",
+        fix="Write it with `eo-listener group export`; as CSV a line is topic,partition,offset",
+    )

@@ -1,0 +1,323 @@
+"""`eo-listener group` on a real broker: groups are seeded, rewound, exported and imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from typer.testing import CliRunner, Result
+
+from eo_listener.cli import app
+from eo_listener.devtools.broker import Broker
+from eo_listener.devtools.broker.programs import commands
+from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import (
+    EoListenerError,
+    InUseError,
+    KafkaError,
+    SettingsError,
+    TopicRecreatedError,
+)
+from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.offsets_file import read_exported
+from tests.conftest import kafka_version
+from tests.groups import positions
+from tests.spark.checkpoint import writers
+from tests.spark.checkpoint.recorded import unpack
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+QUICK = ["--watch", "0.2", "--execute"]
+HOUR = 3_600_000
+BEGAN = 1_357_016_400_000  # 2013-01-01T05:00:00Z
+
+
+def run(*arguments: object) -> Result:
+    answer = CliRunner().invoke(app, ["group", *map(str, arguments)])
+    if answer.exception is not None and not isinstance(answer.exception, SystemExit):
+        raise answer.exception
+    return answer
+
+
+class Groups:
+    """Groups and topics of one broker."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.topics = Topics(servers)
+        self.at = ["-b", servers]
+
+    def hourly(self, topic: str, records: int, *, before: int = 0) -> None:
+        """Append records to partition 0, one an hour from BEGAN on; `before` more before them."""
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": "0"})
+        for number in range(-before, records):
+            producer.produce(topic, b"x", partition=0, timestamp=BEGAN + number * HOUR)
+        assert producer.flush(30) == 0
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        wanted = {tp: Position(offset=at, metadata=metadata) for tp, at in offsets.items()}
+        store = SimpleGroups({"bootstrap.servers": self.servers})
+        try:
+            assert set(store.commit(group, wanted, timeout=20).values()) == {None}
+        finally:
+            store.close()
+
+    def offsets(self, group: str) -> dict[TopicPartition, int]:
+        return {tp: at.offset for tp, at in self.held(group).items()}
+
+    def held(self, group: str) -> dict[TopicPartition, Position]:
+        """What it holds, once its coordinator answers."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return positions(self.servers, group)
+            except KafkaError:
+                assert time.monotonic() < deadline
+
+    def metadata(self, group: str) -> set[CommitMetadata | None]:
+        return {CommitMetadata.parse(at.metadata) for at in self.held(group).values()}
+
+
+@pytest.fixture(scope="module")
+def groups(broker: Broker) -> Groups:
+    """The broker that all share, with a coordinator that answers."""
+    made = Groups(broker.bootstrap_servers)
+    topic = made.topics.create(partitions=1)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            made.commit(unique("first"), {TopicPartition(topic, 0): 0})
+        except EoListenerError:
+            assert time.monotonic() < deadline
+        else:
+            return made
+
+
+@pytest.fixture
+def checkpoint(groups: Groups, tmp_path: Path) -> tuple[Path, str]:
+    """A checkpoint whose newest batch ended at 3 and 4 of a topic with 10 records each."""
+    topic = groups.topics.create(partitions=3)
+    producer = Producer({"bootstrap.servers": groups.servers, "log_level": "0"})
+    for number in range(30):
+        producer.produce(topic, b"x", partition=number % 3)
+    assert producer.flush(30) == 0
+    folder = unpack("4.0.0", "plain", tmp_path / "c")
+    offsets = folder / "offsets" / "2"
+    first, metadata, _ = offsets.read_text().split("\n")
+    line = writers.source_offsets("0", Offsets.of({topic: {0: 3, 1: 4}})).text
+    offsets.write_text(f"{first}\n{metadata}\n{line}")
+    (folder / "offsets" / ".2.crc").unlink()
+    return folder, topic
+
+
+def test_a_group_is_seeded_from_a_checkpoint(groups: Groups, checkpoint: tuple[Path, str]) -> None:
+    """A dry run changes nothing; then the group holds what the query has made durable.
+
+    A partition that came after it begins at its start, and each commit names query and batch.
+    """
+    folder, topic = checkpoint
+    group = unique("g")
+    command = ["seed", group, *groups.at, "--from-checkpoint", folder]
+    dry = run(*command)
+    assert dry.exit_code == 0
+    assert "dry run, nothing was changed. To commit 3 partitions: --execute" in dry.stdout
+    assert groups.offsets(group) == {}
+    done = run(*command, *QUICK)
+    assert "committed: 3 partitions" in done.stdout
+    expected = {(topic, 0): 3, (topic, 1): 4, (topic, 2): 0}
+    assert groups.offsets(group) == expected
+    (metadata,) = groups.metadata(group)
+    assert metadata is not None
+    query = json.loads((folder / "metadata").read_text())["id"]
+    assert (metadata.command, metadata.query_id) == ("group seed", query[:8])
+    assert metadata.batch_id == 2
+    again = run(*command, *QUICK)
+    assert "nothing to commit: the group is there already" in again.stdout
+    assert run("seed", unique("h"), *groups.at, "--from-group", group, *QUICK).exit_code == 0
+
+
+def test_a_group_is_taken_back_by_a_rewind_alone(groups: Groups) -> None:
+    """A seed refuses it; a rewind records what the group held, and moves nothing forward."""
+    topic, group = groups.topics.create(partitions=2), unique("g")
+    groups.hourly(topic, 10)
+    behind, ahead = TopicPartition(topic, 1), TopicPartition(topic, 0)
+    groups.commit(group, {ahead: 9, behind: 0})
+    by_time = [*groups.at, "--from-time", "2013-01-01T09:00:00Z"]
+    with pytest.raises(SettingsError, match=r"from 9 to 4.*group rewind"):
+        run("seed", group, *by_time, *QUICK)
+    assert groups.offsets(group) == {ahead: 9, behind: 0}
+    found: dict[str, Any] = json.loads(run("rewind", group, *by_time, *QUICK, "--json").stdout)
+    assert found["executed"] is True
+    assert [one["commits"] for one in found["partitions"]] == [True, False]
+    assert groups.offsets(group) == {ahead: 4, behind: 0}
+    written = CommitMetadata.parse(groups.held(group)[ahead].metadata)
+    assert written is not None
+    assert (written.command, written.rewound_from) == ("group rewind", 9)
+    assert written.run_id == found["run"]
+
+
+def test_a_group_with_a_member_is_left_alone(groups: Groups) -> None:
+    """Dry or not: it is refused with the member's name, and holds what it held."""
+    topic, group = groups.topics.create(partitions=1), unique("g")
+    groups.commit(group, {TopicPartition(topic, 0): 0})
+    consumer = Consumer(
+        {"bootstrap.servers": groups.servers, "group.id": group, "client.id": "the-member"}
+    )
+    consumer.subscribe([topic])
+    try:
+        deadline = time.monotonic() + 30
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        for more in ([], QUICK):
+            with pytest.raises(InUseError, match="the-member") as raised:
+                run(
+                    "rewind", group, *groups.at, "--from-offsets", f'{{"{topic}":{{"0":0}}}}', *more
+                )
+            assert raised.value.exit_code == 1
+    finally:
+        consumer.close()
+
+
+def test_a_group_that_moves_is_left_alone(groups: Groups) -> None:
+    """A query without membership shows by its commits, within the seconds of --watch."""
+    topic, group = groups.topics.create(partitions=1), unique("g")
+    tp = TopicPartition(topic, 0)
+    groups.hourly(topic, 10)
+    groups.commit(group, {tp: 8})
+    stop = threading.Event()
+
+    def query() -> None:
+        number = 0
+        while not stop.wait(0.2):
+            number += 1
+            groups.commit(group, {tp: 9}, metadata=f"batch {number}")
+
+    thread = threading.Thread(target=query)
+    thread.start()
+    try:
+        with pytest.raises(InUseError, match="has moved"):
+            run(
+                *("rewind", group, *groups.at, "--from-offsets", f'{{"{topic}":{{"0":1}}}}'),
+                *("--watch", "3", "--execute"),
+            )
+    finally:
+        stop.set()
+        thread.join()
+    assert groups.offsets(group) == {tp: 9}
+
+
+def test_kafkas_own_tool_takes_an_exported_file(groups: Groups, tmp_path: Path) -> None:
+    """CSV of one group; what the tool then commits is imported again as it stands."""
+    topic, group, other = groups.topics.create(partitions=2), unique("g"), unique("g")
+    groups.hourly(topic, 10)
+    offsets = {TopicPartition(topic, 0): 7, TopicPartition(topic, 1): 0}
+    groups.commit(group, offsets)
+    file = tmp_path / "offsets.csv"
+    assert run("export", group, *groups.at, "-o", file).stdout == ""
+    assert file.read_text() == f"{topic},0,7\n{topic},1,0\n"
+    tool = commands(kafka_version()).consumer_groups(
+        *(groups.servers, "--reset-offsets", "--group", other),
+        *("--from-file", str(file), "--execute"),
+    )
+    answer = subprocess.run(tool, capture_output=True, text=True, timeout=120, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert groups.offsets(other) == offsets, answer.stdout + answer.stderr
+    tool = commands(kafka_version()).consumer_groups(
+        *(groups.servers, "--reset-offsets", "--group", other, "--all-topics", "--to-current"),
+        *("--export", "--dry-run"),
+    )
+    answer = subprocess.run(tool, capture_output=True, text=True, timeout=120, check=False)
+    (exported,) = read_exported(answer.stdout)
+    assert {one.partition: one.offset for one in exported.partitions} == offsets
+    several = tmp_path / "several.csv"
+    run("export", group, other, *groups.at, "-o", several)
+    third = unique("g")
+    with pytest.raises(SettingsError, match="has 2 groups, and none of them is"):
+        run("import", third, several, *groups.at)
+    run("import", third, file, *groups.at, *QUICK)
+    assert groups.offsets(third) == offsets
+    assert {one.command for one in groups.metadata(third) if one} == {"group import"}
+
+
+def test_a_group_is_moved_to_a_copy_by_time(groups: Groups, tmp_path: Path) -> None:
+    """Where offsets are other records, they are refused; by time nothing unread is left out.
+
+    The copy has the same records and times at other offsets, as on another cluster.
+    """
+    topic = groups.topics.create(partitions=2)
+    group, drained, copy = unique("g"), unique("g"), unique("g")
+    tp = TopicPartition(topic, 0)
+    groups.hourly(topic, 10)
+    groups.commit(group, {tp: 6})
+    groups.commit(drained, {tp: 10, TopicPartition(topic, 1): 0})
+    files = {}
+    for one in (group, drained):
+        files[one] = tmp_path / one
+        run("export", one, *groups.at, "--format", "json", "--times", "-o", files[one])
+    groups.topics.delete(topic)
+    groups.topics.create_as(topic, partitions=2)
+    groups.hourly(topic, 10, before=3)
+    with pytest.raises(TopicRecreatedError, match="older topic of the same name") as raised:
+        run("import", copy, files[group], *groups.at)
+    assert "--recreated earliest" in str(raised.value.fix)
+    run("import", copy, files[group], *groups.at, "--by-time", *QUICK)
+    assert groups.offsets(copy) == {tp: 9}, "the record of hour 6, 3 later"
+    late = unique("g")
+    with pytest.raises(SettingsError, match=f"no time for {topic}-1"):
+        run("import", late, files[drained], *groups.at, "--by-time")
+    written = json.loads(files[drained].read_text())
+    del written["groups"][0]["partitions"][1]
+    files[drained].write_text(json.dumps(written))
+    run("import", late, files[drained], *groups.at, "--by-time", *QUICK)
+    assert groups.offsets(late) == {tp: 12}, "the last record that was read is read again"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["seed", "g", "--from-offsets", '{"nosuch":{"0":1}}'], 1, "Kafka lacks partitions"),
+        (["seed", "g", "--from-offsets", '{"TOPIC":{"0":99}}'], 1, "beyond the end of the log"),
+        (["seed", "g", "--from-offsets", '{"TOPIC":{"7":1}}'], 1, "Kafka lacks partitions"),
+        (["seed", "g", "--from-time", "0"], 2, "the group holds none"),
+        (["seed", "g", "--from-group", "nosuch"], 2, "holds no offsets"),
+        (["seed", "g", "--from-offsets", '{"TOPIC":{"0":1}}', "-t", "u"], 2, "no offsets of the"),
+        (["export", "nosuch"], 2, "holds no offsets"),
+    ],
+)
+def test_bad_input(arguments: list[str], code: int, words: str, groups: Groups) -> None:
+    """One error with its exit code; nothing is committed."""
+    topic, group = groups.topics.create(partitions=1), unique("bad")
+    given = [group if one == "g" else one.replace("TOPIC", topic) for one in arguments]
+    with pytest.raises(EoListenerError, match=words) as raised:
+        run(*given, *groups.at)
+    assert raised.value.exit_code == code
+    assert groups.offsets(group) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["seed", "", "--from-time", "0"], 2, "a group is empty"),
+        (["seed", "g", "--from-time", "0", "--watch", "nan"], 2, "--watch must be"),
+        (["seed", "g", "--from-time", "0", "-t", " "], 2, "a topic is empty"),
+        (["import", "g", "/no/such", "--missing", "x"], 2, "--missing must be one of"),
+        (["export", "g", "g"], 2, "named twice"),
+        (["export", "g", "--times"], 2, "--format json"),
+        (["export", "g"], 3, "Connection refused"),
+    ],
+)
+def test_what_needs_no_kafka(arguments: list[str], code: int, words: str) -> None:
+    """Is refused before one is asked; a Kafka that is away is what is not available."""
+    with pytest.raises(EoListenerError, match=words) as raised:
+        run(*arguments, "-b", "127.0.0.1:1")
+    assert raised.value.exit_code == code

@@ -1,0 +1,114 @@
+"""Files of exported groups: both forms, and whatever else a file may hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eo_listener.model.errors import FormatError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.offsets_file import (
+    ExportedGroup,
+    ExportedPartition,
+    read_exported,
+    write_csv,
+    write_json,
+)
+
+ROWS = tuple(
+    ExportedPartition(partition=TopicPartition("t.a_b-c", number), offset=number * 2**40)
+    for number in range(3)
+)
+ODD = 'a group, with "quotes" and\nlines'
+
+
+def as_json(**changed: Any) -> str:
+    one = {"topic": "t", "partition": 0, "offset": 5, **changed}
+    return json.dumps({"v": 1, "groups": [{"group": "g", "partitions": [one]}]})
+
+
+def test_kafkas_csv() -> None:
+    """Without the group's name for one group, with it for several; read back either way."""
+    one = ExportedGroup(group="g", partitions=ROWS)
+    text = write_csv([one])
+    assert text.splitlines()[1] == f"t.a_b-c,1,{2**40}"
+    assert read_exported(text) == (ExportedGroup(group=None, partitions=ROWS),)
+    both = (one, ExportedGroup(group=ODD, partitions=ROWS[:1]))
+    assert read_exported(write_csv(both)) == both
+    assert read_exported("\ufeff" + text.replace("\n", "\r\n") + "\r\n")[0].partitions == ROWS
+
+
+def test_json_keeps_all() -> None:
+    """Topic ids, times and metadata of several groups come back."""
+    row = ExportedPartition(
+        partition=TopicPartition("t", 1),
+        offset=2**62,
+        topic_id="id",
+        timestamp=7,
+        metadata='{"v":1}',
+    )
+    groups = (
+        ExportedGroup(group="g", partitions=(row, *ROWS)),
+        ExportedGroup(group=ODD, partitions=()),
+    )
+    assert read_exported(write_json(groups, servers="a:1", exported_at=5)) == groups
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is empty"),
+        (" \n", "it is empty"),
+        ("{", "not JSON, or was cut off"),
+        (as_json()[:-5], "not JSON, or was cut off"),
+        ('{"t":{"0":5}}', r"names no format.*--from-offsets"),
+        ('{"v":2,"groups":[]}', "of format 2.*newer eo-listener"),
+        ('{"v":1}', "a field is missing"),
+        ('{"v":1,"groups":[{"group":"g"}]}', "a field is missing"),
+        ('{"v":1,"groups":{"a":1}}', "a field is missing"),
+        (as_json(offset=-1), "t-0: its offset is not a number"),
+        (as_json(offset="5"), "t-0: its offset is not a number"),
+        (as_json(offset=True), "t-0: its offset is not a number"),
+        (as_json(offset=2**63), "t-0: its offset is not a number"),
+        (as_json(partition=-1), "no partitions of this number"),
+        (as_json(partition=None), "t-None is not a partition"),
+        (as_json(topic="a b"), "Kafka has no topics of such a name"),
+        (as_json(topic=".."), "Kafka has no topics of such a name"),
+        (as_json(timestamp=-1), "its timestamp is not in milliseconds"),
+        (as_json(timestamp="x"), "its timestamp is not in milliseconds"),
+        (as_json(topic_id=1), "its topic id is not a text"),
+        ("topic,partition,offset\nt,0,5", "line 1: partition and offset must be numbers"),
+        ("t,0,5\nt,1", "line 2 has 2 columns"),
+        ("t,0", "line 1 has 2 columns"),
+        ("t,0,5\ng,t,0,5", "line 2 has 4 columns"),
+        ("t,0,-2", "line 1: partition and offset must be numbers"),
+        ("t,0,1e3", "line 1: partition and offset must be numbers"),
+        ("t,0,9999999999999999999", "line 1: its offset is not a number"),
+        ("t,0,5\nt,0,6", "t-0 stands there twice"),
+        (",0,5", "Kafka has no topics of such a name"),
+        ('"t,0,5', "not CSV"),
+        ("[1,2,3]", "line 1"),
+    ],
+)
+def test_what_cannot_be_read(text: str, words: str) -> None:
+    """Is one error that says where it is wrong, and what to type."""
+    with pytest.raises(FormatError, match=words) as raised:
+        read_exported(text)
+    assert raised.value.fix is not None
+
+
+def test_the_same_partition_of_two_groups_is_not_twice() -> None:
+    """Each group has its own."""
+    assert len(read_exported("g,t,0,5\nh,t,0,6\n")) == 2
+
+
+def test_a_hundred_thousand_lines() -> None:
+    """Are read and written."""
+    rows = tuple(
+        ExportedPartition(partition=TopicPartition("t", number), offset=7)
+        for number in range(100_000)
+    )
+    (found,) = read_exported(write_csv([ExportedGroup(group="g", partitions=rows)]))
+    assert found.partitions == rows
