@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _POLL: Final = 0.25  # seconds between two checks of the query
 _TIMEOUT: Final = 40.0  # seconds for the query, the commits and Spark to end in order
 _FLUSH: Final = 5.0  # seconds of these for the last commits
-_KILL_TIMEOUT: Final = 5.0  # seconds for the thread to notice that the JVM has gone
+_KILL_TIMEOUT: Final = _FLUSH + 10.0  # for the thread to notice that the JVM has gone, and to flush
 
 
 class FlightsQuery:
