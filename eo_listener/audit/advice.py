@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from eo_listener.audit.positions import LedgerPositions
@@ -11,21 +12,26 @@ from eo_listener.model.offsets import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What is known of where things are: `servers`, and the `checkpoint` that was named.
+    """What is known of where things are: `servers`, and the `checkpoint` without its secrets.
 
-    `properties`: further client properties were given, which a command needs too.
+    `options`: client properties or options of a storage were given, which a command needs too.
     """
 
     servers: str | None = None
     checkpoint: str | None = None
-    properties: bool = False
+    options: bool = False
 
-    def commit_checkpoint(self, group: str, *, rewind: bool) -> str:
-        """Bring a group to where the checkpoint is."""
+    def commit_checkpoint(
+        self, group: str, *, rewind: bool, topics: Collection[str] | None = None
+    ) -> str:
+        """Bring a group to where the checkpoint is: for all of its topics, or for these."""
         if self.checkpoint is None:
             return "name the query's checkpoint to `eo-listener audit`, and the command is shown"
-        words = ["eo-listener", "follow", self.checkpoint, "-g", group, "--once"]
-        return self._kafka(words[:3], [*words[3:], *(["--on-rewind", "allow"] if rewind else [])])
+        every = f"*={group}" if "=" in group else group  # as `follow` reads it
+        to = [every] if topics is None else [f"{topic}={group}" for topic in sorted(topics)]
+        words = [word for one in to for word in ("-g", one)]
+        words += ["--once", *(["--on-rewind", "allow"] if rewind else [])]
+        return self._kafka(["eo-listener", "follow", self.checkpoint], words)
 
     def begin_from_ledger(self, ledger: LedgerPositions, *, recreated: bool = False) -> str:
         """Start a query with a new checkpoint where a ledger stands."""
@@ -61,4 +67,4 @@ class Advice:
     def _kafka(self, words: list[str], more: list[str]) -> str:
         where = ["-b", self.servers or "HOST:PORT"]
         command = shlex.join([*words, *where, *more])
-        return f"{command} (with the same -X)" if self.properties else command
+        return f"{command} (with the same -X and --storage)" if self.options else command

@@ -15,6 +15,7 @@ from eo_listener.audit.position_finding import (
 )
 from eo_listener.audit.positions import GroupPositions, Positions
 from eo_listener.audit.source_checks import misplaced
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
@@ -62,6 +63,9 @@ class _GroupCheck:
         self._advice = advice
         self._incomparable = misplaced(positions)
         topics = {tp.topic for tp in group.after} | {tp.topic for tp in group.before}
+        read = {tp.topic for tp in done if tp != BATCHES}
+        # Of a query whose other topics go to other groups, only these are committed to this one.
+        self._topics = topics if topics and read - topics else None
         self._done = {
             tp: at
             for tp, at in done.items()
@@ -86,6 +90,9 @@ class _GroupCheck:
         yield from self._ahead()
         yield from self._behind()
 
+    def _commit(self, *, rewind: bool) -> str:
+        return self._advice.commit_checkpoint(self._group.name, rewind=rewind, topics=self._topics)
+
     def _empty(self) -> PositionFinding:
         expiry = (
             "it had members: all its offsets expire at once, offsets.retention.minutes after the "
@@ -101,7 +108,7 @@ class _GroupCheck:
             what="it holds no offsets: lag cannot be seen, and whoever starts from it begins at "
             "auto.offset.reset",
             cause=expiry,
-            fix=self._advice.commit_checkpoint(self._group.name, rewind=False),
+            fix=self._commit(rewind=False),
         )
 
     def _writers(self) -> Iterator[PositionFinding]:
@@ -128,7 +135,7 @@ class _GroupCheck:
                 cause="a second driver, another query or a tool uses the same group; the last one "
                 "wins",
                 fix="stop the other one, or give each query a group of its own; then "
-                + self._advice.commit_checkpoint(self._group.name, rewind=True),
+                + self._commit(rewind=True),
             )
         marked = sorted(tp for tp, one in writers.items() if one is not None and one.withheld)
         if marked:
@@ -150,7 +157,7 @@ class _GroupCheck:
                 about=self.about,
                 what=f"it holds no offset of {few(map(str, lacking))}, which the query has read",
                 cause="these offsets expired or were deleted, or were never committed",
-                fix=self._advice.commit_checkpoint(self._group.name, rewind=False),
+                fix=self._commit(rewind=False),
             )
 
     def _ahead(self) -> Iterator[PositionFinding]:
@@ -168,7 +175,7 @@ class _GroupCheck:
                 f"from it skips {size(ahead):,} records",
                 cause="another driver or tool has committed, or the checkpoint or the store was "
                 "restored from an older copy",
-                fix=self._advice.commit_checkpoint(self._group.name, rewind=True),
+                fix=self._commit(rewind=True),
                 ranges=single(ahead),
             )
 
@@ -202,6 +209,6 @@ class _GroupCheck:
                 what=f"it is behind what the query has done: {listed(behind)}; its lag is shown "
                 f"{size(behind):,} records too high",
                 cause="no listener runs, or its commits fail; the query's log says why",
-                fix=self._advice.commit_checkpoint(self._group.name, rewind=False),
+                fix=self._commit(rewind=False),
                 ranges=single(behind),
             )

@@ -83,6 +83,14 @@ class _LedgerCheck:
             return "nothing to compare them with"
         return "none behind and none ahead of the checkpoint"
 
+    @property
+    def _is_one_batch(self) -> bool:
+        """Whether one batch is planned: with more the query went on while it was read."""
+        found = self._checkpoint
+        if found is None or found.planned is None:
+            return False
+        return found.planned == (0 if found.committed is None else found.committed + 1)
+
     def findings(self) -> Iterator[PositionFinding]:
         ledger = self._ledger
         yield from self._recorded()
@@ -212,7 +220,7 @@ class _LedgerCheck:
                 continue
             if at > until:
                 ahead[tp] = OffsetRange(until, at)
-            elif done.get(tp, 0) < at < until and tp in done:
+            elif self._is_one_batch and done.get(tp, 0) < at < until and tp in done:
                 between[tp] = OffsetRange(at, until)
         if ahead:
             yield self._is_ahead(ahead)

@@ -24,10 +24,13 @@ HANGING = 900.0
 
 
 def held_positions(positions: Positions) -> dict[TopicPartition, int]:
-    """The greatest offset that checkpoint, groups or ledgers hold of each partition of Kafka."""
+    """The greatest offset that checkpoint, groups or ledgers hold of each partition of Kafka.
+
+    Groups as they were before the log was read: what they hold now may be beyond what it was then.
+    """
     found: dict[TopicPartition, int] = {}
     checkpoint = positions.checkpoint
-    groups = ({tp: at.offset for tp, at in one.after.items()} for one in positions.groups)
+    groups = ({tp: at.offset for tp, at in one.before.items()} for one in positions.groups)
     ledgers = ({tp: at.range.until for tp, at in one.heads.items()} for one in positions.ledgers)
     done = () if checkpoint is None else (checkpoint.done,)
     for held in (*done, *groups, *ledgers):

@@ -27,6 +27,7 @@ from eo_listener.cli.position_reader import AuditRequest, PositionReader
 from eo_listener.model.errors import EoListenerError, MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.spark.checkpoint import shown
 
 EXAMPLE = (
     "Example: eo-listener audit --checkpoint /flights-c -b localhost:9092 -g flights-to-pg "
@@ -100,8 +101,8 @@ def _report(
     """Read, judge, print, and end with the exit code."""
     advice = Advice(
         servers=request.servers,
-        checkpoint=request.checkpoint,
-        properties=len(request.properties or ()) > 1,
+        checkpoint=None if request.checkpoint is None else shown(request.checkpoint),
+        options=len(request.properties or ()) > 1 or bool(request.storage),
     )
     reader = PositionReader(request)
     try:

@@ -28,11 +28,17 @@ from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.oldest_records import oldest_records
 from eo_listener.kafka.record_reader import RecordReader
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import EoListenerError, KafkaError, MissingExtraError
+from eo_listener.model.errors import (
+    EoListenerError,
+    KafkaError,
+    MissingExtraError,
+    StorageError,
+)
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.spark.checkpoint import shown
 
 _SETTLE: Final = 3.0  # seconds that a listener at work is given to commit what was just done
 _PAUSE: Final = 0.5
@@ -79,9 +85,7 @@ class PositionReader:
         request = self._request
         cluster = self._cluster()
         groups = {} if cluster is None else self._groups(cluster)
-        reading = None
-        if request.checkpoint is not None:
-            reading = CheckpointReading(request.checkpoint, request.storage)
+        reading = self._checkpoint()
         checkpoint = None
         if reading is not None:
             checkpoint = self._tried(f"checkpoint {reading.label}", reading.committed)
@@ -115,6 +119,16 @@ class PositionReader:
             raise
         except EoListenerError as error:
             self.failures.append(not_read(about, error))
+            return None
+
+    def _checkpoint(self) -> CheckpointReading | None:
+        location = self._request.checkpoint
+        if location is None:
+            return None
+        try:
+            return CheckpointReading(location, self._request.storage)
+        except StorageError as error:  # no driver for such a storage
+            self.failures.append(not_read(f"checkpoint {shown(location)}", error))
             return None
 
     def _cluster(self) -> ClusterDescriber | None:

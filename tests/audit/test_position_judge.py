@@ -554,7 +554,15 @@ def test_rows_that_are_all_there() -> None:
 
 def test_commands_quote_and_name_what_they_need() -> None:
     """Names with blanks are one word, and secrets are never printed."""
-    asked = Advice(servers="k:9092", checkpoint="/with blank", properties=True)
+    asked = Advice(servers="k:9092", checkpoint="/with blank", options=True)
     assert asked.commit_checkpoint("my group", rewind=False) == (
-        "eo-listener follow '/with blank' -b k:9092 -g 'my group' --once (with the same -X)"
+        "eo-listener follow '/with blank' -b k:9092 -g 'my group' --once "
+        "(with the same -X and --storage)"
     )
+
+
+def test_a_group_of_one_topic_is_not_given_the_others() -> None:
+    """A query of several topics may commit each to a group of its own."""
+    both = replace(checkpoint(60), done={TP: 60, TopicPartition("weather", 0): 9})
+    found = only(judged(checkpoint=both, groups=(group(40),)))
+    assert found.fix == "eo-listener follow /c -b k:9092 -g flights=g --once"

@@ -144,6 +144,15 @@ def test_a_store_that_is_away_leaves_the_rest(
     assert document["partitions"]
 
 
+def test_a_storage_without_a_driver_leaves_the_rest(store: StoreFile, audit: Audit) -> None:
+    """And the password in its URL is never said."""
+    where = "sftp://somebody:hidden@host/c"
+    code, document = audit("-c", where, "--ledger", f"sqlite:{store.path}")
+    assert (code, document["complete"]) == (3, False)
+    assert document["partitions"]
+    assert "hidden" not in json.dumps(document)
+
+
 def test_a_cluster_that_is_away_leaves_the_rest(checkpoint: CheckpointFiles, audit: Audit) -> None:
     """It is said once, though groups and logs were asked for."""
     code, document = audit("-c", checkpoint.folder, "-b", "127.0.0.1:1", "-g", "g")

@@ -104,7 +104,9 @@ def test_ctrl_c_in_a_command() -> None:
     assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "eo-listener: stopped\n")
 
 
-@pytest.mark.parametrize("command", ["", "demo", "status", "preflight", "follow", "broker start"])
+@pytest.mark.parametrize(
+    "command", ["", "demo", "status", "audit", "preflight", "follow", "broker start"]
+)
 def test_help_on_a_narrow_terminal_cuts_nothing(command: str) -> None:
     """At 40 columns each option and each kind of value stands there in full."""
     narrow, wide = (
