@@ -122,7 +122,7 @@ def carry_out(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "mode",
-    ["simple", "transactional", pytest.param("member", marks=pytest.mark.slow)],
+    ["simple", *(pytest.param(one, marks=pytest.mark.slow) for one in ("transactional", "member"))],
 )
 def test_each_first_request_is_met_by_each_fault(
     bench: AttackedBroker, mode: str, capsys: pytest.CaptureFixture[str]

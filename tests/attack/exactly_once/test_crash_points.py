@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.attack.exactly_once.settings import SETTINGS, begin
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 SEED = int(os.environ.get("EO_ATTACK_SEED", "0")) or random.randrange(1, 10**6)
+FEW = ("task.row", "sink.rows-written", "sink.ledger-moved", "sink.commit-sent", "batch.applied")
 MOST = 5  # the last occurrence that a random choice may hit
 
 
@@ -38,13 +40,13 @@ def fell(lives: Lives, point: str, nth: int) -> None:
         lives.leave_temporary()
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param(point, marks=pytest.mark.campaign) if plan.startswith("between") else point
-        for point, plan in POINTS.items()
-    ],
-)
+def _marked(point: str, plan: str) -> Any:
+    if plan.startswith("between"):
+        return pytest.param(point, marks=pytest.mark.campaign)
+    return point if point in FEW else pytest.param(point, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("point", [_marked(point, plan) for point, plan in POINTS.items()])
 def test_felled_there(lives: Lives, point: str) -> None:
     """SIGKILL to the driver, JVM and all: the table holds the records below the ledger, once."""
     fell(lives, point, 1)
