@@ -33,6 +33,10 @@ class Advice:
         words += ["--once", *(["--on-rewind", "allow"] if rewind else [])]
         return self._kafka(["eo-listener", "follow", self.checkpoint], words)
 
+    def show_checkpoint(self) -> str:
+        """See what each file of the checkpoint says."""
+        return shlex.join(["eo-listener", "checkpoint", "show", self.checkpoint or "CHECKPOINT"])
+
     def begin_from_ledger(self, ledger: LedgerPositions, *, recreated: bool = False) -> str:
         """Start a query with a new checkpoint where a ledger stands."""
         more = ', recreated="earliest"' if recreated else ""

@@ -27,7 +27,8 @@ def check_checkpoint(positions: Positions, advice: Advice) -> Iterator[PositionF
             what=f"files cannot be used: {few(checkpoint.damaged)}",
             cause="the disk or the machine failed while they were written or copied, or they were "
             "edited",
-            fix=f"restore them from a copy; or {_way_on(positions, advice)}",
+            fix=f"see the others: {advice.show_checkpoint()}; restore them from a copy; or "
+            f"{_way_on(positions, advice)}",
         )
     if checkpoint.counted:
         yield PositionFinding(

@@ -12,7 +12,7 @@ from rich.text import Text
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, Severity
 from eo_listener.audit.positions import Positions
-from eo_listener.cli.options import console
+from eo_listener.cli.options import console, named
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 
@@ -111,11 +111,11 @@ def show(positions: Positions, found: AuditOutcome) -> None:
 
 def _lines(finding: PositionFinding) -> Iterator[Text]:
     severity = Text(finding.severity.value, style=_COLOURS[finding.severity])
-    yield Text.assemble(severity, f"  {finding.about}: {finding.what}")
+    yield Text.assemble(severity, "  ", named(f"{finding.about}: {finding.what}"))
     if finding.matters:
         for name, text in (("cause", finding.cause), ("fix", finding.fix)):
             if text:
-                yield Text(f"  {name}: {text}")
+                yield named(f"  {name}: {text}")
 
 
 def _table(positions: Positions, rows: list[PartitionPositions], found: AuditOutcome) -> Table:
@@ -129,9 +129,9 @@ def _table(positions: Positions, rows: list[PartitionPositions], found: AuditOut
     if positions.checkpoint is not None:
         table.add_column("checkpoint", justify="right", overflow="fold")
     for group in positions.groups:
-        table.add_column(Text(f"group {group.name}"), justify="right", overflow="fold")
+        table.add_column(named(f"group {group.name}"), justify="right", overflow="fold")
     for ledger in positions.ledgers:
-        table.add_column(Text(ledger.key.sink), justify="right", overflow="fold")
+        table.add_column(named(ledger.key.sink), justify="right", overflow="fold")
     for row in sorted(shown, key=lambda row: row.partition):
         style = "red" if row.partition in wrong else ""
         table.add_row(*(Text(cell, style=style) for cell in _cells(positions, row)))

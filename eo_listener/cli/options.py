@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.kafka.group_stores import check
@@ -130,6 +131,13 @@ def console() -> Console:
     """
     width = None if sys.stdout.isatty() else 200
     return _Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+def named(text: str) -> Text:
+    """A text that others have chosen: what a terminal would obey is shown as an escape."""
+    return Text(
+        "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    )
 
 
 def print_json(value: object) -> None:

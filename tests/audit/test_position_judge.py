@@ -277,6 +277,7 @@ def test_a_damaged_checkpoint() -> None:
     found = only(judged(checkpoint=checkpoint(60, damaged=("offsets/4 is cut off",))))
     assert found.kind is Kind.CHECKPOINT_DAMAGED
     assert "offsets/4 is cut off" in found.what
+    assert found.fix.startswith("see the others: eo-listener checkpoint show /c; ")
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,17 @@ def test_people_see_a_table_and_a_verdict(
     assert any("flights-0" in line and "45" in line and "20" in line for line in lines)
 
 
+def test_names_are_never_obeyed_by_a_terminal(
+    store: StoreFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The name of a query is whatever somebody has chosen."""
+    store.execute("UPDATE eo_ledger SET query = 'a' || char(27) || '[2Jb[/red]'")
+    cli.app(["audit", "--ledger", f"sqlite:{store.path}"], standalone_mode=False)
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "query a\\x1b[2Jb[/red]" in text
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
