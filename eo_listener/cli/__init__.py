@@ -13,7 +13,18 @@ import typer
 from typer.core import TyperGroup
 
 from eo_listener import __version__
-from eo_listener.cli import audit, broker, checkpoint, demo, follow, group, jar, preflight, status
+from eo_listener.cli import (
+    audit,
+    broker,
+    checkpoint,
+    demo,
+    follow,
+    group,
+    jar,
+    ledger,
+    preflight,
+    status,
+)
 from eo_listener.model.errors import EoListenerError
 
 _CTRL_C = 130  # what a shell says of a program that SIGINT has ended
@@ -88,6 +99,7 @@ app.command(name="preflight", epilog=preflight.EXAMPLE)(preflight.preflight)
 app.command(name="follow", epilog=follow.EXAMPLE)(follow.follow)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(group.app, name="group")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(broker.app, name="broker")
 app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)
 

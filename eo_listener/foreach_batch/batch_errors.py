@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,7 +18,7 @@ from eo_listener.model.errors import (
     RegressionError,
     TopicRecreatedError,
 )
-from eo_listener.model.ledger import Head, LedgerKey, sql_literal
+from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 
@@ -56,7 +57,8 @@ class _Words:
     """The error of a kind, and its text; `{name}` is the query's name, `{old}` a former one.
 
     `{checkpoint}` is its query id; `{table}` and `{old_table}` are the keys of the sink and of a
-    former one, as SQL has texts.
+    former one, `{query_text}` and `{old_text}` the names, as a shell takes them. `{partition}` and
+    `{gap}` are the first of those that have the error.
     """
 
     error: type[GuardError]
@@ -167,9 +169,11 @@ class BatchErrorKind(Enum):
         "the sink has it already, under another name in the ledger",
         "the query was renamed when its last batch was in the sink, and not yet in the commits of "
         "the checkpoint; under the new name its rows would be written a second time",
-        "Start it under the old name, exactly_once(..., name={old}). When it has written its next "
-        'batch, the name can be changed: exactly_once(..., on_first="accept"). If the old name '
-        "belongs to another exactly_once(...) of the same function, call that one first",
+        "Carry the ledger over to the new name: eo-listener ledger rename LEDGER --sink {table} "
+        "--query {old_text} --to-query {query_text} --execute (LEDGER is sqlite:FILE or the dsn). "
+        "Or start it under the old name, exactly_once(..., name={old}); when it has written its "
+        'next batch, the name can be changed: exactly_once(..., on_first="accept"). If the old '
+        "name belongs to another exactly_once(...) of the same function, call that one first",
     )
     IN_OLD_TABLE = _Words(
         NotInLedgerError,
@@ -177,20 +181,23 @@ class BatchErrorKind(Enum):
         "the sink's table= or schema= was changed when the query's last batch was in the old "
         "table, and not yet in the commits of the checkpoint; if the table itself was renamed, its "
         "rows would be written a second time",
-        "If the table itself was renamed (ALTER TABLE), update the ledger: UPDATE eo_ledger SET "
-        "sink = {table} WHERE sink = {old_table} AND query = {old_text}; and keep the name, "
-        "exactly_once(..., name={old}). If it is another table, start the query once with the old "
-        "one, or with both. When that batch is committed, the table can be changed: "
-        'exactly_once(..., on_first="accept"). If the old table belongs to another '
-        "exactly_once(...) of the same function, call that one first",
+        "If the table itself was renamed (ALTER TABLE), carry its ledger over: eo-listener ledger "
+        "rename LEDGER --sink {old_table} --query {old_text} --to-sink {table} --execute (LEDGER "
+        "is sqlite:FILE or the dsn); and keep the name, exactly_once(..., name={old}). If it is "
+        "another table, start the query once with the old one, or with both. When that batch is "
+        'committed, the table can be changed: exactly_once(..., on_first="accept"). If the old '
+        "table belongs to another exactly_once(...) of the same function, call that one first",
     )
     RENAMED = _Words(
         NotInLedgerError,
         "the ledger has the query under another name",
         "queryName or name= was changed, or the sink's table= or schema=",
-        "To go on as before, give the old name again, exactly_once(..., name={old}), and the old "
-        "table. To begin at this batch under the new name, and have recorded that the offsets "
-        'before it are not under it: exactly_once(..., on_first="accept")',
+        "To go on as before, give the old name and the old table again, exactly_once(..., "
+        "name={old}), or carry the ledger over: eo-listener ledger rename LEDGER --sink "
+        "{old_table} --query {old_text} --to-sink {table} --to-query {query_text} --execute "
+        "(LEDGER is sqlite:FILE or the dsn). To begin at this batch under the new name, and have "
+        "recorded that the offsets before it are not under it: "
+        'exactly_once(..., on_first="accept")',
     )
     UNKNOWN = _Words(
         NotInLedgerError,
@@ -221,7 +228,9 @@ class BatchErrorKind(Enum):
         "offsets before it are not in the sink",
         "the checkpoint is ahead of the sink: the sink was restored from a copy, or a new "
         "checkpoint starts at the latest offset",
-        _FROM_LEDGER + ". To go on without these records, and have the gap recorded: "
+        _FROM_LEDGER + ". To go on without these records, and have the gap recorded, accept each: "
+        "eo-listener ledger accept LEDGER --query {query_text} --partition {partition} --gap {gap} "
+        "--execute (LEDGER is sqlite:FILE or the dsn); or every gap to come: "
         'exactly_once(..., on_gap="accept")',
     )
     LOST = _Words(
@@ -283,6 +292,7 @@ class BatchErrors:
         loses = _STATE if plan.stateful and "checkpointLocation" in words.fix else ""
         if plan.counted is not None and "startingOffsets" in words.fix:
             loses = _BESIDE_KAFKA + loses
+        tp, (first, _) = min(self._found[kind].items())
         raise words.error(
             f"batch {plan.batch_id} of query {name!r} was not written to {sink}: {words.what}: "
             f"{_few(found)}",
@@ -292,9 +302,12 @@ class BatchErrors:
                 name=_literal(name),
                 checkpoint=_literal(plan.query_id),
                 old=_literal(self._old.query),
-                old_text=sql_literal(self._old.query),
-                table=sql_literal(self._ours),
-                old_table=sql_literal(self._old.sink),
+                query_text=shlex.quote(name),
+                old_text=shlex.quote(self._old.query),
+                partition=tp,
+                gap=first,
+                table=shlex.quote(self._ours),
+                old_table=shlex.quote(self._old.sink),
             )
             + loses,
         )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.model.errors import MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
+from eo_listener.sinks.ledger_repair import LedgerRepair
 
 _KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/]+)/)?(?P<topic>[^/]*)")
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
@@ -70,10 +71,31 @@ class LedgerAddress:
             reader = _loaded("kafka", "KafkaLedgerReader")(given, self.place)
         return reader
 
+    def require_repairable(self) -> None:
+        """Raise SettingsError for a ledger that can only be read."""
+        if self.kind == "kafka":
+            raise SettingsError(
+                "the ledger in a topic can be shown, and not repaired",
+                cause="it moves in transactions of its sink alone",
+                fix="Repair it by the query: exactly_once(..., on_gap=) or on_first=",
+            )
 
-def _loaded(store: str, name: str) -> Any:
+    def open_repair(self, *, schema: str | None) -> LedgerRepair:
+        """Return what repairs it. Raises as `open` does, and for a ledger in a topic."""
+        self.require_repairable()
+        repair: LedgerRepair
+        if self.kind == "sqlite":
+            repair = _loaded("sqlite", "SqliteLedgerRepair", "repair")(self.place)
+        else:
+            repair = _loaded("postgres", "PostgresLedgerRepair", "repair")(
+                self.place, schema=schema
+            )
+        return repair
+
+
+def _loaded(store: str, name: str, of: str = "reader") -> Any:
     try:
-        return getattr(import_module(f"eo_listener.sinks.{store}.ledger_reader"), name)
+        return getattr(import_module(f"eo_listener.sinks.{store}.ledger_{of}"), name)
     except ImportError as error:
         lacking = (error.name or "").partition(".")[0]
         if lacking not in _PACKAGES:

@@ -186,11 +186,7 @@ class LedgerSql:
 
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
         """Write down each move that has a `verdict`; `rows` are the batch's."""
-        text = (
-            f"INSERT INTO {self.table(HISTORY)} (format, sink, query, source, topic, "
-            '"partition", topic_id, start_offset, next_offset, batch_id, query_id, run_id, "rows", '
-            f"verdict, gap_start, gap_until, applied_at) VALUES ({self._places(17)})"
-        )
+        text = self._history_insert()
         batch = (entry.batch_id, entry.query_id, entry.run_id, rows)
         return Many(
             text,
@@ -207,10 +203,10 @@ class LedgerSql:
     def prune(self, sink: str, entry: Entry, kept: int = KEPT_BATCHES) -> Statement | None:
         """Drop the history of all but the newest `kept` batches or more; None if it is not yet due.
 
-        Where a partition began, and which offsets were given up, is kept forever: nothing else
-        says so. Batches are ordered by time, since batch ids begin again with each new checkpoint,
-        and by rows: a batch has one a head at most, in one transaction or in one for each
-        partition.
+        Where a partition began, which offsets were given up, and what a ledger was called before,
+        is kept forever: nothing else says so. Batches are ordered by time, since batch ids begin
+        again with each new checkpoint, and by rows: a batch has one a head at most, in one
+        transaction or in one for each partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None
@@ -218,6 +214,7 @@ class LedgerSql:
         ours = self._each(("sink", "query"), " AND ")
         text = (
             f"DELETE FROM {table} WHERE {ours} AND verdict <> 'first' AND gap_start IS NULL "
+            "AND substr(verdict, 1, 7) <> 'renamed' "
             f"AND applied_at <= (SELECT applied_at FROM {table} "
             f"WHERE {ours} ORDER BY applied_at DESC LIMIT 1 OFFSET {self.placeholder} * "
             f"(SELECT count(*) FROM {self.table(HEADS)} WHERE {ours}))"
@@ -225,10 +222,45 @@ class LedgerSql:
         key = (sink, entry.query)
         return Statement(text, (*key, *key, kept, *key))
 
+    def rename(self, table: str, old: LedgerKey, new: LedgerKey) -> Statement:
+        """Give the rows of one of the tables, HEADS or HISTORY, another sink and query."""
+        keys = ("sink", "query")
+        text = (
+            f"UPDATE {self.table(table)} SET {self._each(keys, ', ')} "
+            f"WHERE {self._each(keys, ' AND ')}"
+        )
+        return Statement(text, (*new, *old))
+
+    def renamed(
+        self, key: LedgerKey, heads: Mapping[TopicPartition, Head], word: str, now: datetime
+    ) -> Many:
+        """Write down that the heads were renamed, an empty range for each; `word` is the verdict.
+
+        It begins with `renamed`.
+        """
+        return Many(
+            self._history_insert(),
+            [
+                (
+                    *(FORMAT, *key, 0, *tp, head.topic_id, head.range.until, head.range.until),
+                    *(head.batch_id, head.query_id, head.run_id, 0),
+                    *(word, None, None, now_text(now)),
+                )
+                for tp, head in heads.items()
+            ],
+        )
+
     def table(self, name: str) -> str:
         """Return one of the ledger's tables as a statement names it."""
         where = f"{quoted(self.schema)}.{quoted(name)}" if self.schema else quoted(name)
         return where.replace("%", "%%") if self.placeholder == "%s" else where
+
+    def _history_insert(self) -> str:
+        return (
+            f"INSERT INTO {self.table(HISTORY)} (format, sink, query, source, topic, "
+            '"partition", topic_id, start_offset, next_offset, batch_id, query_id, run_id, "rows", '
+            f"verdict, gap_start, gap_until, applied_at) VALUES ({self._places(17)})"
+        )
 
     def _places(self, count: int) -> str:
         return ", ".join([self.placeholder] * count)

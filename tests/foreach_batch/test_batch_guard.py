@@ -429,6 +429,7 @@ def test_an_error_says_what_to_type() -> None:
     assert error.fix is not None
     assert 'starting_offsets(ledger=sink, query="flights", bootstrap_servers="...")' in error.fix
     assert 'on_gap="accept"' in error.fix
+    assert "accept LEDGER --query flights --partition t-0 --gap 5..7 --execute" in error.fix
     assert error.exit_code == 1
 
 

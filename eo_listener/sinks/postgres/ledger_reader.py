@@ -53,6 +53,11 @@ class PostgresLedgerReader:
         schema = "" if self._schema is None else f", schema {self._schema}"
         return f"PostgreSQL {self._access.place()}{schema}"
 
+    @property
+    def schema(self) -> str | None:
+        """The ledger's schema: the one that was given, or that was found when it was read."""
+        return self._schema
+
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads."""
         try:

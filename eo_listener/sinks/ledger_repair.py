@@ -1,0 +1,183 @@
+"""What a repair does to a ledger: a rename carried over, or one gap accepted. Pure.
+
+Only where the heads are still what was read is anything written: the store compares them in its
+transaction, as it does for a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.errors import InUseError, SettingsError, few
+from eo_listener.model.ledger import Entry, Head, LedgerKey, Move
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.protocols import LedgerReader
+
+Heads = Mapping[TopicPartition, Head]
+Ledgers = Mapping[LedgerKey, Heads]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """The heads of `old`, as they were read, are to be those of `new`."""
+
+    old: LedgerKey
+    new: LedgerKey
+    heads: Heads
+
+    @property
+    def verdict(self) -> str:
+        """What the history records: the key before, for people."""
+        return f"renamed from {self.old.sink}, query {self.old.query}"
+
+
+class LedgerRepair(Protocol):
+    """Changes the ledger of a store, which `reader` reads. For one thread.
+
+    Every method raises SinkError where the store cannot be asked or refuses, and SettingsError.
+    """
+
+    @property
+    def reader(self) -> LedgerReader: ...
+
+    def key_of(self, table: str) -> str:
+        """The key of a sink that writes to this table, as its ledger has it."""
+        ...
+
+    def users(self, key: LedgerKey) -> tuple[str, ...]:
+        """Name the connections of sinks that write to this key, as far as the store shows them."""
+        ...
+
+    def tables(self, *sinks: str) -> frozenset[str]:
+        """Those of the sinks, by their keys, whose table is there."""
+        ...
+
+    def rename(self, rename: Rename) -> None:
+        """Carry a ledger over, in one transaction.
+
+        Raises InUseError where a head is not what was read, and OutcomeUnknownError.
+        """
+        ...
+
+    def accept(self, sink: str, entry: Entry) -> None:
+        """Move a head over a gap, in one transaction. Raises as `rename` does."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None) -> LedgerKey:
+    """The one ledger that is meant. Raises SettingsError, which names those that there are."""
+    found = [
+        key
+        for key in sorted(ledgers)
+        if (sink is None or key.sink == sink) and (query is None or key.query == query)
+    ]
+    if len(found) == 1:
+        return found[0]
+    there = few(f"--sink {key.sink} --query {key.query}" for key in found or sorted(ledgers))
+    raise SettingsError(
+        f"{label} has {len(found) or 'no'} ledgers of that name",
+        cause=f"it has {there}" if ledgers else "nothing was written with a ledger yet",
+        fix="Name one of them: --sink and --query" if ledgers else "Check which store it is",
+    )
+
+
+def plan_rename(ledgers: Ledgers, old: LedgerKey, *, sink: str | None, query: str | None) -> Rename:
+    """Plan to carry the ledger `old` over to another sink, query or both. Raises SettingsError."""
+    new = LedgerKey(sink or old.sink, query or old.query)
+    if new == old:
+        raise SettingsError(
+            "the ledger has that name already", fix="Name another one: --to-sink or --to-query"
+        )
+    if not new.sink.strip() or not new.query.strip():
+        raise SettingsError("the new name is empty", fix="Name it: --to-sink or --to-query")
+    if ledgers.get(new):
+        raise SettingsError(
+            f"there is a ledger of query {new.query!r} of {new.sink} already",
+            cause="a query has written under the new name since, so two ledgers would become one",
+            fix="Compare both: eo-listener ledger show. Where the new one began by "
+            'on_first="accept", it is complete from there on, and the old one is done',
+        )
+    return Rename(old=old, new=new, heads=ledgers[old])
+
+
+def refuse_other_table(rename: Rename, tables: frozenset[str]) -> None:
+    """Raise SettingsError where rows would be under the ledger of another table."""
+    if rename.new.sink != rename.old.sink and rename.old.sink in tables:
+        raise SettingsError(
+            f"the table {rename.old.sink} is still there, so its ledger stays with it",
+            cause="a ledger says what its own table has; only a table that was renamed takes it "
+            "along",
+            fix=f"If the rows were moved, rename the table first: ALTER TABLE {rename.old.sink} "
+            "RENAME TO ... . A new table begins with a ledger of its own",
+        )
+
+
+def plan_acceptance(
+    heads: Heads, key: LedgerKey, tp: TopicPartition, gap: OffsetRange, *, run_id: str
+) -> Entry:
+    """Plan to accept that the offsets of `gap` are not in the sink. Raises SettingsError.
+
+    The head keeps the batch and query that it has: so a replay of that batch is still known.
+    """
+    head = heads.get(tp)
+    if tp == BATCHES:
+        raise SettingsError(
+            "what is not Kafka is counted by batches, of which no gap can be named",
+            fix='Accept it in the query: exactly_once(..., on_gap="accept")',
+        )
+    if head is None:
+        raise SettingsError(
+            f"the ledger of query {key.query!r} of {key.sink} has no head of {tp}",
+            cause=f"it has {few(sorted(heads))}",
+            fix="Name a partition that it has, as the error of the query does",
+        )
+    if gap.start != head.range.until or gap.until <= gap.start:
+        raise SettingsError(
+            f"{gap} is not a gap that follows what {key.sink} has of {tp}: its next offset is "
+            f"{head.range.until}",
+            cause="the ledger has moved since, or the numbers are others",
+            fix=f"Give the gap as the error of the query names it; it begins at {head.range.until}",
+        )
+    move = Move(
+        source=0,
+        range=OffsetRange(gap.until, gap.until),
+        topic_id=head.topic_id,
+        verdict=None,
+        found=head,
+        gap=gap,
+    )
+    return Entry(
+        query=key.query,
+        query_id=head.query_id,
+        run_id=run_id,
+        batch_id=head.batch_id,
+        moves={tp: move},
+    )
+
+
+def refuse_users(label: str, users: tuple[str, ...]) -> None:
+    """Raise InUseError where sinks are connected."""
+    if users:
+        raise InUseError(
+            f"{label} is in use: {few(users)}",
+            cause="the query runs",
+            fix="Stop it first",
+        )
+
+
+def refuse_moved(label: str, before: Heads, after: Heads) -> None:
+    """Raise InUseError where heads are not what they were."""
+    moved = [tp for tp in sorted(before.keys() | after.keys()) if before.get(tp) != after.get(tp)]
+    if moved:
+        raise InUseError(
+            f"the ledger in {label} has moved meanwhile: {few(moved)}",
+            cause="the query runs",
+            fix="Stop it first",
+        )

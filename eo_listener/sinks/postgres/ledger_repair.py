@@ -1,0 +1,188 @@
+"""Repairs the ledger of a PostgreSQL schema, in one transaction that compares the heads first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from psycopg import errors
+
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    InUseError,
+    OutcomeUnknownError,
+    SettingsError,
+)
+from eo_listener.sinks.ledger_repair import Rename, refuse_moved
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql, Statement, read_ledger_row
+from eo_listener.sinks.postgres.catalog import identifier, run, run_many
+from eo_listener.sinks.postgres.connection import connect
+from eo_listener.sinks.postgres.conninfo import ConnectionSettings, application_name
+from eo_listener.sinks.postgres.errors import translated
+from eo_listener.sinks.postgres.ledger import MOMENT, PLACE, Ledger, sink_key
+from eo_listener.sinks.postgres.ledger_reader import PostgresLedgerReader
+from eo_listener.sinks.postgres.transaction import begin, commit, roll_back
+
+if TYPE_CHECKING:
+    from eo_listener.model.ledger import Entry, Head, LedgerKey
+    from eo_listener.model.offsets import TopicPartition
+    from eo_listener.sinks.postgres.connection import Connection
+
+_USERS: Final = """
+SELECT pid, coalesce(client_addr::text, 'local'), usename FROM pg_stat_activity
+WHERE application_name = %s AND datname = current_database() ORDER BY pid
+"""
+
+_TABLE: Final = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass(%s)
+"""
+
+
+class PostgresLedgerRepair:
+    """The `LedgerRepair` of one schema. `dsn` is a connection string or URI, and secret.
+
+    `users` shows what pg_stat_activity does: without the role pg_read_all_stats, the connections of
+    the same role alone. A sink with `max_connections=` has none between its batches.
+    """
+
+    def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
+        self._access = ConnectionSettings(
+            dsn=dsn,
+            schema=schema,
+            connect_timeout=timeout,
+            lock_timeout=timeout,
+            statement_timeout=600.0,
+        )
+        self._reader = PostgresLedgerReader(dsn, schema=schema, timeout=timeout)
+        self._link: Connection | None = None
+
+    @property
+    def reader(self) -> PostgresLedgerReader:
+        """The reader of the same ledger."""
+        return self._reader
+
+    def key_of(self, table: str) -> str:
+        """The key of a sink that writes to this table, whose schema is that of the ledger."""
+        try:
+            row = self._connection().execute(_TABLE, (table,)).fetchone()
+        except errors.InvalidName:
+            row = None
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+        if row is None:  # a name alone, as apply= may have
+            return table if "." in table else sink_key(self._schema, table)
+        if row[0] != self._schema:
+            raise SettingsError(
+                f"the table {table} is in schema {row[0]}, and the ledger in {self._schema}",
+                cause="each schema has a ledger of its own",
+                fix=f"ALTER TABLE {table} SET SCHEMA ..., or begin a new ledger there",
+            )
+        return sink_key(*row)
+
+    def users(self, key: LedgerKey) -> tuple[str, ...]:
+        """Name the backends that serve a sink of this key."""
+        try:
+            rows = self._connection().execute(_USERS, (application_name(*key),)).fetchall()
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+        return tuple(f"backend {pid} of {role} from {address}" for pid, address, role in rows)
+
+    def tables(self, *sinks: str) -> frozenset[str]:
+        """Those of the sinks, by their keys, whose table is there."""
+        return frozenset(sink for sink in sinks if self._is_there(sink))
+
+    def rename(self, rename: Rename) -> None:
+        """Carry a ledger over: its heads and its history."""
+
+        def change(link: Connection) -> None:
+            refuse_moved(self._reader.label, rename.heads, self._locked(link, rename.old))
+            if self._locked(link, rename.new):
+                raise InUseError(f"{self._reader.label} has a ledger of the new name by now")
+            run(link, self._sql.rename(HISTORY, rename.old, rename.new))
+            run(link, self._sql.rename(HEADS, rename.old, rename.new))
+            now = datetime.now(timezone.utc)
+            run_many(link, self._sql.renamed(rename.new, rename.heads, rename.verdict, now))
+
+        self._transact(change)
+
+    def accept(self, sink: str, entry: Entry) -> None:
+        """Move a head over a gap."""
+        ledger = Ledger(key=sink, label=self._reader.label, schema=self._schema, prunes=False)
+        self._transact(lambda link: ledger.move(link, entry, rows=0))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reader.close()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    @property
+    def _schema(self) -> str:
+        if self._reader.schema is None:
+            self._reader.ledgers()
+        return self._reader.schema or ""
+
+    @property
+    def _sql(self) -> LedgerSql:
+        return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=self._schema)
+
+    def _transact(self, change: Callable[[Connection], None]) -> None:
+        link = self._connection()
+        try:
+            begin(link, self._access)
+            change(link)
+            commit(link, self._reader.label, link.limit)
+        except OutcomeUnknownError as error:
+            raise OutcomeUnknownError(
+                f"{self._reader.label}: no answer to COMMIT came, so the ledger may be changed "
+                "or not",
+                cause=error.cause,
+                fix="See what it has: eo-listener ledger show; then type the command again",
+            ) from error
+        except ForeignWriterError as error:
+            roll_back(link)
+            raise InUseError(
+                error.problem, cause=error.cause, fix="Stop the query first"
+            ) from error
+        except psycopg.Error as error:
+            roll_back(link)
+            raise self._translated(error) from error
+        except BaseException:
+            roll_back(link)
+            raise
+
+    def _locked(self, link: Connection, key: LedgerKey) -> dict[TopicPartition, Head]:
+        text, values = self._sql.heads(*key)
+        rows = run(link, Statement(f"{text} FOR UPDATE", values)).fetchall()
+        return {one.partition: one.head for one in map(read_ledger_row, rows)}
+
+    def _is_there(self, sink: str) -> bool:
+        try:
+            row = (
+                self._connection().execute("SELECT to_regclass(%s) IS NOT NULL", (sink,)).fetchone()
+            )
+        except errors.InvalidName:  # no table is called so
+            return False
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+        return row is not None and bool(row[0])
+
+    def _connection(self) -> Connection:
+        if self._link is None:
+            self._link = connect(self._access, self._reader.label, "eo_listener repair")
+        return self._link
+
+    def _translated(self, error: psycopg.Error) -> Exception:
+        if isinstance(error, errors.InsufficientPrivilege):
+            tables = [identifier(self._schema, one).as_string(None) for one in (HEADS, HISTORY)]
+            return SettingsError(
+                f"the role may not change the ledger of {self._reader.label}",
+                cause="a sink's own role cannot change the history of the ledger",
+                fix=f"Use the owner's role, or GRANT SELECT, INSERT, UPDATE ON {', '.join(tables)} "
+                "TO the role of the dsn",
+            )
+        return translated(error, self._reader.label, "repairing its ledger")

@@ -1,0 +1,111 @@
+"""Repairs the ledger in a SQLite file, in one transaction that compares the heads first."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from eo_listener.model.errors import InUseError
+from eo_listener.sinks.ledger_repair import Rename, refuse_moved
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql
+from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
+from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
+from eo_listener.sinks.sqlite.errors import explained
+from eo_listener.sinks.sqlite.ledger import Ledger
+from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
+from eo_listener.sinks.sqlite.sink import folded
+
+if TYPE_CHECKING:
+    from eo_listener.model.ledger import Entry, Head, LedgerKey
+    from eo_listener.model.offsets import TopicPartition
+
+_SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
+
+
+class SqliteLedgerRepair:
+    """The `LedgerRepair` of a file. `busy_timeout` is in seconds.
+
+    SQLite does not show who has a file open: a sink shows only while it writes.
+    """
+
+    def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
+        self._path = Path(path).expanduser().absolute()
+        self._reader = SqliteLedgerReader(self._path, busy_timeout=busy_timeout)
+        self._file = DatabaseFile(
+            self._path, create=False, busy_timeout=busy_timeout, foreign_keys=False
+        )
+
+    @property
+    def reader(self) -> SqliteLedgerReader:
+        """The reader of the same ledger."""
+        return self._reader
+
+    def key_of(self, table: str) -> str:
+        """The key of a sink that writes to this table."""
+        return folded(table)
+
+    def users(self, key: LedgerKey) -> tuple[str, ...]:  # noqa: ARG002  # SQLite shows none
+        """Nobody that is known."""
+        return ()
+
+    def tables(self, *sinks: str) -> frozenset[str]:
+        """Those of the sinks, by their keys, whose table is there."""
+        try:
+            connection = self._file.connection()
+            return frozenset(sink for sink in sinks if columns_of(connection, sink))
+        except sqlite3.Error as error:
+            raise explained(error, self._path, waited=self._file.busy_timeout) from error
+
+    def rename(self, rename: Rename) -> None:
+        """Carry a ledger over: its heads and its history."""
+
+        def change(connection: Connection) -> None:
+            refuse_moved(self._reader.label, rename.heads, self._heads(connection, rename.old))
+            if self._heads(connection, rename.new):
+                raise InUseError(f"{self._reader.label} has a ledger of the new name by now")
+            connection.execute(*_SQL.rename(HISTORY, rename.old, rename.new))
+            connection.execute(*_SQL.rename(HEADS, rename.old, rename.new))
+            now = datetime.now(timezone.utc)
+            connection.executemany(*_SQL.renamed(rename.new, rename.heads, rename.verdict, now))
+
+        self._transact(change)
+
+    def accept(self, sink: str, entry: Entry) -> None:
+        """Move a head over a gap."""
+        ledger = self._ledger(sink)
+
+        def change(connection: Connection) -> None:
+            if not ledger.move(connection, entry, rows=0):
+                error = ledger.foreign_writer(connection, entry)
+                raise InUseError(error.problem, cause=error.cause, fix="Stop the query first")
+
+        self._transact(change)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+        self._file.close()
+
+    def _transact(self, change: Callable[[Connection], None]) -> None:
+        try:
+            connection = self._file.connection()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                change(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise explained(error, self._path, waited=self._file.busy_timeout) from error
+
+    def _heads(self, connection: Connection, key: LedgerKey) -> dict[TopicPartition, Head]:
+        found = self._ledger(key.sink).read(connection, key.query)
+        return {tp: row.head for tp, row in found.items()}
+
+    def _ledger(self, sink: str) -> Ledger:
+        return Ledger(key=sink, label=self._reader.label, path=self._path, create=False)

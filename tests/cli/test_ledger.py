@@ -1,0 +1,283 @@
+"""`eo-listener ledger`: what is printed and planned, and what a SQLite file holds afterwards."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from eo_listener.cli import app
+from eo_listener.foreach_batch.batch_guard import judge_batch
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError
+from eo_listener.model.ledger import BatchVerdict, Entry, Head, LedgerKey, StoredLedger
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance, plan_rename
+from eo_listener.sinks.ledger_sql import LedgerSql
+from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
+from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of, plan_of
+
+T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
+KEY = LedgerKey("delays", QUERY)
+LEDGER = LedgerSql(placeholder="?", moment="text", schema="main", index_in_schema=True)
+QUICK = ["--watch", "0", "--execute"]
+
+
+def run(*arguments: object) -> Result:
+    answer = CliRunner().invoke(app, ["ledger", *map(str, arguments)])
+    if answer.exception is not None and not isinstance(answer.exception, SystemExit):
+        raise answer.exception
+    return answer
+
+
+class Store:
+    """A SQLite file with a table and its ledger."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.address = f"sqlite:{path}"
+        self.batch = 0
+        with self.connected() as made:
+            for statement in ("CREATE TABLE delays (word text)", *LEDGER.create()):
+                made.execute(statement)
+
+    def connected(self) -> closing[sqlite3.Connection]:
+        return closing(sqlite3.connect(self.path, isolation_level=None))
+
+    def write(self, entry: Entry, sink: str = "delays") -> None:
+        now = datetime(2026, 11, 21, 12, self.batch, tzinfo=timezone.utc)
+        self.batch += 1
+        with self.connected() as made:
+            for many in (LEDGER.insert(sink, entry, now), LEDGER.move(sink, entry, now)):
+                made.executemany(*many)
+            made.executemany(*LEDGER.history(sink, entry, rows=5, now=now))
+
+    def execute(self, statement: str) -> None:
+        with self.connected() as made:
+            made.execute(statement)
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        with closing(SqliteLedgerReader(self.path)) as reader:
+            return reader.ledgers()
+
+    def heads(self, key: LedgerKey = KEY) -> Mapping[TopicPartition, Head]:
+        return self.ledgers()[key].heads
+
+    def history(self, key: LedgerKey = KEY) -> list[tuple[TopicPartition, str, Any]]:
+        with closing(SqliteLedgerReader(self.path)) as reader:
+            return [(one.partition, one.verdict, one.gap) for one in reader.history(key)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Both partitions at 10, by two batches."""
+    made = Store(tmp_path / "delays.db")
+    first = entry_of({}, {T0: OffsetRange(0, 5), T1: OffsetRange(0, 5)})
+    made.write(first)
+    made.write(
+        entry_of(heads_of(first), {T0: OffsetRange(5, 10), T1: OffsetRange(5, 10)}, batch_id=1)
+    )
+    return made
+
+
+def test_show_prints_heads_and_history(store: Store) -> None:
+    """By sink and query; the newest ranges of each partition, and its gaps."""
+    answer = run("show", store.address, "--history", "1")
+    for part in ("sink delays, query 'flights'", "5..10", "history"):
+        assert part in answer.stdout
+    found = json.loads(run("show", store.address, "--history", "1", "--json").stdout)
+    (ledger,) = found["ledgers"]
+    assert (ledger["sink"], ledger["query"]) == KEY
+    assert [head["next_offset"] for head in ledger["heads"]] == [10, 10]
+    assert [one["start_offset"] for one in ledger["history"]] == [5, 5]
+    assert run("show", store.address, "--query", "nosuch").exit_code == 1
+
+
+def test_one_gap_is_accepted(store: Store) -> None:
+    """The batch behind it may then be written, no other one; the history keeps the gap."""
+    batch = entry_of({}, {T0: OffsetRange(15, 20), T1: OffsetRange(10, 12)}, batch_id=2)
+
+    def judged(entry: Entry) -> BatchVerdict:
+        return judge_batch(plan_of(entry), store.heads(), name=QUERY, sink="delays").verdict
+
+    with pytest.raises(GapError, match=r"flights-0 10\.\.15"):
+        judged(batch)
+    command = ["accept", store.address, "--partition", "flights-0", "--gap", "10..15"]
+    assert "dry run, nothing was changed" in run(*command).stdout
+    assert store.heads()[T0].range == OffsetRange(5, 10)
+    before = store.heads()[T0]
+    assert "accepted: the gap 10..15 of flights-0" in run(*command, *QUICK).stdout
+    head = store.heads()[T0]
+    assert head.range == OffsetRange(15, 15)
+    assert (head.batch_id, head.query_id) == (before.batch_id, before.query_id)
+    assert store.history()[2] == (T0, "gap accepted", OffsetRange(10, 15))
+    assert judged(batch) is BatchVerdict.NEXT
+    with pytest.raises(GapError, match=r"flights-0 15\.\.16"):
+        judged(entry_of({}, {T0: OffsetRange(16, 20), T1: OffsetRange(10, 12)}, batch_id=2))
+    with pytest.raises(SettingsError, match="its next offset is 15"):
+        run(*command, *QUICK)
+
+
+def test_a_renamed_query_takes_its_ledger_along(store: Store) -> None:
+    """Heads and history go by the new name, which the history says; other queries stay."""
+    store.write(entry_of({}, {T0: OffsetRange(0, 3)}, query="other"))
+    command = ["rename", store.address, "--query", QUERY, "--to-query", HOSTILE[0]]
+    assert "dry run, nothing was changed" in run(*command).stdout
+    assert set(store.ledgers()) == {KEY, LedgerKey("delays", "other")}
+    before = store.heads()
+    assert "renamed: 2 heads and their history" in run(*command, *QUICK).stdout
+    new = LedgerKey("delays", HOSTILE[0])
+    assert set(store.ledgers()) == {new, LedgerKey("delays", "other")}
+    assert store.heads(new) == before
+    last = {T0: OffsetRange(5, 10), T1: OffsetRange(5, 10)}
+    again = plan_of(entry_of({}, last, batch_id=1, query=new.query))
+    judgement = judge_batch(again, store.heads(new), name=new.query, sink="delays")
+    assert judgement.verdict is BatchVerdict.REPLAY
+    assert [one[1] for one in store.history(new)] == 2 * [
+        *("first", "next", f"renamed from delays, query {QUERY}")
+    ]
+    with pytest.raises(SettingsError, match="no ledgers of that name"):
+        run(*command, *QUICK)
+
+
+def test_a_renamed_table_takes_its_ledger_along(store: Store) -> None:
+    """Only once the table is renamed: rows that are still there keep their ledger."""
+    command = ["rename", store.address, "--to-sink", "Late"]
+    with pytest.raises(SettingsError, match="the table delays is still there"):
+        run(*command, *QUICK)
+    store.execute("ALTER TABLE delays RENAME TO Late")
+    run(*command, *QUICK)
+    assert set(store.ledgers()) == {LedgerKey("late", QUERY)}, "as the sink folds its name"
+
+
+def test_two_ledgers_never_become_one(store: Store) -> None:
+    """A name that has a ledger is not taken."""
+    store.write(entry_of({}, {T0: OffsetRange(0, 3)}, query="other"))
+    with pytest.raises(SettingsError, match="a ledger of query 'other' of delays already"):
+        run("rename", store.address, "--query", QUERY, "--to-query", "other", *QUICK)
+
+
+@pytest.mark.parametrize(
+    "repair",
+    [
+        ["rename", "--to-query", "new"],
+        ["accept", "--partition", "flights-0", "--gap", "10..15"],
+    ],
+)
+def test_a_ledger_that_moves_is_left_alone(repair: list[str], store: Store) -> None:
+    """A query that writes a batch within the seconds of --watch shows that it runs."""
+    command, *rest = repair
+
+    def query() -> None:
+        time.sleep(0.5)
+        store.write(entry_of(store.heads(), {T0: OffsetRange(10, 11)}, batch_id=2))
+
+    thread = threading.Thread(target=query)
+    thread.start()
+    try:
+        with pytest.raises(InUseError, match="has moved meanwhile: flights-0"):
+            run(command, store.address, *rest, "--watch", "2", "--execute")
+    finally:
+        thread.join()
+    assert store.heads()[T0].range == OffsetRange(10, 11)
+    assert set(store.ledgers()) == {KEY}
+
+
+def test_history_keeps_that_a_ledger_was_renamed(store: Store) -> None:
+    """Pruning drops old ranges, and leaves this."""
+    run("rename", store.address, "--to-query", "new", *QUICK)
+    key = LedgerKey("delays", "new")
+    entry = entry_of(store.heads(key), {T0: OffsetRange(10, 11)}, batch_id=100, query="new")
+    pruning = LEDGER.prune("delays", entry, kept=0)
+    assert pruning is not None
+    with store.connected() as made:
+        made.execute(*pruning)
+    assert {one[1].split()[0] for one in store.history(key)} == {"first", "renamed"}
+
+
+def test_a_store_of_which_the_heads_have_changed_is_left_alone(store: Store) -> None:
+    """In the transaction itself the heads are compared with what was read before."""
+    from eo_listener.sinks.sqlite.ledger_repair import SqliteLedgerRepair  # noqa: PLC0415
+
+    ledgers = {key: ledger.heads for key, ledger in store.ledgers().items()}
+    rename = plan_rename(ledgers, KEY, sink=None, query="new")
+    entry = plan_acceptance(ledgers[KEY], KEY, T0, OffsetRange(10, 15), run_id="r")
+    store.write(entry_of(store.heads(), {T0: OffsetRange(10, 11)}, batch_id=2))
+    with closing(SqliteLedgerRepair(store.path)) as repair:
+        with pytest.raises(InUseError, match="has moved"):
+            repair.rename(rename)
+        with pytest.raises(InUseError):
+            repair.accept("delays", entry)
+    assert store.heads()[T0].range == OffsetRange(10, 11)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["show", "delays.db"], 2, "none of the forms"),
+        (["show", "sqlite:/no/such.db"], 2, "there is no file"),
+        (["show", "{empty}"], 2, "has no ledger"),
+        (["show", "kafka:t"], 2, "no cluster is named"),
+        (["rename", "{store}", "--to-query", QUERY], 2, "has that name already"),
+        (["rename", "{store}"], 2, "has that name already"),
+        (["rename", "{store}", "--to-query", " "], 2, "the new name is empty"),
+        (["rename", "{store}", "--sink", "x", "--to-query", "y"], 2, "--sink delays --query fl"),
+        (["rename", "kafka:t", "--to-query", "y"], 2, "can be shown, and not repaired"),
+        (["rename", "{store}", "--to-query", "y", "--watch", "-1"], 2, "--watch must be"),
+        (["accept", "{store}", "--partition", "x", "--gap", "10..15"], 2, "--partition must be"),
+        (["accept", "{store}", "--partition", "u-0", "--gap", "10..15"], 2, "has no head of u-0"),
+        (["accept", "{store}", "--partition", "flights-0", "--gap", "9..15"], 2, "is not a gap"),
+        (["accept", "{store}", "--partition", "flights-0", "--gap", "10..10"], 2, "is not a gap"),
+        (["accept", "{store}", "--partition", "flights-0", "--gap", "15"], 2, "--gap must be two"),
+    ],
+)
+def test_bad_input(
+    arguments: list[str], code: int, words: str, store: Store, tmp_path: Path
+) -> None:
+    """One error; the ledger is as it was."""
+    with closing(sqlite3.connect(tmp_path / "empty.db")) as made:
+        made.execute("CREATE TABLE t (x)")
+    places = {"store": store.address, "empty": f"sqlite:{tmp_path / 'empty.db'}"}
+    with pytest.raises(EoListenerError, match=words) as raised:
+        run(*(one.format(**places) for one in arguments))
+    assert raised.value.exit_code == code
+    assert store.heads()[T0].range == OffsetRange(5, 10)
+
+
+def test_what_is_not_kafka_has_no_gap_to_name() -> None:
+    """Its batches are counted, so it is accepted in the query."""
+    heads = heads_of(entry_of({}, {BATCHES: OffsetRange(0, 1)}))
+    with pytest.raises(SettingsError, match="counted by batches"):
+        plan_acceptance(heads, KEY, BATCHES, OffsetRange(1, 2), run_id="r")
+
+
+def test_the_ledger_that_is_meant() -> None:
+    """The only one, or the one that is named; those there are named where it is none."""
+    keys: dict[LedgerKey, dict[TopicPartition, Head]] = {
+        LedgerKey("a", "q"): {},
+        LedgerKey("a", "r"): {},
+        LedgerKey("b", "q"): {},
+    }
+    assert choose_key(keys, "x", "b", None) == LedgerKey("b", "q")
+    with pytest.raises(SettingsError, match=r"2 ledgers.*--sink a --query q, --sink a --query r"):
+        choose_key(keys, "x", "a", None)
+    with pytest.raises(SettingsError, match="nothing was written"):
+        choose_key({}, "x", None, None)
+
+
+def test_a_ledger_of_ten_thousand_heads(tmp_path: Path) -> None:
+    """Is carried over whole."""
+    made = Store(tmp_path / "wide.db")
+    ranges = {TopicPartition("t", number): OffsetRange(0, 1) for number in range(10_000)}
+    made.write(entry_of({}, ranges))
+    run("rename", made.address, "--to-query", "new", *QUICK)
+    assert len(made.heads(LedgerKey("delays", "new"))) == 10_000
