@@ -14,7 +14,7 @@ import typer
 
 from eo_listener.cli import group_origins as origins
 from eo_listener.cli.group_changes import LEAVE, Manner, Rules, change_group
-from eo_listener.cli.group_origins import NamedOrigin
+from eo_listener.cli.group_origins import NamedLedger, NamedOrigin
 from eo_listener.cli.options import (
     BootstrapServers,
     Execute,
@@ -89,6 +89,10 @@ def seed(
     properties: KafkaProperties = None,
     from_checkpoint: origins.FromCheckpoint = None,
     storage: Storage = None,
+    from_ledger: origins.FromLedger = None,
+    schema: origins.Schema = None,
+    sink: origins.Sink = None,
+    query: origins.Query = None,
     from_group: origins.FromGroup = None,
     from_time: origins.FromTime = None,
     from_offsets: origins.FromOffsets = None,
@@ -111,6 +115,7 @@ def seed(
         command="group seed",
         checkpoint=from_checkpoint,
         storage=storage or (),
+        ledger=NamedLedger.of(from_ledger, schema=schema, sink=sink, query=query),
         other_group=from_group,
         time=from_time,
         offsets=from_offsets,
@@ -132,6 +137,10 @@ def rewind(
     properties: KafkaProperties = None,
     from_checkpoint: origins.FromCheckpoint = None,
     storage: Storage = None,
+    from_ledger: origins.FromLedger = None,
+    schema: origins.Schema = None,
+    sink: origins.Sink = None,
+    query: origins.Query = None,
     from_group: origins.FromGroup = None,
     from_time: origins.FromTime = None,
     from_offsets: origins.FromOffsets = None,
@@ -153,6 +162,7 @@ def rewind(
         command="group rewind",
         checkpoint=from_checkpoint,
         storage=storage or (),
+        ledger=NamedLedger.of(from_ledger, schema=schema, sink=sink, query=query),
         other_group=from_group,
         time=from_time,
         offsets=from_offsets,

@@ -82,7 +82,7 @@ def change_group(
     ):
         repair.refuse_members()
         held = repair.held()
-        origin, author = named.read(cluster, held)
+        origin, author = named.read(cluster, held, properties)
         wanted = _wanted(cluster, origin, held, rules)
         change = GroupChange.plan(named.group, held, wanted, author, rewinds=manner.rewinds)
         if manner.execute and change.positions():

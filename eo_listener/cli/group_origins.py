@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -15,14 +16,17 @@ import typer
 
 from eo_listener.cli.checkpoint_argument import newest_end, open_checkpoint
 from eo_listener.cli.options import require_names
-from eo_listener.foreach_batch.starting_offsets.origins import newest_batch
+from eo_listener.foreach_batch.starting_offsets.origins import newest_batch, of_heads
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import FormatError, SettingsError, StorageError, few
+from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, read_exported
 from eo_listener.model.offsets_json import read_offsets
+from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.sinks.ledger_repair import choose_key
 
 FromCheckpoint = Annotated[
     str | None,
@@ -30,6 +34,19 @@ FromCheckpoint = Annotated[
         "--from-checkpoint", help="Where the newest committed batch of this checkpoint ended."
     ),
 ]
+FromLedger = Annotated[
+    str | None,
+    typer.Option(
+        "--from-ledger",
+        help="How far a sink has applied its query, by its ledger: sqlite:FILE, "
+        "postgresql://user@host/database, kafka:TOPIC or kafka://host:port/TOPIC.",
+    ),
+]
+Schema = Annotated[str | None, typer.Option(help="With --from-ledger: PostgreSQL's schema.")]
+Sink = Annotated[
+    str | None, typer.Option(help="With --from-ledger: the sink, as `ledger show` prints it.")
+]
+Query = Annotated[str | None, typer.Option(help="With --from-ledger: the name of the query.")]
 FromGroup = Annotated[str | None, typer.Option("--from-group", help="What this group holds.")]
 FromTime = Annotated[
     str | None,
@@ -53,6 +70,39 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedLedger:
+    """A ledger, and the sink and query in it where it has several."""
+
+    address: LedgerAddress
+    schema: str | None = None
+    sink: str | None = None
+    query: str | None = None
+
+    @classmethod
+    def of(
+        cls, address: str | None, *, schema: str | None, sink: str | None, query: str | None
+    ) -> NamedLedger | None:
+        """Read the options; None where no ledger is named. Raises SettingsError."""
+        if address is not None:
+            return cls(address=LedgerAddress.parse(address), schema=schema, sink=sink, query=query)
+        if schema is not None or sink is not None or query is not None:
+            raise SettingsError(
+                "--schema, --sink and --query are for --from-ledger",
+                fix="Add --from-ledger, or leave them out",
+            )
+        return None
+
+    def read(self, properties: Mapping[str, str]) -> tuple[Origin, Head, str]:
+        """Where the query was applied up to, its newest head, and its name."""
+        with closing(self.address.open(properties, schema=self.schema)) as reader:
+            heads = {key: ledger.heads for key, ledger in reader.ledgers().items()}
+            key = choose_key(heads, reader.label, self.sink, self.query)
+            origin = of_heads(reader.label, key.query, heads[key])
+        newest = max(heads[key].values(), key=lambda head: head.batch_id)
+        return origin, newest, key.query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NamedOrigin:
     """The one origin that a command names.
 
@@ -65,6 +115,7 @@ class NamedOrigin:
     command: str
     checkpoint: str | None = None
     storage: Sequence[str] = ()
+    ledger: NamedLedger | None = None
     other_group: str | None = None
     time: str | None = None
     offsets: str | None = None
@@ -73,12 +124,15 @@ class NamedOrigin:
     topics: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        given = (self.checkpoint, self.other_group, self.time, self.offsets, self.file)
+        given = (
+            *(self.checkpoint, self.ledger, self.other_group),
+            *(self.time, self.offsets, self.file),
+        )
         if sum(one is not None for one in given) != 1:
             raise SettingsError(
                 f"{self.command} needs exactly one place to take offsets from",
-                fix="Give exactly one of --from-checkpoint, --from-group, --from-time, "
-                "--from-offsets and --from-file",
+                fix="Give exactly one of --from-checkpoint, --from-ledger, --from-group, "
+                "--from-time, --from-offsets and --from-file",
             )
         if self.other_group is not None:
             require_names("group", [self.other_group])
@@ -86,12 +140,16 @@ class NamedOrigin:
             raise SettingsError(f"group {self.group} is both", fix="Name another group")
 
     def read(
-        self, cluster: SourceCluster, held: Collection[TopicPartition]
+        self,
+        cluster: SourceCluster,
+        held: Collection[TopicPartition],
+        properties: Mapping[str, str],
     ) -> tuple[Origin, CommitMetadata]:
         """Read it, and who is to stand for it in the metadata of the commits.
 
         `held` are the partitions of the group to change: by time, these are meant where no topic is
-        named. Raises SettingsError, KafkaError, StorageError, CheckpointError and FormatError.
+        named. `properties` are those of the cluster's client, for a ledger that is in a topic.
+        Raises SettingsError, KafkaError, StorageError, SinkError, CheckpointError and FormatError.
         """
         author = CommitMetadata(
             name="", query_id="", run_id=uuid4().hex[:8], batch_id=-1, command=self.command
@@ -99,10 +157,13 @@ class NamedOrigin:
         if self.checkpoint is not None:
             checkpoint = open_checkpoint(self.checkpoint, self.storage)
             batch = newest_batch(checkpoint, str(checkpoint.location)).batch
-            of_query = CommitMetadata.of(
-                name="", query_id=checkpoint.query_id(), run_id=author.run_id, batch_id=batch
+            origin = newest_end(checkpoint)
+            author = replace(author, query_id=_short(checkpoint.query_id()), batch_id=batch)
+        elif self.ledger is not None:
+            origin, head, query = self.ledger.read(properties)
+            author = replace(
+                author, name=query, query_id=_short(head.query_id), batch_id=head.batch_id
             )
-            origin, author = newest_end(checkpoint), replace(of_query, command=self.command)
         elif self.other_group is not None:
             origin = cluster.of_group(self.other_group, cluster.partitions(None))
         elif self.time is not None:
@@ -148,6 +209,10 @@ class NamedOrigin:
             one.partition: one.timestamp for one in given.partitions if one.timestamp is not None
         }
         return cluster.of_times(f"the times in {self.file}", times)
+
+
+def _short(query_id: str) -> str:
+    return CommitMetadata.of(name="", query_id=query_id, run_id="", batch_id=0).query_id
 
 
 def parse_time(text: str) -> int:

@@ -8,15 +8,22 @@ from typing import Any
 import pytest
 
 from eo_listener.cli.group_changes import Rules, _as_options
-from eo_listener.cli.group_origins import NamedOrigin, parse_offsets, parse_time
+from eo_listener.cli.group_origins import NamedLedger, NamedOrigin, parse_offsets, parse_time
 from eo_listener.model.errors import EoListenerError, SettingsError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.testing.made_up_entries import QUERY, entry_of
+from tests.cli.sqlite_ledger import Store
 
 NOBODY: Any = None  # in the place of a cluster that is not asked
 
 
 def named(**given: Any) -> NamedOrigin:
     return NamedOrigin(group="g", command="group seed", **given)
+
+
+def ledger(address: str | None, **given: str) -> NamedLedger | None:
+    names = {"schema": None, "sink": None, "query": None, **given}
+    return NamedLedger.of(address, schema=names["schema"], sink=names["sink"], query=names["query"])
 
 
 @pytest.mark.parametrize(
@@ -65,6 +72,7 @@ def test_no_offsets(text: str) -> None:
     [
         ({}, "exactly one place"),
         ({"checkpoint": "/c", "time": "0"}, "exactly one place"),
+        ({"checkpoint": "/c", "ledger": ledger("sqlite:x")}, "exactly one place"),
         ({"other_group": "g"}, "group g is both"),
         ({"other_group": " "}, "a group is empty"),
     ],
@@ -91,7 +99,7 @@ def test_a_file_that_does_not_do(content: bytes | None, words: str, tmp_path: Pa
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(EoListenerError, match=words):
-        named(file=file).read(NOBODY, ())
+        named(file=file).read(NOBODY, (), {})
 
 
 def test_a_file_without_times(tmp_path: Path) -> None:
@@ -99,17 +107,41 @@ def test_a_file_without_times(tmp_path: Path) -> None:
     file = tmp_path / "offsets"
     file.write_text("t,0,5\n")
     with pytest.raises(SettingsError, match=r"no time for t-0.*--times"):
-        named(file=file, by_time=True).read(NOBODY, ())
+        named(file=file, by_time=True).read(NOBODY, (), {})
 
 
 def test_the_part_of_the_group_is_taken(tmp_path: Path) -> None:
     """Of a file of several groups, and of the topics that are named."""
     file = tmp_path / "offsets"
     file.write_text("h,t,0,5\ng,t,0,6\ng,u,0,7\n")
-    origin, author = named(file=file, topics=frozenset({"t"})).read(NOBODY, ())
+    origin, author = named(file=file, topics=frozenset({"t"})).read(NOBODY, (), {})
     assert dict(origin.offsets) == {TopicPartition("t", 0): 6}
     assert (author.command, author.query_id, author.batch_id) == ("group seed", "", -1)
     assert len(author.run_id) == 8
+
+
+def test_a_ledger(tmp_path: Path) -> None:
+    """Where its heads are, with the ids of the topics; query and batch are those of the newest."""
+    store = Store(tmp_path / "delays.db")
+    tp = TopicPartition("flights", 0)
+    store.write(entry_of({}, {tp: OffsetRange(0, 5)}, batch_id=7))
+    store.write(entry_of({}, {tp: OffsetRange(0, 3)}, query="other"))
+    with pytest.raises(SettingsError, match="2 ledgers"):
+        named(ledger=ledger(store.address)).read(NOBODY, (), {})
+    origin, author = named(ledger=ledger(store.address, query=QUERY)).read(NOBODY, (), {})
+    assert dict(origin.offsets) == {tp: 5}
+    assert set(origin.topic_ids) == {tp}
+    assert (author.name, author.query_id, author.batch_id) == (QUERY, "query-1", 7)
+    assert author.command == "group seed"
+
+
+def test_names_of_a_ledger_without_one() -> None:
+    """Mean nothing; an address of no known form is refused."""
+    with pytest.raises(SettingsError, match="for --from-ledger"):
+        ledger(None, query="q")
+    assert ledger(None) is None
+    with pytest.raises(SettingsError, match="none of the forms"):
+        ledger("delays.db")
 
 
 def test_a_fix_names_the_options_of_the_command() -> None:

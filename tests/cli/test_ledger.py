@@ -6,11 +6,8 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import closing
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -19,16 +16,13 @@ from eo_listener.cli import app
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError
-from eo_listener.model.ledger import BatchVerdict, Entry, Head, LedgerKey, StoredLedger
+from eo_listener.model.ledger import BatchVerdict, Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance, plan_rename
-from eo_listener.sinks.ledger_sql import LedgerSql
-from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of, plan_of
+from tests.cli.sqlite_ledger import KEY, LEDGER, Store
 
 T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
-KEY = LedgerKey("delays", QUERY)
-LEDGER = LedgerSql(placeholder="?", moment="text", schema="main", index_in_schema=True)
 QUICK = ["--watch", "0", "--execute"]
 
 
@@ -37,44 +31,6 @@ def run(*arguments: object) -> Result:
     if answer.exception is not None and not isinstance(answer.exception, SystemExit):
         raise answer.exception
     return answer
-
-
-class Store:
-    """A SQLite file with a table and its ledger."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.address = f"sqlite:{path}"
-        self.batch = 0
-        with self.connected() as made:
-            for statement in ("CREATE TABLE delays (word text)", *LEDGER.create()):
-                made.execute(statement)
-
-    def connected(self) -> closing[sqlite3.Connection]:
-        return closing(sqlite3.connect(self.path, isolation_level=None))
-
-    def write(self, entry: Entry, sink: str = "delays") -> None:
-        now = datetime(2026, 11, 21, 12, self.batch, tzinfo=timezone.utc)
-        self.batch += 1
-        with self.connected() as made:
-            for many in (LEDGER.insert(sink, entry, now), LEDGER.move(sink, entry, now)):
-                made.executemany(*many)
-            made.executemany(*LEDGER.history(sink, entry, rows=5, now=now))
-
-    def execute(self, statement: str) -> None:
-        with self.connected() as made:
-            made.execute(statement)
-
-    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        with closing(SqliteLedgerReader(self.path)) as reader:
-            return reader.ledgers()
-
-    def heads(self, key: LedgerKey = KEY) -> Mapping[TopicPartition, Head]:
-        return self.ledgers()[key].heads
-
-    def history(self, key: LedgerKey = KEY) -> list[tuple[TopicPartition, str, Any]]:
-        with closing(SqliteLedgerReader(self.path)) as reader:
-            return [(one.partition, one.verdict, one.gap) for one in reader.history(key)]
 
 
 @pytest.fixture
