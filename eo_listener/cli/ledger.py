@@ -137,7 +137,6 @@ def rename(
         refuse_users(reader.label, (*repair.users(plan.old), *repair.users(plan.new)))
         if execute:
             time.sleep(watch)
-            refuse_moved(reader.label, plan.heads, _heads(reader).get(old, {}))
             repair.rename(plan)
     count = len(plan.heads)
     if as_json:
