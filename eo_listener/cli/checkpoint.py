@@ -17,6 +17,7 @@ from eo_listener.cli.options import (
     Storage,
     as_properties,
     console,
+    named,
     print_json,
     require_names,
     utc,
@@ -142,11 +143,11 @@ def _print(where: str, contents: CheckpointContents) -> None:
     if contents.in_doubt is not None:
         facts.append(("in doubt", _batch(contents.in_doubt)))
     for name, text in facts:
-        out.print(Text(f"{name:<11} {text}"), soft_wrap=True)
+        out.print(named(f"{name:<11} {text}"), soft_wrap=True)
     table = _table(contents)
     if table.row_count:
         out.print(table)
-    lines = [Text(line) for line in _others(contents)]
+    lines = [named(line) for line in _others(contents)]
     lines += (Text(f"{one}. Cause: {one.cause}", style="red") for one in contents.findings)
     for line in lines:
         out.print(line, soft_wrap=True)
@@ -161,7 +162,7 @@ def _table(contents: CheckpointContents) -> Table:
         table.add_column(name, justify="right")
     for source in contents.sources:
         for cells in _cells(source):
-            table.add_row(*map(Text, cells if doubted else cells[:-1]))
+            table.add_row(*map(named, cells if doubted else cells[:-1]))
     return table
 
 
@@ -249,14 +250,14 @@ def _batch_document(batch: BatchOffsets | None) -> Mapping[str, object] | None:
 
 def _print_difference(first: Origin, second: Origin, found: Difference) -> None:
     out = console()
-    out.print(Text(f"first   {first.what}"), soft_wrap=True)
-    out.print(Text(f"second  {second.what}"), soft_wrap=True)
+    out.print(named(f"first   {first.what}"), soft_wrap=True)
+    out.print(named(f"second  {second.what}"), soft_wrap=True)
     table = Table()
     table.add_column("topic")
     for name in ("partition", "first", "second", "first is ahead by"):
         table.add_column(name, justify="right")
     for row in found.unequal:
-        table.add_row(*map(Text, _difference_cells(row)))
+        table.add_row(*map(named, _difference_cells(row)))
     if found.unequal:
         out.print(table)
     out.print(

@@ -14,6 +14,7 @@ from rich.text import Text
 from eo_listener.cli.group_origins import NamedOrigin
 from eo_listener.cli.options import (
     console,
+    named,
     print_json,
     require_names,
     require_one_of,
@@ -71,20 +72,20 @@ class Manner:
 
 
 def change_group(
-    named: NamedOrigin, properties: Mapping[str, str], rules: Rules, manner: Manner
+    origin_named: NamedOrigin, properties: Mapping[str, str], rules: Rules, manner: Manner
 ) -> None:
     """Read the origin, plan, and with `execute` commit; print what was or would be done."""
-    require_names("group", [named.group])
+    require_names("group", [origin_named.group])
     watch = seconds("watch", manner.watch, least=0.0)
     with (
         closing(SourceCluster(properties)) as cluster,
-        closing(GroupRepair(properties, named.group)) as repair,
+        closing(GroupRepair(properties, origin_named.group)) as repair,
     ):
         repair.refuse_members()
         held = repair.held()
-        origin, author = named.read(cluster, held, properties)
+        origin, author = origin_named.read(cluster, held, properties)
         wanted = _wanted(cluster, origin, held, rules)
-        change = GroupChange.plan(named.group, held, wanted, author, rewinds=manner.rewinds)
+        change = GroupChange.plan(origin_named.group, held, wanted, author, rewinds=manner.rewinds)
         if manner.execute and change.positions():
             repair.refuse_moving(change, watch)
             repair.commit(change)
@@ -125,13 +126,13 @@ def _as_options(fix: str | None) -> str | None:
     """The arguments of `starting_offsets` that a fix names, as the options of the command."""
     if fix is None:
         return None
-    named = _ARGUMENT.sub(lambda one: f"--{one[1].replace('_', '-')} {one[2]}", fix)
-    return named.replace("topics=", "--topic")
+    as_options = _ARGUMENT.sub(lambda one: f"--{one[1].replace('_', '-')} {one[2]}", fix)
+    return as_options.replace("topics=", "--topic")
 
 
 def _print(origin: Origin, change: GroupChange, *, executed: bool) -> None:
     out = console()
-    out.print(Text(f"group {change.group}, by {origin.what}"), soft_wrap=True)
+    out.print(named(f"group {change.group}, by {origin.what}"), soft_wrap=True)
     table = Table()
     table.add_column("topic")
     for name in ("partition", "holds", "will hold" if not executed else "holds now"):
@@ -139,17 +140,17 @@ def _print(origin: Origin, change: GroupChange, *, executed: bool) -> None:
     for name in ("", "was committed by"):
         table.add_column(name)
     for one in change.partitions:
-        table.add_row(*map(Text, _cells(change, one)))
+        table.add_row(*map(named, _cells(change, one)))
     out.print(table)
     for line in _notes(change):
-        out.print(Text(line), soft_wrap=True)
+        out.print(named(line), soft_wrap=True)
     count = len(change.positions())
     if not count:
         out.print(Text("nothing to commit: the group is there already"))
     elif executed:
-        out.print(Text(f"committed: {count} partitions, and read back"))
+        out.print(named(f"committed: {count} partitions, and read back"))
     else:
-        out.print(Text(f"dry run, nothing was changed. To commit {count} partitions: --execute"))
+        out.print(named(f"dry run, nothing was changed. To commit {count} partitions: --execute"))
 
 
 def _cells(change: GroupChange, one: PartitionChange) -> tuple[str, ...]:

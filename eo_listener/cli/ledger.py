@@ -21,6 +21,7 @@ from eo_listener.cli.options import (
     KafkaProperties,
     as_properties,
     console,
+    named,
     print_json,
     seconds,
 )
@@ -150,8 +151,8 @@ def rename(
         )
         return
     out = console()
-    out.print(Text(f"from  query {plan.old.query!r} of {plan.old.sink}"), soft_wrap=True)
-    out.print(Text(f"to    query {plan.new.query!r} of {plan.new.sink}"), soft_wrap=True)
+    out.print(named(f"from  query {plan.old.query!r} of {plan.old.sink}"), soft_wrap=True)
+    out.print(named(f"to    query {plan.new.query!r} of {plan.new.sink}"), soft_wrap=True)
     _conclude(out, f"{count} heads and their history", "renamed", execute=execute)
 
 
@@ -202,7 +203,7 @@ def accept(
         )
         return
     out = console()
-    out.print(Text(f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}"))
+    out.print(named(f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}"))
     _conclude(out, f"the gap {offsets} of {tp}", "accepted", execute=execute)
 
 
@@ -256,13 +257,14 @@ _Found = Mapping[LedgerKey, tuple[StoredLedger, Sequence[AppliedBatch]]]
 
 def _print(label: str, found: _Found) -> None:
     out = console()
-    out.print(Text(label), soft_wrap=True)
+    out.print(named(label), soft_wrap=True)
     if not found:
         out.print(Text("no ledger of that name"))
     for key, (ledger, history) in found.items():
-        out.print(Text(f"\nsink {key.sink}, query {key.query!r}"), soft_wrap=True)
+        out.print()
+        out.print(named(f"sink {key.sink}, query {key.query!r}"), soft_wrap=True)
         if ledger.begun is not None:
-            out.print(Text(f"batch {ledger.begun} was begun and is not finished"))
+            out.print(named(f"batch {ledger.begun} was begun and is not finished"))
         out.print(_table_of_heads(ledger))
         if history:
             out.print(_table_of_history(history))
@@ -280,7 +282,7 @@ def _table_of_heads(ledger: StoredLedger) -> Table:
             *(tp.topic, str(tp.partition), str(head.range.until), str(head.batch_id)),
             *(str(head.range), head.query_id[:8], head.run_id[:8], ledger.moved_at.get(tp, "-")),
         )
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(named, cells))
     return table
 
 
@@ -297,7 +299,7 @@ def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
             *(str(one.head.batch_id), str(one.rows), str(one.head.range), one.verdict),
             *("-" if one.gap is None else str(one.gap), one.applied_at),
         )
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(named, cells))
     return table
 
 
@@ -344,7 +346,7 @@ def _document(label: str, found: _Found) -> Mapping[str, object]:
 
 def _conclude(out: Console, what: str, done: str, *, execute: bool) -> None:
     out.print(
-        Text(
+        named(
             f"{done}: {what}"
             if execute
             else f"dry run, nothing was changed. To have {what} {done}: --execute"

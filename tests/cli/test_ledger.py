@@ -237,3 +237,11 @@ def test_a_ledger_of_ten_thousand_heads(tmp_path: Path) -> None:
     made.write(entry_of({}, ranges))
     run("rename", made.address, "--to-query", "new", *QUICK)
     assert len(made.heads(LedgerKey("delays", "new"))) == 10_000
+
+
+def test_names_are_shown_as_text(store: Store) -> None:
+    """What a terminal would obey is an escape; brackets stay as they are."""
+    store.write(entry_of({}, {T0: OffsetRange(0, 3)}, query="\x1b[31mred[/b]"))
+    answer = run("show", store.address, "--query", "\x1b[31mred[/b]")
+    assert "\x1b" not in answer.stdout
+    assert r"\x1b[31mred[/b]" in answer.stdout
