@@ -13,6 +13,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.ledger_reader import PostgresLedgerReader
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
+from tests.postgres_server import PostgresServer
 
 TP = TopicPartition("flights", 0)
 
@@ -77,4 +78,36 @@ def test_no_ledger_and_no_server(dsn: str) -> None:
     away = PostgresLedgerReader("postgresql://u:hidden@127.0.0.1:1/d")
     with pytest.raises(SinkError) as raised:
         away.ledgers()
+    assert "hidden" not in str(raised.value)
+
+
+def test_rows_come_by_source_offset(filled: str) -> None:
+    """In the order of bytes; rows without an origin come last. A name is never a statement."""
+    rows = [("b", 0, 2), ("B", 0, 1), ("b", 0, 1), (None, 0, 5), ("a", 1, 0), ("B", 0, 2)]
+    with psycopg.connect(filled, autocommit=True) as link:
+        link.execute('CREATE TABLE "De lays" (topic text, partition int, "offset" bigint)')
+        with link.cursor() as cursor:
+            cursor.executemany('INSERT INTO "De lays" VALUES (%s, %s, %s)', rows)
+    table = f'{schema(filled)}."De lays"'
+    with closing(PostgresLedgerReader(filled)) as reader:
+        found = list(reader.row_origins(table, ("topic", "partition", "offset")))
+        assert found == [
+            ("B", 0, 1),
+            ("B", 0, 2),
+            ("a", 1, 0),
+            ("b", 0, 1),
+            ("b", 0, 2),
+            (None, 0, 5),
+        ]
+        with pytest.raises(SettingsError, match="no column 'at'"):
+            list(reader.row_origins(table, ("topic", "partition", "at")))
+        with pytest.raises(SettingsError, match="no table"):
+            list(reader.row_origins("x; DROP TABLE eo_ledger", ("a", "b", "c")))
+
+
+def test_a_wrong_password(postgres: PostgresServer) -> None:
+    """Is said without it."""
+    dsn = postgres.dsn().replace("postgres@", "checked:hidden@")
+    with closing(PostgresLedgerReader(dsn)) as reader, pytest.raises(SinkError) as raised:
+        reader.ledgers()
     assert "hidden" not in str(raised.value)
