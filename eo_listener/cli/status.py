@@ -1,42 +1,47 @@
-"""`eo-listener status`: the offsets of a group, and which query committed them."""
+"""`eo-listener status`: where groups stand, and which query committed their offsets."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from eo_listener.cli.group_status import GroupStatus, StatusReader, advised
 from eo_listener.cli.options import (
     BootstrapServers,
     KafkaProperties,
     as_properties,
     console,
     print_json,
+    require_names,
     seconds,
 )
-from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.model import lag
+from eo_listener.cli.status_screen import screen
 from eo_listener.model.errors import KafkaError, SettingsError
 
 EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
 
-Rows = tuple[lag.PartitionLag, ...]
-
 
 def status(
-    group: Annotated[str, typer.Argument(help="The consumer group.")],
     servers: BootstrapServers,
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="GROUP...", help="Consumer groups; with * and ? all whose names match."
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All groups of the cluster.")] = False,
     properties: KafkaProperties = None,
     max_lag: Annotated[
         int | None,
-        typer.Option(min=0, help="Exit with 1 when the group is further behind than this."),
+        typer.Option(min=0, help="Exit with 1 when a group is further behind than this."),
     ] = None,
     watch: Annotated[
         float | None, typer.Option(help="Read again every so many seconds, until Ctrl-C.")
@@ -45,122 +50,99 @@ def status(
         bool, typer.Option("--json", help="Print one JSON document for each read.")
     ] = False,
 ) -> None:
-    """Show committed offset, log end and lag of each partition.
+    """Show committed offset, log end and lag: of one group by partition, else a line each.
 
-    A lag of `-` is unknown: the topic is gone, or nothing is committed there yet.
+    A lag of `-` is unknown: the topic is gone, or nothing is committed there yet. `stable` is where
+    the first open transaction begins: consumers under read_committed get no further. `age` is that
+    of the oldest record still to be read. With --watch also Burrow's verdicts (OK, WARN, STALL,
+    STOP, REWIND), the time to drain, and the time since the last commit.
     """
-    if not group.strip():
+    names = groups or []
+    if every == bool(names):
+        raise SettingsError(
+            "no group is named" if not every else "--all and names of groups are given",
+            fix="Name the consumer groups to show, or give --all",
+        )
+    if any(not name.strip() for name in names):
         raise SettingsError("the group is empty", fix="Name the consumer group to show")
+    require_names("group", names)
     if watch is not None:
         watch = seconds("watch", watch, least=0.2)
-    reader = ClusterReader(as_properties(servers, properties))
-    rows = _read(reader, group)
-    if watch is None:
-        _print(group, rows, as_json)
-    else:
-        _watch(reader, group, rows, watch, as_json)
-    if not rows or _over(rows, max_lag):
+    given = as_properties(servers, properties)
+    with closing(StatusReader(given, names, every=every, again=watch is not None)) as reader:
+        found = _read(reader)
+        if watch is None:
+            _print(reader, found, as_json)
+        else:
+            _watch(reader, names, found, watch, as_json)
+    if any(one.error is not None for one in found):
+        raise typer.Exit(3)
+    lacking = any(one.group in reader.named and not one.rows for one in found)
+    if not found or lacking or any(_over(one, max_lag) for one in found if one.rows):
         raise typer.Exit(1)
 
 
-def _read(reader: ClusterReader, group: str) -> Rows:
+def _read(reader: StatusReader) -> tuple[GroupStatus, ...]:
     try:
-        committed = reader.group(group)
-        topics = {tp.topic for tp in committed}
-        return lag.compare(committed, reader.log_ends(reader.partitions(topics)))
+        return reader.read()
     except KafkaError as error:
-        raise KafkaError(
-            error.problem,
-            code=error.code,
-            cause=error.cause,
-            fix=f"{error.fix or 'Check the rights of this client'} (-b/--bootstrap-server, -X)",
-        ) from error
+        raise advised(error) from error
 
 
-def _over(rows: Rows, max_lag: int | None) -> bool:
-    if max_lag is None:
-        return False
-    total = lag.total(rows)
-    return total is None or total > max_lag
+def _over(found: GroupStatus, max_lag: int | None) -> bool:
+    return max_lag is not None and (found.lag is None or found.lag > max_lag)
 
 
-def _watch(reader: ClusterReader, group: str, rows: Rows, every: float, as_json: bool) -> None:
+def _watch(
+    reader: StatusReader,
+    names: Sequence[str],
+    found: tuple[GroupStatus, ...],
+    every: float,
+    as_json: bool,
+) -> None:
     """Read again and again; a Kafka that is away is reported each time, and asked again."""
     out = console()
     try:
         if as_json or not out.is_terminal:
-            _print(group, rows, as_json)
+            _print(reader, found, as_json)
             while True:
                 time.sleep(every)
                 try:
-                    _print(group, _read(reader, group), as_json)
+                    _print(reader, _read(reader), as_json)
                 except KafkaError as error:
-                    _print_error(group, error, as_json)
-        with Live(_table(group, rows), console=out, auto_refresh=False) as live:
+                    _print_error(reader, names, error, as_json)
+        with Live(_screen(reader, found), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
                 try:
-                    rows = _read(reader, group)
-                    live.update(_table(group, rows), refresh=True)
+                    found = _read(reader)
+                    live.update(_screen(reader, found), refresh=True)
                 except KafkaError as error:
                     problem = Text(f"as of the last answer; now: {error}", style="red")
-                    live.update(Group(_table(group, rows), problem), refresh=True)
+                    live.update(Group(_screen(reader, found), problem), refresh=True)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
 
-def _print_error(group: str, error: KafkaError, as_json: bool) -> None:
+def _screen(reader: StatusReader, found: Sequence[GroupStatus]) -> RenderableType:
+    return screen(found, single=reader.single)
+
+
+def _print_error(
+    reader: StatusReader, names: Sequence[str], error: KafkaError, as_json: bool
+) -> None:
     if as_json:
-        print_json({"group": group, "error": str(error)})
+        whose: dict[str, Any] = {"group": names[0]} if reader.single else {}
+        print_json({**whose, "error": str(error)})
     else:
         print(f"eo-listener: {error}", file=sys.stderr, flush=True)
 
 
-def _print(group: str, rows: Rows, as_json: bool) -> None:
-    if as_json:
-        print_json(_document(group, rows))
+def _print(reader: StatusReader, found: Sequence[GroupStatus], as_json: bool) -> None:
+    """Print a group's own document where one is named, else that of all."""
+    if not as_json:
+        console().print(_screen(reader, found))
+    elif reader.single:
+        print_json(found[0].document())
     else:
-        console().print(_table(group, rows))
-
-
-def _document(group: str, rows: Rows) -> Mapping[str, object]:
-    return {
-        "group": group,
-        "lag": lag.total(rows) if rows else None,
-        "partitions": [
-            {
-                "topic": row.partition.topic,
-                "partition": row.partition.partition,
-                "committed": row.committed,
-                "log_end": row.log_end,
-                "lag": row.lag,
-                "query": row.writer.author if row.writer else None,
-                "run": row.writer.run_id if row.writer else None,
-                "batch": row.writer.batch_id if row.writer else None,
-            }
-            for row in rows
-        ],
-    }
-
-
-def _table(group: str, rows: Rows) -> RenderableType:
-    if not rows:
-        return Text(f"group {group} holds no offsets: check the name and the cluster")
-    table = Table(title=Text(f"group {group}"), title_justify="left")
-    table.add_column("topic")
-    for numeric in ("partition", "committed", "log end", "lag"):
-        table.add_column(numeric, justify="right")
-    table.add_column("query")
-    table.add_column("batch", justify="right")
-    for row in rows:
-        writer = row.writer
-        cells = (
-            row.partition.topic,
-            str(row.partition.partition),
-            *("-" if n is None else str(n) for n in (row.committed, row.log_end, row.lag)),
-            writer.author if writer else "-",
-            str(writer.batch_id) if writer else "-",
-        )
-        table.add_row(*map(Text, cells))
-    total = lag.total(rows)
-    return Group(table, Text(f"lag in total: {'unknown' if total is None else total}"))
+        print_json({"groups": [one.document() for one in found]})

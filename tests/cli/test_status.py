@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping
 
 import pytest
+from confluent_kafka import Producer
 
-from eo_listener.devtools.broker import Broker
+from eo_listener.devtools.broker import Broker, commands
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -153,9 +154,111 @@ def test_watch_goes_on_when_the_broker_comes_back(start_broker: StartBroker) -> 
     assert said == ""
 
 
+def test_several_groups_and_patterns(broker: Broker, topic: str) -> None:
+    """A line each; brackets are letters of a name. One that is named must hold something."""
+    servers, prefix = broker.bootstrap_servers, unique("many[x]")
+    for name, back in (("-a", 0), ("-b", 4)):
+        behind = {part: end - back for part, end in ends(servers, topic).items()}
+        commit(servers, prefix + name, topic, behind)
+    for words in ([f"{prefix}-?"], [f"{prefix}*"], [f"{prefix}-a", f"{prefix}-b"]):
+        answer = run("status", *words, "-b", servers, "--json")
+        assert (answer.returncode, answer.stderr) == (0, "")
+        groups = json.loads(answer.stdout)["groups"]
+        assert [(one["group"], one["lag"]) for one in groups] == [
+            (f"{prefix}-a", 0),
+            (f"{prefix}-b", 8),
+        ]
+    table = run("status", f"{prefix}*", "-b", servers, "--max-lag", "7")
+    assert table.returncode == 1
+    assert f"{prefix}-b" in table.stdout
+    every = json.loads(run("status", "--all", "-b", servers, "--json").stdout)["groups"]
+    assert {f"{prefix}-a", f"{prefix}-b"} <= {one["group"] for one in every}
+    assert run("status", f"{prefix}-a", f"{prefix}-c", "-b", servers).returncode == 1
+    nothing = run("status", unique("nosuch") + "*", "-b", servers)
+    assert (nothing.returncode, "no group matches" in nothing.stdout) == (1, True)
+
+
+def test_an_open_transaction_and_the_age_of_a_record(broker: Broker) -> None:
+    """What is behind an open transaction is no lag under read_committed; lag has an age."""
+    servers, group = broker.bootstrap_servers, unique("g")
+    topic = Topics(servers).create(partitions=1)
+    hour_ago = round(time.time() * 1000) - 3_600_000
+    old = Producer({"bootstrap.servers": servers, "log_level": "0"})
+    for _ in range(5):
+        old.produce(topic, value="v", partition=0, timestamp=hour_ago)
+    assert old.flush(30) == 0
+    settings = {"bootstrap.servers": servers, "transactional.id": unique("t"), "log_level": "0"}
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, value="open", partition=0)
+    assert producer.flush(30) == 0
+    commit(servers, group, topic, {0: 3})
+    document = json.loads(run("status", group, "-b", servers, "--json").stdout)
+    (row,) = document["partitions"]
+    assert (row["log_end"], row["log_stable"]) == (6, 5)
+    assert (document["lag"], document["stable_lag"]) == (3, 2)
+    assert 3600 <= document["age"] < 3600 + 600
+    table = run("status", group, "-b", servers).stdout
+    assert "lag in total: 3, of which 2 before open transactions" in table
+    assert "oldest record still to be read: 60 min old" in table
+    commit(servers, group, topic, {0: 5})
+    document = json.loads(run("status", group, "-b", servers, "--json").stdout)
+    assert (document["lag"], document["stable_lag"]) == (1, 0)
+    producer.abort_transaction(30)
+
+
+def test_watch_says_that_a_group_has_stopped(broker: Broker, topic: str) -> None:
+    """Burrow's verdict, for a pattern too: eleven readings without a commit, and with lag."""
+    servers, group = broker.bootstrap_servers, unique("stopped")
+    commit(servers, group, topic, {0: 1, 1: 1})
+    words, pipe = (
+        ["status", f"{group}*", "-b", servers, "--json", "--watch", "0.2"],
+        subprocess.PIPE,
+    )
+    with subprocess.Popen([*COMMAND, *words], stdout=pipe, stderr=pipe, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+            verdicts = []
+            while "STOP" not in verdicts:
+                (one,) = json.loads(watching.stdout.readline())["groups"]
+                verdicts.append(one["verdict"])
+                assert len(verdicts) < 40
+            assert verdicts[0] is None
+            watching.send_signal(signal.SIGINT)
+            _, said = watching.communicate(timeout=60)
+        finally:
+            watching.kill()
+    assert (watching.returncode, said) == (0, "")
+
+
+@pytest.mark.slow
+def test_many_groups_of_many_partitions(broker: Broker) -> None:
+    """200 groups of 100 partitions each are read at once; the time is printed, with -s."""
+    servers, prefix = broker.bootstrap_servers, unique("crowd")
+    topics = Topics(servers)
+    topic = topics.create(partitions=100)
+    topics.fill(topic, 1000)
+    for number in range(200):
+        commit(servers, f"{prefix}-{number}", topic, dict.fromkeys(range(100), 1))
+    begun = time.perf_counter()
+    answer = run("status", f"{prefix}-*", "-b", servers, "--json")
+    print(f"200 groups x 100 partitions: {time.perf_counter() - begun:.2f} s")  # noqa: T201  # for who measures it
+    groups = json.loads(answer.stdout)["groups"]
+    assert len(groups) == 200
+    assert all(len(one["partitions"]) == 100 for one in groups)
+    begun = time.perf_counter()
+    tool = commands(broker.release.version).consumer_groups(servers, "--describe", "--all-groups")
+    subprocess.run(tool, capture_output=True, timeout=600, check=True)
+    print(f"kafka-consumer-groups: {time.perf_counter() - begun:.2f} s")  # noqa: T201  # for who measures it
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
+        (["-b", "127.0.0.1:1"], 2, ["Name the consumer groups to show"]),
+        (["g", "--all", "-b", "127.0.0.1:1"], 2, ["--all and names of groups"]),
+        (["g*", "-b", "127.0.0.1:1"], 3, ["Connection refused", "--bootstrap-server"]),
         (["g", "-b", "127.0.0.1:1", "--watch", "inf"], 2, ["got inf", "at least 0.2"]),
         (["g", "-b", "127.0.0.1:1", "--watch", "1e30"], 2, ["got 1e+30", "at least 0.2"]),
         (["g", "-b", "127.0.0.1:1", "--watch", "nan"], 2, ["got nan", "at least 0.2"]),

@@ -1,0 +1,230 @@
+"""Where groups stand, read once or again and again, for `eo-listener status`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.many_groups import HeldByGroup, ManyGroups
+from eo_listener.kafka.oldest_records import oldest_records
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.lag import PartitionLag, compare, oldest, total
+from eo_listener.model.lag_window import LagTrend, LagVerdict, LagWindow, gravest
+from eo_listener.model.offsets import Position, TopicPartition
+
+_AGES: Final = 2.0  # seconds for the times of the oldest records of all groups
+
+Rows = tuple[PartitionLag, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """One group at one moment. `error` is why it could not be read, in Kafka's words.
+
+    `verdicts` are those of its partitions. `drained_in` and `quiet` are in seconds: until its lag
+    is zero, and since its last commit. They need several readings, and are None before.
+    """
+
+    group: str
+    rows: Rows
+    now_ms: int
+    error: str | None = None
+    verdicts: Mapping[TopicPartition, LagVerdict | None]
+    drained_in: float | None = None
+    quiet: float | None = None
+
+    @property
+    def verdict(self) -> LagVerdict | None:
+        """Burrow's verdict of the group."""
+        return gravest(list(self.verdicts.values()))
+
+    @property
+    def age(self) -> float | None:
+        """The age of the oldest record that is still to be read, in seconds."""
+        return oldest(self.rows, self.now_ms)
+
+    @property
+    def lag(self) -> int | None:
+        """The sum of all lags; None where one is unknown, or nothing is held."""
+        return total(self.rows) if self.rows else None
+
+    @property
+    def stable_lag(self) -> int | None:
+        """The same under read_committed."""
+        return total(self.rows, stable=True) if self.rows else None
+
+    def document(self) -> dict[str, Any]:
+        """Its form in JSON."""
+        verdict = self.verdict
+        return {
+            "group": self.group,
+            "lag": self.lag,
+            "stable_lag": self.stable_lag,
+            "age": self.age,
+            "verdict": None if verdict is None else verdict.value,
+            "drained_in": self.drained_in,
+            "since_commit": self.quiet,
+            **({} if self.error is None else {"error": self.error}),
+            "partitions": [self._row(row) for row in self.rows],
+        }
+
+    def _row(self, row: PartitionLag) -> dict[str, Any]:
+        verdict = self.verdicts.get(row.partition)
+        return {
+            "topic": row.partition.topic,
+            "partition": row.partition.partition,
+            "committed": row.committed,
+            "log_end": row.log_end,
+            "log_stable": row.stable_end,
+            "lag": row.lag,
+            "stable_lag": row.stable_lag,
+            "age": row.age(self.now_ms),
+            "verdict": None if verdict is None else verdict.value,
+            "query": row.writer.author if row.writer else None,
+            "run": row.writer.run_id if row.writer else None,
+            "batch": row.writer.batch_id if row.writer else None,
+        }
+
+
+class StatusReader:
+    """Reads the groups that are named, that match a pattern (`*`, `?`), or all.
+
+    `again`: it will be asked more than once. For one thread. Every reading raises KafkaError.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str], names: Sequence[str], *, every: bool, again: bool
+    ) -> None:
+        self._properties = dict(properties)
+        self._patterns = ("*",) if every else tuple(dict.fromkeys(names))
+        self._cluster = ClusterReader(properties)
+        self._many = ManyGroups(properties, apart=again)
+        self._windows: dict[tuple[str, TopicPartition], LagWindow] = {}
+        self._trends: dict[str, LagTrend] = {}
+
+    @property
+    def single(self) -> bool:
+        """Whether one group is named."""
+        return len(self._patterns) == 1 and not _is_pattern(self._patterns[0])
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Groups that are named as they are, so that something is wrong where they hold nothing."""
+        return frozenset(one for one in self._patterns if not _is_pattern(one))
+
+    def read(self) -> tuple[GroupStatus, ...]:
+        """Read them all."""
+        held = self._held()
+        at, now_ms = time.monotonic(), round(time.time() * 1000)
+        topics = {tp.topic for one in held.values() for tp in one.positions}
+        partitions = self._cluster.partitions(topics)
+        ends = self._cluster.log_ends(partitions)
+        stable = self._cluster.stable_ends(ends)
+        ages = self._ages(held, ends)
+        found = []
+        for name, one in held.items():
+            read = {tp.topic for tp in one.positions}
+            rows = compare(
+                one.positions,
+                {tp: end for tp, end in ends.items() if tp.topic in read},
+                stable,
+                ages.get(name, {}),
+            )
+            found.append(self._status(name, one, rows, at, now_ms))
+        return tuple(found)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._cluster.close()
+        self._many.close()
+
+    def _held(self) -> dict[str, HeldByGroup]:
+        """A single group is asked for as a driver does it, which survives a broker's restarts."""
+        if self.single:
+            name = self._patterns[0]
+            return {name: HeldByGroup(positions=self._cluster.group(name))}
+        self._cluster.partitions(())  # says best why, where Kafka is away
+        names = [one for one in self._patterns if not _is_pattern(one)]
+        patterns = [_matcher(one) for one in self._patterns if _is_pattern(one)]
+        if patterns:
+            there = self._many.names()
+            names += [one for one in there if any(match.fullmatch(one) for match in patterns)]
+        return self._many.read(dict.fromkeys(names))
+
+    def _ages(
+        self, held: Mapping[str, HeldByGroup], ends: Mapping[TopicPartition, int]
+    ) -> dict[str, dict[TopicPartition, int]]:
+        """When the oldest records were written, as far as that can be read in a moment.
+
+        A consumer reads a partition from one offset at a time, so groups that have different ones
+        are read one after the other.
+        """
+        deadline = time.monotonic() + _AGES
+        found: dict[str, dict[TopicPartition, int]] = {}
+        left = {
+            (name, tp): position.offset
+            for name, one in held.items()
+            for tp, position in one.positions.items()
+            if position.offset < ends.get(tp, 0)
+        }
+        while left and (seconds := deadline - time.monotonic()) > 0:
+            offsets: dict[TopicPartition, int] = {}
+            for (_, tp), offset in left.items():
+                offsets.setdefault(tp, offset)
+            times = oldest_records(self._properties, offsets, committed=False, seconds=seconds)
+            for key in [key for key, offset in left.items() if offsets[key[1]] == offset]:
+                del left[key]
+                if key[1] in times:
+                    found.setdefault(key[0], {})[key[1]] = times[key[1]]
+        return found
+
+    def _status(
+        self, name: str, held: HeldByGroup, rows: Rows, at: float, now_ms: int
+    ) -> GroupStatus:
+        verdicts: dict[TopicPartition, LagVerdict | None] = {}
+        quiet: list[float | None] = []
+        for row in rows:
+            if row.committed is None or row.lag is None:
+                continue
+            position: Position = held.positions[row.partition]
+            window = self._windows.setdefault((name, row.partition), LagWindow())
+            window.add(at, row.committed, position.metadata, row.lag)
+            verdicts[row.partition] = window.verdict
+            quiet.append(window.quiet)
+        trend = self._trends.setdefault(name, LagTrend())
+        behind = total(rows) if rows else None
+        if behind is not None:
+            trend.add(at, behind)
+        return GroupStatus(
+            group=name,
+            rows=rows,
+            now_ms=now_ms,
+            error=held.error,
+            verdicts=verdicts,
+            drained_in=trend.drained_in if behind else None,
+            quiet=min((one for one in quiet if one is not None), default=None),
+        )
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name or "?" in name
+
+
+def _matcher(pattern: str) -> re.Pattern[str]:
+    """Of `*` and `?` alone: brackets are letters of a name."""
+    parts = {"*": ".*", "?": "."}
+    return re.compile("".join(parts.get(one) or re.escape(one) for one in pattern), re.DOTALL)
+
+
+def advised(error: KafkaError) -> KafkaError:
+    """The error, with the options of the command that may be wrong."""
+    return KafkaError(
+        error.problem,
+        code=error.code,
+        cause=error.cause,
+        fix=f"{error.fix or 'Check the rights of this client'} (-b/--bootstrap-server, -X)",
+    )

@@ -1,0 +1,142 @@
+"""How `eo-listener status` shows groups: one by its partitions, several by a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from eo_listener.cli.group_status import GroupStatus
+from eo_listener.cli.options import named
+from eo_listener.model.lag import PartitionLag
+from eo_listener.model.lag_window import LagVerdict
+
+_COLOURS = {
+    LagVerdict.OK: "green",
+    LagVerdict.WARN: "yellow",
+    LagVerdict.STALL: "red",
+    LagVerdict.STOP: "red",
+    LagVerdict.REWIND: "red",
+}
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def screen(found: Sequence[GroupStatus], *, single: bool) -> RenderableType:
+    """What a person sees of one reading."""
+    if single:
+        return _partitions(found[0])
+    return _groups(found) if found else Text("no group matches: check the names and the cluster")
+
+
+def length(seconds: float | None) -> str:
+    """A time, in the unit that fits it; `-` where it is unknown."""
+    if seconds is None:
+        return "-"
+    for size, unit in _UNITS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _partitions(found: GroupStatus) -> RenderableType:
+    if not found.rows:
+        return named(f"group {found.group} holds no offsets: check the name and the cluster")
+    opened = any(row.stable_end not in (None, row.log_end) for row in found.rows)
+    behind = any(row.age(found.now_ms) is not None for row in found.rows)
+    watched = any(found.verdicts.values())
+    table = Table(title=named(f"group {found.group}"), title_justify="left")
+    table.add_column("topic", overflow="fold")
+    numeric = ["partition", "committed", *(["stable"] if opened else []), "log end", "lag"]
+    for name in (*numeric, *(["age"] if behind else [])):
+        table.add_column(name, justify="right")
+    for name in (*(["verdict"] if watched else []), "query"):
+        table.add_column(name, overflow="fold")
+    table.add_column("batch", justify="right")
+    for row in found.rows:
+        verdict = found.verdicts.get(row.partition)
+        table.add_row(
+            named(row.partition.topic),
+            str(row.partition.partition),
+            _number(row.committed),
+            *([_number(row.stable_end)] if opened else []),
+            _number(row.log_end),
+            _number(row.lag),
+            *([length(row.age(found.now_ms))] if behind else []),
+            *([_verdict(verdict)] if watched else []),
+            named(_query(row)),
+            str(row.writer.batch_id) if row.writer else "-",
+        )
+    return Group(table, *(Text(line) for line in _summary(found)))
+
+
+def _summary(found: GroupStatus) -> list[str]:
+    total = found.lag
+    line = f"lag in total: {'unknown' if total is None else total}"
+    if found.stable_lag is not None and found.stable_lag != total:
+        line += f", of which {found.stable_lag} before open transactions"
+    lines = [line]
+    if found.age is not None:
+        lines.append(f"oldest record still to be read: {length(found.age)} old")
+    if found.drained_in:
+        lines.append(f"lag 0 in {length(found.drained_in)} at the present rate")
+    if found.quiet is not None:
+        lines.append(f"last commit {length(found.quiet)} ago")
+    return lines
+
+
+def _groups(found: Sequence[GroupStatus]) -> RenderableType:
+    watched = any(one.verdict for one in found)
+    table = Table()
+    table.add_column("group", overflow="fold")
+    for name in ("partitions", "lag", "age"):
+        table.add_column(name, justify="right")
+    if watched:
+        table.add_column("verdict")
+        table.add_column("lag 0 in", justify="right")
+    table.add_column("query", overflow="fold")
+    table.add_column("batch", justify="right")
+    for one in found:
+        if one.error is not None:
+            table.add_row(named(one.group), Text(one.error, style="red"))
+            continue
+        newest = max((row for row in one.rows if row.writer), key=_batch, default=None)
+        cells = [named(one.group), Text(str(len(one.rows))), Text(_total(one)), _age(one)]
+        if watched:
+            cells += [_verdict(one.verdict), Text(length(one.drained_in))]
+        cells += [
+            named(_query(newest) if newest else "-"),
+            Text(str(_batch(newest)) if newest else "-"),
+        ]
+        table.add_row(*cells)
+    return table
+
+
+def _total(found: GroupStatus) -> str:
+    """The lag; behind it that under read_committed, where it is another."""
+    if found.stable_lag is None or found.stable_lag == found.lag:
+        return _number(found.lag)
+    return f"{_number(found.lag)} ({found.stable_lag} stable)"
+
+
+def _age(found: GroupStatus) -> Text:
+    return Text(length(found.age))
+
+
+def _batch(row: PartitionLag) -> int:
+    return row.writer.batch_id if row.writer else -1
+
+
+def _query(row: PartitionLag) -> str:
+    return row.writer.author if row.writer else "-"
+
+
+def _verdict(verdict: LagVerdict | None) -> Text:
+    if verdict is None:
+        return Text("-")
+    return Text(verdict.value, style=_COLOURS[verdict])
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else str(number)

@@ -1,0 +1,168 @@
+"""Reads what many consumer groups hold, all requests at once; changes nothing.
+
+By the AdminClient, whose group requests can end the whole process while a broker restarts (see
+`eo_listener.kafka`). So whoever reads again and again has it done in a process of its own, whose
+end is an error like any other. A Consumer for each group, as elsewhere, would take a minute for a
+thousand.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as Late
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from eo_listener.client_config.validation import require_name
+from eo_listener.kafka.client import answer_of, open_admin
+from eo_listener.kafka.logs import metadata_of
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.kafka_errors import COORDINATOR_MOVES
+from eo_listener.model.offsets import Position, TopicPartition
+
+_REQUEST: Final = 5.0
+_PAUSE: Final = 0.2
+_NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
+_LATE: Final = "_TIMED_OUT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldByGroup:
+    """What a group holds; `error` is Kafka's name of why it could not be read, None if it was."""
+
+    positions: Mapping[TopicPartition, Position]
+    error: str | None = None
+
+
+class ManyGroups:
+    """The groups of one cluster. Every call takes `timeout` seconds at most, and raises KafkaError.
+
+    With `apart` a process of its own asks, until `close`. For one thread.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str], *, apart: bool, timeout: float = 10.0
+    ) -> None:
+        self._properties = dict(properties)
+        self._timeout = timeout
+        self._apart = apart
+        self._pool: ProcessPoolExecutor | None = None
+        self._child: int | None = None
+
+    def names(self) -> tuple[str, ...]:
+        """All consumer groups that the client may describe, in order."""
+        found: tuple[str, ...] | str = self._call(_names, self._properties, self._timeout)
+        if isinstance(found, str):
+            raise self._failed("listing groups", found)
+        return found
+
+    def read(self, names: Iterable[str]) -> dict[str, HeldByGroup]:
+        """What each holds; nothing for a group that does not exist."""
+        wanted = tuple(names)
+        for name in wanted:
+            require_name("group", name)
+        found: dict[str, HeldByGroup] = self._call(_held, self._properties, wanted, self._timeout)
+        return found
+
+    def close(self) -> None:
+        """End the process, whatever it waits for."""
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._child, signal.SIGKILL)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = self._child = None
+
+    def _call(self, ask: Any, *arguments: Any) -> Any:
+        if not self._apart:
+            return ask(*arguments)
+        if self._pool is None:
+            # Not forked: librdkafka's threads would not come along.
+            spawned = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, mp_context=spawned, initializer=_ignore_ctrl_c)
+        try:
+            self._child = self._child or self._pool.submit(os.getpid).result()
+            return self._pool.submit(ask, *arguments).result()
+        except BrokenProcessPool as error:
+            self.close()
+            raise self._failed("reading groups", "_DESTROY") from error
+
+    def _failed(self, what: str, code: str) -> KafkaError:
+        return KafkaError(
+            f"{what} at {self._properties.get('bootstrap.servers', '')} failed: {code}", code=code
+        )
+
+
+def _ignore_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the process that has started it
+
+
+def _names(properties: Mapping[str, str], timeout: float) -> tuple[str, ...] | str:
+    """The names, or Kafka's error."""
+    admin = open_admin(properties)
+    try:
+        listed: Any = admin.list_consumer_groups(request_timeout=timeout).result(timeout=timeout)
+    except KafkaException as error:
+        return answer_of(error).name()
+    except Late:
+        return _LATE
+    if not listed.valid and listed.errors:
+        return str(listed.errors[0].name())  # the errors themselves, no exceptions
+    return tuple(sorted(group.group_id for group in listed.valid))
+
+
+def _held(
+    properties: Mapping[str, str], names: Sequence[str], timeout: float
+) -> dict[str, HeldByGroup]:
+    admin = open_admin(properties)
+    deadline = time.monotonic() + timeout
+    found: dict[str, HeldByGroup] = {}
+    left = list(names)
+    while left:
+        for name, asked in _asked(admin, left).items():
+            found[name] = _answer(asked, deadline)
+        left = [name for name in left if found[name].error in COORDINATOR_MOVES]
+        if time.monotonic() + _PAUSE >= deadline:
+            break
+        if left:
+            time.sleep(_PAUSE)
+    return found
+
+
+def _asked(admin: AdminClient, names: Sequence[str]) -> dict[str, Future[Any]]:
+    """All requests at once; librdkafka takes one group in each."""
+    return {
+        name: admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(name)], request_timeout=_REQUEST
+        )[name]
+        for name in names
+    }
+
+
+def _answer(asked: Future[Any], deadline: float) -> HeldByGroup:
+    try:
+        parts = asked.result(timeout=max(0.1, deadline - time.monotonic())).topic_partitions
+    except KafkaException as error:
+        code = answer_of(error).name()
+        return HeldByGroup(positions={}, error=None if code == _NO_GROUP else code)
+    except Late:
+        return HeldByGroup(positions={}, error=_LATE)
+    held = {
+        TopicPartition(part.topic, part.partition): Position(
+            offset=part.offset, metadata=metadata_of(part)
+        )
+        for part in parts
+        if part.error is None and part.offset >= 0
+    }
+    refused = [part.error.name() for part in parts if part.error is not None]
+    return HeldByGroup(positions=held, error=refused[0] if refused and not held else None)
