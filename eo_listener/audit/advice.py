@@ -7,7 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from eo_listener.audit.positions import LedgerPositions
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,22 @@ class Advice:
             f'.option("startingOffsets", starting_offsets(ledger=sink, query="{query}"'
             f"{more}, options=...)){also}"
         )
+
+    def rename_ledger(self, address: str, key: LedgerKey, query: str) -> str:
+        """Carry a ledger over to the new name of its query; a dry run until --execute."""
+        of = ["--sink", key.sink, "--query", key.query, "--to-query", query]
+        words = ["eo-listener", "ledger", "rename", address, *of]
+        if address.startswith("kafka:") and "//" not in address:
+            return self._kafka(words, [])
+        return shlex.join(words)
+
+    def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
+        """Accept one gap; a dry run until --execute."""
+        of = ["--sink", key.sink, "--query", key.query, "--partition", str(tp), "--gap", str(gap)]
+        words = ["eo-listener", "ledger", "accept", address, *of]
+        if address.startswith("kafka:") and "//" not in address:
+            return self._kafka(words, [])
+        return shlex.join(words)
 
     def begin_from_group(self, group: str) -> str:
         """Start a query with a new checkpoint where a group stands."""

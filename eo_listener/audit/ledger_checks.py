@@ -24,7 +24,7 @@ def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFind
     """Say of each ledger what is wrong with it."""
     for store in positions.stores:
         if not store.ledgers:
-            yield _nothing(store, positions)
+            yield _nothing(store, positions, advice)
         for ledger in store.ledgers:
             check = _LedgerCheck(positions, ledger, advice)
             found = list(check.findings())
@@ -39,7 +39,7 @@ def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFind
     yield from _differing(positions)
 
 
-def _nothing(store: StorePositions, positions: Positions) -> PositionFinding:
+def _nothing(store: StorePositions, positions: Positions, advice: Advice) -> PositionFinding:
     wanted = "the query" if positions.query is None else f"query {positions.query!r}"
     if store.renamed:
         key = store.renamed[0]
@@ -50,7 +50,8 @@ def _nothing(store: StorePositions, positions: Positions) -> PositionFinding:
             what=f"its ledger has nothing of {wanted}, and has heads of this checkpoint under "
             f"query {key.query!r}, sink {key.sink!r}",
             cause="the query, its name= or the sink's table was renamed",
-            fix=f"give the query its old name again: exactly_once(..., name={key.query!r})",
+            fix=advice.rename_ledger(store.address, key, positions.query or key.query)
+            + f"; or give the query its old name again: exactly_once(..., name={key.query!r})",
         )
     others = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.others)
     return PositionFinding(
@@ -219,7 +220,8 @@ class _LedgerCheck:
             if until is None or tp in self._incomparable:
                 continue
             if at > until:
-                ahead[tp] = OffsetRange(until, at)
+                if not self._ledger.accepts(tp, OffsetRange(until, at)):
+                    ahead[tp] = OffsetRange(until, at)
             elif self._is_one_batch and done.get(tp, 0) < at < until and tp in done:
                 between[tp] = OffsetRange(at, until)
         if ahead:

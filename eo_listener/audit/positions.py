@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eo_listener.audit.evidence import LogFacts
+from eo_listener.audit.intervals import union, without
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
@@ -95,6 +96,10 @@ class LedgerPositions:
     repeated: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
     begun: int | None = None
 
+    def accepts(self, tp: TopicPartition, gap: OffsetRange) -> bool:
+        """Whether all of these offsets are recorded as given up."""
+        return not without((gap,), union(self.gaps.get(tp, ())))
+
     @property
     def label(self) -> str:
         """The sink and the query, for people."""
@@ -103,12 +108,16 @@ class LedgerPositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePositions:
-    """A store: the ledgers in it that are of the query, and the keys of all others."""
+    """A store: the ledgers in it that are of the query, and the keys of all others.
+
+    `renamed` are keys of the checkpoint's own query, under other names than was asked for.
+    `address` is how a command names the store, without a secret.
+    """
 
     store: str
+    address: str = "LEDGER"
     ledgers: tuple[LedgerPositions, ...]
     others: tuple[LedgerKey, ...] = ()
-    # Of the checkpoint's own query, under other names than was asked for.
     renamed: tuple[LedgerKey, ...] = ()
 
 

@@ -19,6 +19,7 @@ from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
+_FEW = 3  # commands in one line
 HANGING = 900.0
 """Seconds after which a coordinator ends each: Kafka's default for transaction.max.timeout.ms."""
 
@@ -188,7 +189,11 @@ def _deleted(
 ) -> Iterator[PositionFinding]:
     """Records that were deleted before the query, or whoever starts from the group, read them."""
     next_read = _next_read(positions)
-    lost = _below(next_read, source)
+    lost = {
+        tp: one
+        for tp, one in _below(next_read, source).items()
+        if not _is_accepted(positions, tp, one)
+    }
     if lost:
         yield PositionFinding(
             kind=PositionFindingKind.RETENTION,
@@ -197,8 +202,9 @@ def _deleted(
             what=f"Kafka has deleted up to {size(lost):,} records before the query read them: "
             f"{listed(lost)}",
             cause="retention or a tool deleted them while the query was stopped, or too slow",
-            fix='restore them to the topic, or accept the loss: exactly_once(..., on_gap="accept") '
-            "records it, and the source needs failOnDataLoss=false; then raise retention.ms",
+            fix="restore them to the topic; or accept the loss: "
+            f"{_accepted(positions, lost, advice)} and the source needs failOnDataLoss=false; "
+            "then raise retention.ms",
             ranges=single(lost),
             harm=Harm.LOST,
         )
@@ -215,6 +221,28 @@ def _deleted(
                 fix=advice.commit_checkpoint(group.name, rewind=False),
                 ranges=single(behind),
             )
+
+
+def _is_accepted(positions: Positions, tp: TopicPartition, one: OffsetRange) -> bool:
+    """Whether every ledger of the partition has the loss as accepted."""
+    ledgers = [ledger for ledger in positions.ledgers if tp in ledger.heads]
+    return bool(ledgers) and all(ledger.accepts(tp, one) for ledger in ledgers)
+
+
+def _accepted(
+    positions: Positions, lost: Mapping[TopicPartition, OffsetRange], advice: Advice
+) -> str:
+    """How each ledger records the loss: by a command where it stands right before it."""
+    commands = [
+        advice.accept_gap(store.address, ledger.key, tp, one)
+        for store in positions.stores
+        for ledger in store.ledgers
+        for tp, one in sorted(lost.items())
+        if tp in ledger.heads and ledger.heads[tp].range.until == one.start
+    ]
+    if 0 < len(commands) <= _FEW:
+        return " and ".join(commands) + ","
+    return 'exactly_once(..., on_gap="accept") records it,'
 
 
 def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from eo_listener.audit.evidence import LogFacts
@@ -184,7 +184,7 @@ class PositionReader:
             store = self._tried(reader.label, lambda: choice.read(reader))  # noqa: B023  # called at once
             if store is not None:
                 self.readers[store.store] = reader
-                found.append(store)
+                found.append(replace(store, address=address.shown))
         return found
 
     def _source(

@@ -29,6 +29,17 @@ class LedgerAddress:
     place: str = field(repr=False)
     servers: str | None = None
 
+    @property
+    def shown(self) -> str:
+        """As a command line names it, without user and password."""
+        if self.kind == "kafka":
+            return (
+                f"kafka:{self.place}"
+                if self.servers is None
+                else (f"kafka://{self.servers}/{self.place}")
+            )
+        return f"sqlite:{self.place}" if self.kind == "sqlite" else "postgresql://..."
+
     @classmethod
     def parse(cls, text: str) -> LedgerAddress:
         """Read an address. Raises SettingsError, which quotes no dsn."""

@@ -213,6 +213,20 @@ def test_records_deleted_before_they_were_read() -> None:
     assert found.verdict == "20 records lost or not applied, to act on: 1"
 
 
+def test_a_loss_is_accepted_by_a_command_and_then_no_longer_counts() -> None:
+    """Where a ledger stands right before it; a query that goes on then finds it recorded."""
+    logs, done = source(log(start=65)), checkpoint(60)
+    found = judged(source=logs, checkpoint=done, stores=(store(ledger(60)),))
+    accept = "eo-listener ledger accept LEDGER --sink delays --query flights"
+    assert f"{accept} --partition flights-0 --gap 60..65," in only(found).fix
+    accepted = ledger(65, gaps={TP: (OffsetRange(60, 65),)})
+    after = judged(source=logs, checkpoint=done, stores=(store(accepted),))
+    assert not after.to_act_on
+    assert (after.count(Harm.LOST), after.count(Harm.ACCEPTED)) == (0, 5)
+    two = store(accepted, ledger(60, key=LedgerKey("b", "flights")))
+    assert only(judged(source=logs, checkpoint=done, stores=(two,))).kind is Kind.RETENTION
+
+
 def test_retention_past_a_group_of_a_query_that_is_not() -> None:
     """Nothing is lost for the query; whoever starts from the group would lose it."""
     found = judged(source=source(log(start=30)), checkpoint=checkpoint(60), groups=(group(20),))
@@ -455,6 +469,9 @@ def test_a_ledger_under_another_name() -> None:
         )
     )
     assert found.kind is Kind.LEDGER_RENAMED
+    assert found.fix.startswith(
+        "eo-listener ledger rename LEDGER --sink delays --query old --to-query new; "
+    )
     assert "name='old'" in found.fix
 
 

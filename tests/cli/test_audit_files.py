@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -117,13 +118,23 @@ def test_a_cut_file(checkpoint: CheckpointFiles, audit: Audit) -> None:
     assert document["partitions"][0]["committed"] == 10
 
 
-def test_a_query_of_another_name(
-    checkpoint: CheckpointFiles, store: StoreFile, audit: Audit
+def test_a_query_of_another_name_is_repaired_by_the_command(
+    checkpoint: CheckpointFiles,
+    store: StoreFile,
+    audit: Audit,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It is found by the id in the checkpoint."""
+    """It is found by the id in the checkpoint; the ledger is carried over."""
     where = ["-c", checkpoint.folder, "--ledger", f"sqlite:{store.path}"]
     code, document = audit(*where, "--query", "renamed")
     assert (code, kinds(document)) == (1, {"ledger under another name"})
+    (finding,) = (one for one in document["findings"] if one["severity"] == "problem")
+    command, semicolon, _ = finding["fix"].partition("; ")
+    assert semicolon
+    words = [*shlex.split(command)[1:], "--watch", "0.1", "--execute"]
+    assert not cli.app(words, standalone_mode=False)
+    capsys.readouterr()
+    assert audit(*where, "--query", "renamed")[0] == 0
 
 
 def test_a_history_that_was_edited(store: StoreFile, audit: Audit) -> None:

@@ -55,6 +55,7 @@ def test_each_form(text: str, kind: str, place: str, servers: str | None) -> Non
     found = LedgerAddress.parse(text)
     assert (found.kind, found.place, found.servers) == (kind, place, servers)
     assert "u:p@h" not in repr(found)
+    assert found.shown == ("postgresql://..." if kind == "postgres" else text)
 
 
 @pytest.mark.parametrize("text", ["", "delays.db", "mysql://u:hidden@h/d", "sqlite:", "kafka:"])
