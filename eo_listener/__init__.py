@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from eo_listener.foreach_batch.exactly_once import exactly_once
     from eo_listener.foreach_batch.starting_offsets.starting_offsets import starting_offsets
     from eo_listener.listener.offset_commit_listener import OffsetCommitListener
+    from eo_listener.sinks.iceberg import IcebergSink
     from eo_listener.sinks.kafka import KafkaSink
     from eo_listener.sinks.postgres import PostgresSink
     from eo_listener.sinks.sqlite import SqliteSink
     from eo_listener.spark.session.configure import configure
 
 __all__ = [
+    "IcebergSink",
     "KafkaSink",
     "OffsetCommitListener",
     "PostgresSink",
@@ -43,6 +45,7 @@ PUBLIC: Final = frozenset(
 
 # Loaded on first use: most need pyspark, which `eo-listener jar` and the like must not.
 _HOMES = {
+    "IcebergSink": "eo_listener.sinks.iceberg",
     "KafkaSink": "eo_listener.sinks.kafka",
     "OffsetCommitListener": "eo_listener.listener.offset_commit_listener",
     "PostgresSink": "eo_listener.sinks.postgres",
@@ -52,7 +55,12 @@ _HOMES = {
     "starting_offsets": "eo_listener.foreach_batch.starting_offsets.starting_offsets",
 }
 _EXTRAS = {"psycopg": "postgres", "pyspark": "spark", "py4j": "spark"}
-_ARROW_EXTRAS = {"KafkaSink": "kafka", "PostgresSink": "postgres", "SqliteSink": "sqlite"}
+_ARROW_EXTRAS = {
+    "IcebergSink": "iceberg",
+    "KafkaSink": "kafka",
+    "PostgresSink": "postgres",
+    "SqliteSink": "sqlite",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 from eo_listener.devtools import artifacts
 from eo_listener.model.errors import DownloadError
 from eo_listener.spark.session.configure import configure
-from tests import class_archive
+from tests import class_archive, iceberg_jars
 
 # A part of the connector that some repositories lack for some versions of Spark; the one of 4.0.0
 # serves later ones too. Only tests stand in for it: `configure` asks for what belongs together.
@@ -106,7 +106,8 @@ def new_session(
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that the tests of one process share; import it in a conftest.py."""
-    session = new_session()
+    jars = [*filter(None, [_tokens().get("spark.jars")]), *map(str, iceberg_jars.jars())]
+    session = new_session({"spark.jars": ",".join(jars)} if jars else {})
     yield session
     session.stop()
 
@@ -116,7 +117,8 @@ def _look(frame: DataFrame, _: int) -> None:
 
 
 def main() -> None:
-    """Bring the jars here that every session of the tests asks for, and the archive of classes."""
+    """Bring the jars here that sessions of the tests ask for, and the archive of classes."""
+    iceberg_jars.jars()
     with class_archive.making() as conf:
         session = new_session(conf)
         query = (

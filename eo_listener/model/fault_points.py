@@ -23,12 +23,14 @@ And of exactly_once and its sinks, between Spark's plan and its commit log:
     sink.fenced            Kafka: an older driver can do nothing any more; the ledger is not read
     sink.ledger-read       Kafka: it is compared next; the transaction is not begun
     sink.begun             the transaction is open, and holds the store's lock (Kafka without
-                           transactions: the ends of its target are stored)
+                           transactions: the ends of its target are stored; Iceberg: there is a
+                           branch for the batch)
     sink.tail-read         Kafka without transactions: what an earlier try has written is known
     sink.copying           some rows are written in it, others not
     sink.rows-written      all of them are; the ledger is not moved
     sink.ledger-moved      all that is lacking is COMMIT (Kafka without transactions: it is sent)
-    sink.commit-sent       it is on its way, unanswered (SQLite, which has no way: just before it)
+    sink.commit-sent       it is on its way, unanswered (SQLite, which has no way, and Iceberg: just
+                           before it)
     sink.committed         the store has the batch, the sink does not say so yet
     batch.applied          a sink has returned; Spark does not know yet
 """

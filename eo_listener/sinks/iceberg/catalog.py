@@ -1,0 +1,144 @@
+"""The target table: made, given new columns; and the batch's rows as it takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.dead_letters import REASON, RowFilter
+from eo_listener.sinks.iceberg.connection import find
+from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
+from eo_listener.sinks.iceberg.names import TableName, column
+from eo_listener.sinks.newest_row import ORIGIN
+from eo_listener.spark.jvm.iceberg_table import (
+    IcebergTable,
+    ThrownError,
+    columns_as_sql,
+    java_errors,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FORMAT: Final = "format-version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """How a table is made that is absent; `create` is False where it must not be."""
+
+    create: bool
+    partition_by: tuple[str, ...]
+    properties: Mapping[str, str]
+
+    def statement(self, name: TableName, columns: str) -> str:
+        """The statement that makes it."""
+        given = {_FORMAT: "2", **self.properties}
+        properties = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in given.items())
+        parts = f" PARTITIONED BY ({', '.join(self.partition_by)})" if self.partition_by else ""
+        return (
+            f"CREATE TABLE {name.sql} ({columns}) USING iceberg{parts} TBLPROPERTIES ({properties})"
+        )
+
+
+def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> IcebergTable:
+    """Make the table with the columns of `frame`. Raises as `find` does."""
+    columns = columns_as_sql(frame.drop(REASON))
+    statement = creation.statement(name, columns)
+    if not creation.create:
+        raise SettingsError(
+            f"there is no table {name.key}, and create=False", fix=f"Create it: {statement}"
+        )
+    try:
+        with java_errors():
+            spark.sql(statement)
+    except ThrownError as error:
+        if error.is_any(*NO_NAMESPACE):
+            raise SettingsError(
+                f"there is no namespace {name.namespace}",
+                fix=f"Create it: CREATE NAMESPACE {name.namespace}",
+            ) from error
+        if not error.is_any(*EXISTS):
+            raise
+    found = find(spark, name)
+    if found is None:
+        raise SettingsError(
+            f"table {name.key} was made, and dropped again at once",
+            fix="Find out who drops it",
+        )
+    return found
+
+
+def fitted(spark: Any, name: TableName, frame: DataFrame, *, new_columns: bool) -> DataFrame:
+    """Return the rows of `frame` with the columns of the table, in its order.
+
+    Those that the rows lack are null. With `new_columns` those that the table lacks are added to
+    it first. Raises SettingsError for columns that do not fit, PoisonRowError for a marked row.
+    """
+    with java_errors():
+        there = spark.table(name.sql).schema
+    lacking = [one for one in frame.columns if one not in {*there.names, *ORIGIN, REASON}]
+    if lacking and new_columns:
+        _refuse_case(lacking, there.names)
+        added = columns_as_sql(frame.select(*map(column, lacking)))
+        with java_errors():
+            spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({added})")
+            there = spark.table(name.sql).schema
+    rows = RowFilter.of(frame.columns, there.names)
+    _refuse_marked(frame, marked=rows.marked, label=name.key)
+    return frame.select(*_columns(rows.columns, there))
+
+
+def unmarked(frame: DataFrame, label: str) -> DataFrame:
+    """Return the rows without the mark. Raises PoisonRowError for a row that has one."""
+    rows = RowFilter.of(frame.columns, None)
+    _refuse_marked(frame, marked=rows.marked, label=label)
+    return frame.drop(REASON)
+
+
+def _columns(given: Sequence[str], there: Any) -> list[Any]:
+    from pyspark.sql import functions  # noqa: PLC0415  # only the sinks that need it import Spark
+
+    return [
+        functions.col(column(field.name))
+        if field.name in given
+        else functions.lit(None).cast(field.dataType).alias(field.name)
+        for field in there.fields
+    ]
+
+
+def _refuse_case(lacking: Sequence[str], there: Sequence[str]) -> None:
+    alike = [one for one in lacking if one.casefold() in {name.casefold() for name in there}]
+    if alike:
+        raise SettingsError(
+            f"the rows have the column {alike[0]!r}, which the table spells otherwise",
+            cause="Spark takes names that differ in nothing but case for one",
+            fix="Rename the column in the transform as the table has it",
+        )
+
+
+def _refuse_marked(frame: DataFrame, *, marked: bool, label: str) -> None:
+    if not marked:
+        return
+    where = [name for name in ORIGIN if name in frame.columns]
+    columns = [column(name) for name in (*where, REASON)]
+    with java_errors():
+        found = frame.where(f"{column(REASON)} IS NOT NULL").select(*columns).first()
+    if found is not None:
+        origin = ", ".join(f"{name} {found[name]}" for name in where) or "unknown origin"
+        traced = len(where) == len(ORIGIN)
+        raise PoisonRowError(
+            f"a row ({origin}) cannot be written to {label}: {found[REASON]}",
+            partition=TopicPartition(found["topic"], found["partition"]) if traced else None,
+            offset=found["offset"] if traced else None,
+            cause="the transform has marked it, and nothing of the batch was written",
+            fix="Filter such rows out in the transform",
+        )
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

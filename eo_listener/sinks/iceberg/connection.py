@@ -1,0 +1,69 @@
+"""The way to a table: Iceberg's runtime in the session, and the catalog."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.iceberg.errors import ABSENT, NO_NAMESPACE
+from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, runtime_jar
+
+_RUNTIMES: Final = {"3.5": "2.12", "4.0": "2.13", "4.1": "2.13"}
+"""The Scala of the runtime that there is for each Spark."""
+RUNTIME: Final = "1.11.0"
+_JAR: Final = re.compile(r"iceberg-spark-runtime-(\d+\.\d+)_(\d+\.\d+)-")
+
+
+def check_runtime(spark: Any) -> None:
+    """Raise SettingsError where the session has no Iceberg, or that of another Spark."""
+    if not hasattr(spark, "_jvm"):
+        raise SettingsError(
+            "IcebergSink works through Spark's JVM, which Spark Connect does not give",
+            fix="Run the query in a classic session",
+        )
+    line = ".".join(str(spark.version).split(".")[:2])
+    jar = runtime_jar(spark)
+    if jar is None:
+        raise SettingsError(
+            "Spark has no Iceberg: its runtime jar was not given to it",
+            fix=_fitting(line),
+        )
+    found = _JAR.search(jar)
+    if found is not None and found[1] != line:
+        raise SettingsError(
+            f"the Iceberg runtime is one for Spark {found[1]}, and this is Spark {spark.version}",
+            cause=jar.rpartition("/")[2],
+            fix=_fitting(line),
+        )
+
+
+def find(spark: Any, name: TableName) -> IcebergTable | None:
+    """Load the table; None where there is none. Raises ThrownError, JvmError, SettingsError."""
+    check_runtime(spark)
+    catalog = name.parts[0]
+    try:
+        found = IcebergTable.load(spark, name.sql, catalog)
+    except ThrownError as error:
+        if error.is_any(*ABSENT, *NO_NAMESPACE):
+            return None
+        raise
+    if found is None:
+        raise SettingsError(
+            f"Spark has no catalog {catalog!r}",
+            fix=f"Set spark.sql.catalog.{catalog}=org.apache.iceberg.spark.SparkCatalog, and its "
+            "type, uri and warehouse",
+        )
+    return found
+
+
+def _fitting(line: str) -> str:
+    scala = _RUNTIMES.get(line)
+    if scala is None:
+        known = ", ".join(_RUNTIMES)
+        return f"There is no Iceberg runtime for Spark {line}: take a Spark of {known}"
+    return (
+        "Give Spark spark.jars.packages=org.apache.iceberg:"
+        f"iceberg-spark-runtime-{line}_{scala}:{RUNTIME}"
+    )

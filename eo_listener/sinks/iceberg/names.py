@@ -1,0 +1,102 @@
+"""The table's name and those of our branches. Pure."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from eo_listener.model.errors import SettingsError
+
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_OURS: Final = re.compile(r"eo_([0-9a-f]{16})_[0-9a-f]{8}_[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A catalog, one or more namespaces, and a table."""
+
+    parts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read a name as Spark SQL writes it. Raises SettingsError."""
+        parts: list[str] = []
+        at = 0
+        while found := _PART.match(text, at):
+            quoted, plain = found.groups()
+            parts.append(plain if quoted is None else quoted.replace("``", "`"))
+            at = found.end()
+            if text[at : at + 1] != ".":
+                break
+            at += 1
+        if at != len(text) or text[-1:] in ("", ".") or any(not one.strip() for one in parts):
+            raise SettingsError(
+                f"{text!r} is not the name of a table",
+                fix="Write catalog.namespace.table; in backticks what has a dot: lake.db.`a.b`",
+            )
+        if len(parts) < _LEAST:
+            raise SettingsError(
+                f"{text!r} does not say the catalog and the namespace",
+                cause="what a shorter name means depends on the session, and the ledger is in "
+                "this very table",
+                fix=f'Write all of it, such as "lake.db.{parts[-1]}"',
+            )
+        return cls(tuple(parts))
+
+    @property
+    def key(self) -> str:
+        """The name as it goes into keys and texts."""
+        return ".".join(one if _is_plain(one) else _quoted(one) for one in self.parts)
+
+    @property
+    def sql(self) -> str:
+        """The name for a statement."""
+        return ".".join(map(_quoted, self.parts))
+
+    @property
+    def namespace(self) -> str:
+        """The namespace's name for a statement."""
+        return ".".join(map(_quoted, self.parts[:-1]))
+
+    def branch(self, name: str) -> str:
+        """A branch of the table, for a statement that reads or writes it."""
+        return f"{self.sql}.{_quoted('branch_' + name)}"
+
+
+_LEAST: Final = 3
+
+
+def column(name: str) -> str:
+    """A column's name for a statement or for `pyspark.sql.functions.col`."""
+    return _quoted(name)
+
+
+def new_branch(query: str, run_id: str) -> str:
+    """A name that no branch had before, from which `is_branch_of` tells the query."""
+    return f"eo_{_digest(query, 16)}_{_digest(run_id, 8)}_{secrets.token_hex(6)}"
+
+
+def is_branch_of(query: str, name: str) -> bool:
+    """Whether a sink has made this branch for a batch of `query`."""
+    found = _OURS.fullmatch(name)
+    return found is not None and found[1] == _digest(query, 16)
+
+
+def is_branch_of_any(name: str) -> bool:
+    """Whether a sink has made this branch."""
+    return _OURS.fullmatch(name) is not None
+
+
+def _digest(text: str, digits: int) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+
+
+def _is_plain(part: str) -> bool:
+    return re.fullmatch(r"\w+", part) is not None
+
+
+def _quoted(part: str) -> str:
+    return "`" + part.replace("`", "``") + "`"

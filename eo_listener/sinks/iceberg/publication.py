@@ -1,0 +1,224 @@
+"""A batch on a branch of its own, and main moved on to it: the order of the steps.
+
+The branch begins at the very snapshot of main whose ledger was compared. Main is moved on to it by
+one commit, which Iceberg refuses if main is anywhere else by then: no rows and no ledger of another
+driver can come between, whatever was written on the branch and however long that took.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from eo_listener.model.errors import (
+    JvmError,
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.fault_points import reached
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.sinks.foreign_writer import ledger_changed
+from eo_listener.sinks.iceberg.errors import REFUSED, translated, unanswered
+from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
+from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
+
+_TRIES: Final = 20
+"""How often in a row other commits may come first, before the batch is begun anew."""
+
+_NO_BRANCH: Final = "Cannot use branch (does not exist)"
+
+logger = logging.getLogger("eo_listener")
+
+
+class RowWriter(Protocol):
+    """Writes the rows of one try on a branch.
+
+    `appends`: by one snapshot that adds files, which has the ledger too. What such a batch has
+    written need not be written again where main has moved.
+    """
+
+    @property
+    def appends(self) -> bool: ...
+
+    def write(self, branch: str, ledger: str) -> int | None:
+        """Return how many it wrote, None: as the snapshot says. Raises ThrownError."""
+
+
+class Staged(NamedTuple):
+    """The branch of a batch, the snapshot of main that it was made from, and its ledger."""
+
+    branch: str
+    base: int | None
+    ledger: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """Writes one entry into one table, once."""
+
+    label: str
+    table: IcebergTable
+    ledgers: PublishedLedgers
+    rows: RowWriter
+    entry: Entry
+    accept_expired: bool
+
+    def write(self) -> Applied:
+        """Write rows and ledger. Raises as `Sink.apply` does."""
+        with self._translated():
+            staged = self._staged()
+        try:
+            reached("sink.begun")
+            with self._translated():
+                written = self._written(staged)
+            reached("sink.rows-written")
+            reached("sink.ledger-moved")
+            reached("sink.commit-sent")
+            added = self._publish(staged)
+        except OutcomeUnknownError:
+            raise  # the branch may be main's head now, and the ledger's anchor
+        except Exception:
+            if staged.branch in self.table.branches:
+                self._drop(staged.branch)
+            raise
+        reached("sink.committed")
+        return Applied(rows=added if written is None else written)
+
+    def _staged(self) -> Staged:
+        """Make the branch, at the snapshot of main whose ledger is as the entry has found it."""
+        refused: ThrownError | None = None
+        for _ in range(_TRIES):
+            self.table.refresh()
+            base, found = self.table.main, self._compared()
+            branch = new_branch(self.entry.query, self.entry.run_id)
+            try:
+                self.table.create_branch(branch, at=base)
+            except MainMovedError:
+                continue
+            except ThrownError as error:
+                if error.is_any("CommitStateUnknownException") or not error.is_any(*REFUSED):
+                    raise
+                refused = error
+                continue
+            return Staged(branch, base, found.ledger.after(self.entry).encode())
+        raise self._overtaken() from refused
+
+    def _written(self, staged: Staged) -> int | None:
+        """Write the rows; see after a failure whether a successor has dropped their branch."""
+        try:
+            self.table.uncache()
+            return self.rows.write(staged.branch, staged.ledger)
+        except (ThrownError, SinkError) as error:
+            self.table.refresh()
+            # Of two threads of one session, one may have put the table as it was into its cache.
+            if staged.branch not in self.table.branches or _NO_BRANCH in str(error):
+                raise self._dropped(staged) from error
+            raise
+
+    def _compared(self) -> Published:
+        """The ledger, where it is as the entry has found it. Raises ForeignWriterError."""
+        entry = self.entry
+        found = self.ledgers.published(self.table, entry.query, accept_expired=self.accept_expired)
+        if any(found.heads.get(tp) != move.found for tp, move in entry.moves.items()):
+            raise ledger_changed(self.label, entry, found.heads)
+        return found
+
+    def _publish(self, staged: Staged) -> int:
+        """Move main on to the branch; return how many rows its snapshot has added."""
+        refused: ThrownError | None = None
+        for _ in range(_TRIES):
+            with self._translated():
+                self.table.refresh()
+                added = self._check_staged(staged)
+                self._compared()
+            try:
+                self._moved(staged)
+            except MainMovedError:
+                continue
+            except ThrownError as error:
+                if error.is_any("CommitStateUnknownException") or not error.is_any(*REFUSED):
+                    raise unanswered(error, self.label) from error
+                refused = error
+                continue
+            except JvmError as error:
+                raise unanswered(error, self.label) from error
+            return added
+        raise self._overtaken() from refused
+
+    def _moved(self, staged: Staged) -> None:
+        """Publish what is staged, on main as it is now."""
+        table, query = self.table, self.entry.query
+        drop = [
+            name for name in table.branches if is_branch_of(query, name) and name != staged.branch
+        ]
+        summary = {PROPERTY: staged.ledger}
+        if table.main == staged.base:
+            table.publish(
+                staged.branch,
+                at=staged.base,
+                drop=drop,
+                summary=None if self.rows.appends else summary,
+            )
+        elif self.rows.appends and table.main is not None:
+            again = new_branch(query, self.entry.run_id)
+            table.publish_again(staged.branch, again, at=table.main, drop=drop, summary=summary)
+        else:
+            raise self._overtaken()
+
+    def _check_staged(self, staged: Staged) -> int:
+        """See that the branch has what was written, and nothing else has come to it."""
+        at = self.table.branches.get(staged.branch)
+        head = None if at is None else self.ledgers.read(self.table, at)
+        if head is None:
+            raise self._dropped(staged)
+        if not self.rows.appends:
+            return 0
+        if head.ledger is None or head.ledger.encode() != staged.ledger:
+            raise SettingsError(
+                f"{self.label}: what was written is not on branch {staged.branch}",
+                cause="a setting of the session or the table sends writes elsewhere, such as "
+                "spark.wap.id or spark.wap.branch with write.wap.enabled",
+                fix="Take that setting away",
+            )
+        return head.added
+
+    def _dropped(self, staged: Staged) -> RetriableSinkError:
+        return RetriableSinkError(
+            f"{self.label}: branch {staged.branch} of this batch is not there any more",
+            cause="another driver of this query has published a batch, or the branch was dropped",
+            fix="Nothing to do: the batch is written once more",
+        )
+
+    def _overtaken(self) -> RetriableSinkError:
+        return RetriableSinkError(
+            f"{self.label}: other commits came first while batch {self.entry.batch_id} was written",
+            cause="other programs write to the table, or compact it, at the same time",
+            fix="Nothing to do: the batch is written once more",
+        )
+
+    def _drop(self, branch: str) -> None:
+        """Drop the branch of a batch that failed; where that fails too, the next batch does it."""
+        try:
+            self.table.drop_branch(branch)
+        except (ThrownError, JvmError) as error:
+            logger.warning(
+                "%s: branch %s of a batch that failed is left for the next one: %s",
+                self.label,
+                branch,
+                type(error).__name__,
+            )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except ThrownError as error:
+            raise translated(error, self.label) from error
+        except JvmError as error:
+            raise SinkError(f"{self.label}: {error.problem}", cause=error.cause) from error

@@ -1,0 +1,213 @@
+"""IcebergSink: what a user names, and what a batch calls."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+
+from eo_listener.model.errors import JvmError, SettingsError, SinkError
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey, sql_literal
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.iceberg import catalog
+from eo_listener.sinks.iceberg.connection import find
+from eo_listener.sinks.iceberg.errors import translated
+from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
+from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.sinks.iceberg.publication import Publication, RowWriter
+from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
+from eo_listener.sinks.target import Apply, Target
+from eo_listener.spark.jvm.iceberg_table import ThrownError, java_errors, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+logger = logging.getLogger("eo_listener")
+
+
+class IcebergSink:
+    """Writes batches into an Iceberg table, each in the commit that moves its ledger.
+
+    `table` is its full name, catalog and namespace included, of a catalog of the query's session.
+    Rows are appended; with `apply` your own SQL statements, or a function of (branch, entry), run
+    on them instead. They are then in the view eo_batch, and `{table}` in a statement stands for
+    the table, which must exist.
+    Where it is absent it is made, in format 2, with the columns of the first batch, partitioned by
+    `partition_by` (as Spark SQL has it: "days(departed)") and with `properties`; with
+    `create=False` it must be there. Columns that the rows lack become null. With `new_columns`
+    those that the table lacks are added to it, else they are refused. `on_expired="accept"` takes a
+    ledger of which nothing says any more whether a rollback took its rows back: expired snapshots
+    behind main's head leave it so where no file of it is left. The catalog must refuse a commit
+    that another one came before, as those on a database, Hive's and REST's do.
+
+    Raises SettingsError for arguments that cannot be.
+    """
+
+    per_partition = False
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        apply: Apply | None = None,
+        create: bool = True,
+        partition_by: str | Sequence[str] = (),
+        properties: Mapping[str, str] = _NONE,
+        new_columns: bool = False,
+        on_expired: Literal["fail", "accept"] = "fail",
+    ) -> None:
+        if on_expired not in ("fail", "accept"):
+            raise SettingsError(
+                f"on_expired must be one of 'fail', 'accept', got {on_expired!r}",
+                fix="Give one of these",
+            )
+        self._name = TableName.parse(table)
+        self._target = Target.of(
+            table=table, mode="append", keys=(), apply=apply, create=create, dead_letters=None
+        )
+        for statement in self._target.statements:
+            check_statement(statement)
+        self._creation = catalog.Creation(
+            create=create,
+            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+            properties=dict(properties),
+        )
+        self._new_columns = new_columns
+        self._accept_expired = on_expired == "accept"
+        self._ledgers = PublishedLedgers(self.label, self._has_files_of)
+        self._reported: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<IcebergSink {self._name.key}>"
+
+    @property
+    def label(self) -> str:
+        """The table, for people."""
+        return f"Iceberg table {self._name.key}"
+
+    @property
+    def key(self) -> str:
+        """The table's name."""
+        return self._name.key
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`; none where there is no table."""
+        with self._explained():
+            table = find(session(), self._name)
+            if table is None:
+                return {}
+            found = self._ledgers.published(table, query, accept_expired=self._accept_expired)
+        self._report_rollback(found)
+        return found.heads
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        """Read the heads that `query_id` has moved in this table: each has a ledger of its own."""
+        with self._explained():
+            table = find(session(), self._name)
+            if table is None:
+                return {}
+            return self._ledgers.moved_by(table, self.key, query_id)
+
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # other sinks need the plan
+        """Write the rows of `frame` and `entry`, and publish both in one commit."""
+        with self._explained():
+            spark = frame.sparkSession
+            table = find(spark, self._name)
+            if self._target.apply is not None:
+                table = table or self._absent()
+                rows: RowWriter = UserSql(
+                    name=self._name,
+                    table=table,
+                    frame=catalog.unmarked(frame, self.label),
+                    target=self._target,
+                    entry=entry,
+                )
+            else:
+                table = table or catalog.make(spark, self._name, frame, self._creation)
+                fitted = catalog.fitted(spark, self._name, frame, new_columns=self._new_columns)
+                rows = _Append(self._name, fitted)
+        return Publication(
+            label=self.label,
+            table=table,
+            ledgers=self._ledgers,
+            rows=rows,
+            entry=entry,
+            accept_expired=self._accept_expired,
+        ).write()
+
+    def close(self) -> None:
+        """Let go of what was read; there is no connection but the session's."""
+        self._ledgers = PublishedLedgers(self.label, self._has_files_of)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ledgers": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.close()
+
+    def _absent(self) -> NoReturn:
+        raise SettingsError(
+            f"there is no table {self._name.key}, and apply= does not say its columns",
+            fix=f"Create it: CREATE TABLE {self._name.sql} (...) USING iceberg",
+        )
+
+    def _has_files_of(self, snapshot: int) -> bool:
+        """Whether main still has an entry of a file that `snapshot` has written."""
+        with java_errors():
+            entries = session().table(f"{self._name.sql}.entries")
+            return not entries.where(f"snapshot_id = {snapshot}").isEmpty()
+
+    def _report_rollback(self, found: Published) -> None:
+        """Say once that main was rolled back behind later batches, and how to undo it."""
+        branch = found.rolled_back
+        if branch is None or branch == self._reported:
+            return
+        self._reported = branch
+        procedure = f"{self._name.sql.partition('.')[0]}.system.fast_forward"
+        logger.warning(
+            "%s was rolled back: batches of %r after number %d of its ledger are not in main any "
+            "more, but in branch %s. Fix: CALL %s(%s, 'main', %s) takes the rollback back; to "
+            "read those offsets again instead, start with a new checkpoint from "
+            "starting_offsets(..., ledger=sink)",
+            self.label,
+            found.ledger.query,
+            found.ledger.number,
+            branch,
+            procedure,
+            sql_literal(self._name.key.partition(".")[2]),
+            sql_literal(branch),
+        )
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except ThrownError as error:
+            raise translated(error, self.label) from error
+        except JvmError as error:
+            raise SinkError(
+                f"{self.label}: {error.problem}", cause=error.cause, fix=error.fix
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Append:
+    """Rows that are appended, by one snapshot that has the ledger too."""
+
+    name: TableName
+    frame: DataFrame
+    appends = True
+
+    def write(self, branch: str, ledger: str) -> int | None:
+        """Write them on the branch."""
+        writer = self.frame.writeTo(self.name.branch(branch))
+        with java_errors():
+            writer.option(f"snapshot-property.{PROPERTY}", ledger).append()
+        return None

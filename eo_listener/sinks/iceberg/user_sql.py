@@ -1,0 +1,109 @@
+"""The user's own statements, on the branch of a batch: what they may name, and how they run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.sinks.target import STAGED
+from eo_listener.spark.jvm.iceberg_table import ThrownError, java_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eo_listener.model.ledger import Entry
+    from eo_listener.sinks.target import Function, Target
+    from eo_listener.spark.jvm.iceberg_table import IcebergTable
+
+TABLE: Final = "{table}"
+"""What stands in a statement for the table: the branch of the batch."""
+
+_WRITES: Final = re.compile(
+    r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*"
+    r"(?:MERGE\s+INTO|INSERT\s+(?:INTO|OVERWRITE)(?:\s+TABLE)?|DELETE\s+FROM|UPDATE)\s+\{table\}",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def check_statement(text: str) -> None:
+    """Raise SettingsError for a statement that does not write to the branch."""
+    if _WRITES.match(text) is None:
+        raise SettingsError(
+            f"a statement of apply= does not begin with what it does to {TABLE}: "
+            f"{' '.join(text.split())[:60]!r}",
+            cause=f"{TABLE} stands for the branch of the batch; by its own name the table would be "
+            "changed at once, and again when the batch is repeated",
+            fix=f"Write MERGE INTO {TABLE}, INSERT INTO {TABLE}, UPDATE {TABLE} or "
+            f"DELETE FROM {TABLE}, one statement each",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What a function of `apply=` works with: the query's session, and the table's name in it.
+
+    `table` is the branch of the batch, for statements and for `DataFrame.writeTo`.
+    """
+
+    session: Any
+    table: str
+    _uncache: Callable[[], None]
+
+    def sql(self, text: str) -> None:
+        """Run a statement on the branch. Raises SettingsError and SinkError."""
+        check_statement(text)
+        try:
+            self._uncache()  # what the statement before has written is to be seen
+            with java_errors():
+                self.session.sql(text.replace(TABLE, self.table)).collect()
+        except ThrownError as error:
+            if error.is_any("CommitFailedException", "CommitStateUnknownException"):
+                raise
+            line = error.text.strip().split("\n", 1)[0]
+            raise SinkError(
+                f"a statement of apply= failed: {line[:300]}",
+                fix=f"Nothing was written. Correct it; the rows of the batch are in {STAGED}",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSql:
+    """Runs the statements, or the function, on the rows of one batch."""
+
+    name: TableName
+    table: IcebergTable
+    frame: DataFrame
+    target: Target
+    entry: Entry
+    appends = False
+
+    def write(self, branch: str, ledger: str) -> int | None:  # noqa: ARG002  # it is published with them
+        """Return how many rows the statements were given. Raises as they do."""
+        with self._staged() as rows:
+            session = self.frame.sparkSession
+            batch = Branch(session, self.name.branch(branch), self.table.uncache)
+            function: Function | None = self.target.apply if callable(self.target.apply) else None
+            if function is not None:
+                function(batch, self.entry)
+            for statement in self.target.statements:
+                batch.sql(statement)
+            with java_errors():
+                return rows.count()
+
+    @contextmanager
+    def _staged(self) -> Iterator[DataFrame]:
+        """Compute the rows once, and name them: statements read them several times."""
+        with java_errors():
+            rows = self.frame.localCheckpoint()
+            rows.createOrReplaceTempView(STAGED)
+        try:
+            yield rows
+        finally:
+            with java_errors():
+                self.frame.sparkSession.catalog.dropTempView(STAGED)
+                rows.unpersist()

@@ -1,0 +1,239 @@
+"""A table of Iceberg's, through Iceberg's own Java classes in Spark's JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from eo_listener.model.errors import JvmError
+from eo_listener.spark.jvm.calls import FAILURES, asking
+from eo_listener.spark.jvm.running_jvm import class_of
+
+MAIN: Final = "main"
+_UTIL: Final = "org.apache.iceberg.spark.Spark3Util"
+_SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
+_CAUSES: Final = 10
+
+
+class ThrownError(Exception):
+    """What Java has thrown: the classes of the exception and of its causes, and the first text."""
+
+    def __init__(self, classes: tuple[str, ...], text: str) -> None:
+        self.classes = classes
+        self.text = text
+        super().__init__(text)
+
+    def is_any(self, *names: str) -> bool:
+        """Whether one of the classes has one of these names, without its package."""
+        return any(one.rpartition(".")[2] in names for one in self.classes)
+
+
+class MainMovedError(Exception):
+    """The branch main is not at the snapshot that a change was made for; nothing was changed."""
+
+
+@contextmanager
+def java_errors() -> Iterator[None]:
+    """Raise ThrownError for what Java throws inside, JvmError where Java is gone."""
+    try:
+        yield
+    except FAILURES as error:
+        thrown = error.java_exception if isinstance(error, Py4JJavaError) else None
+        thrown = thrown if thrown is not None else getattr(error, "_origin", None)
+        if thrown is None:
+            with asking("work on an Iceberg table"):
+                raise
+        raise ThrownError(*_described(thrown)) from error
+
+
+def session() -> Any:
+    """The session that this thread works in, or the first of the process. Raises JvmError."""
+    found = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
+    if found is None:
+        raise JvmError(
+            "there is no Spark session, and an Iceberg table is read through one",
+            fix="Create it first: configure(SparkSession.builder...).getOrCreate()",
+        )
+    return found
+
+
+def runtime_jar(spark: Any) -> str | None:
+    """Where Iceberg's classes come from, empty if that is unknown; None where there are none.
+
+    Raises JvmError.
+    """
+    with asking("find Iceberg's classes"):
+        if class_of(spark._jvm, _UTIL) is None:  # noqa: SLF001  # pyspark offers no public way to its JVM
+            return None
+        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
+        source = loader.loadClass(_UTIL).getProtectionDomain().getCodeSource()
+        return "" if source is None else str(source.getLocation())
+
+
+def columns_as_sql(frame: Any) -> str:
+    """The columns of a DataFrame as CREATE TABLE takes them, all of them nullable."""
+    with asking("describe the columns of a batch"):
+        return str(frame._jdf.schema().asNullable().toDDL())  # noqa: SLF001  # pyspark has no public way
+
+
+class IcebergTable:
+    """One table, as it was when `refresh` was called last; a catalog's cache has no part in it.
+
+    Every method raises ThrownError and JvmError.
+    """
+
+    def __init__(self, spark: Any, table: Any, found: Any = None) -> None:
+        self._jvm = spark._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM
+        self._table = table
+        self._found = found
+        self.refresh()
+
+    @classmethod
+    def load(cls, spark: Any, name: str, catalog: str) -> IcebergTable | None:
+        """Load the table `name`, quoted as Spark SQL has it; None where `catalog` is none.
+
+        Past the session's cache, which holds on to a table that was dropped or made again.
+        """
+        with java_errors():
+            util = class_of(spark._jvm, _UTIL)  # noqa: SLF001  # as above
+            if util is None:
+                raise JvmError("Spark's JVM has no classes of Iceberg")
+            found = util.catalogAndIdentifier(spark._jsparkSession, name)  # noqa: SLF001  # as above
+            if found.catalog().name() != catalog:
+                return None  # Spark takes an unknown first part for a namespace
+            found.catalog().invalidateTable(found.identifier())
+            loaded = util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001  # as above
+            return cls(spark, loaded, found)
+
+    def uncache(self) -> None:
+        """Have the session read the table from the catalog the next time it uses it."""
+        if self._found is not None:
+            with java_errors():
+                self._found.catalog().invalidateTable(self._found.identifier())
+
+    def refresh(self) -> None:
+        """Read the table's metadata from the catalog."""
+        with java_errors():
+            self._metadata = self._table.operations().refresh()
+            current = self._metadata.currentSnapshot()
+            self.main: int | None = None if current is None else current.snapshotId()
+            refs = dict(self._metadata.refs())
+            self.branches: Mapping[str, int] = {
+                str(name): ref.snapshotId() for name, ref in refs.items() if ref.isBranch()
+            }
+
+    def snapshot(self, snapshot_id: int) -> str | None:
+        """A snapshot as JSON, None where it has expired."""
+        with java_errors():
+            found = self._metadata.snapshot(snapshot_id)
+            return None if found is None else str(self._jvm_class(_SNAPSHOT).toJson(found))
+
+    def create_branch(self, name: str, *, at: int | None, drop: Iterable[str] = ()) -> None:
+        """Make a branch at main's snapshot, which is `at`, and drop others, in one commit.
+
+        Raises MainMovedError.
+        """
+        with java_errors():
+            transaction = self._begun(at)
+            refs = transaction.manageSnapshots()
+            for other in drop:
+                refs = refs.removeBranch(other)
+            (refs.createBranch(name) if at is None else refs.createBranch(name, at)).commit()
+            transaction.commitTransaction()
+
+    def drop_branch(self, name: str) -> None:
+        """Drop a branch."""
+        with java_errors():
+            self._table.manageSnapshots().removeBranch(name).commit()
+
+    def publish(
+        self,
+        branch: str,
+        *,
+        at: int | None,
+        drop: Iterable[str] = (),
+        summary: Mapping[str, str] | None = None,
+    ) -> None:
+        """Move main, which is at the snapshot `at`, on to the branch, and drop others.
+
+        With `summary`, an empty snapshot with it is put on the branch first. All in one commit,
+        which no other commit may come before. Raises MainMovedError.
+        """
+        with java_errors():
+            transaction = self._begun(at)
+            if summary is not None:
+                append = transaction.table().newFastAppend().toBranch(branch)
+                _summarized(append, summary).commit()
+            self._forward(transaction, branch, drop, has_main=at is not None)
+
+    def publish_again(
+        self,
+        staged: str,
+        branch: str,
+        *,
+        at: int,
+        drop: Iterable[str],
+        summary: Mapping[str, str],
+    ) -> None:
+        """Add the files that the head of the branch `staged` has added to the snapshot `at` of
+        main, in a new branch, and move main on to it, in one commit. Raises MainMovedError.
+        """
+        with java_errors():
+            io = self._table.io()
+            head = self._metadata.snapshot(self.branches[staged])
+            transaction = self._begun(at)
+            transaction.manageSnapshots().createBranch(branch, at).commit()
+            append = transaction.table().newAppend().toBranch(branch)
+            for file in head.addedDataFiles(io).iterator():
+                append.appendFile(file)
+            _summarized(append, summary).commit()
+            self._forward(transaction, branch, [*drop, staged], has_main=True)
+
+    def _begun(self, at: int | None) -> Any:
+        """Begin a transaction on the newest metadata: its commit is refused if any other comes
+        before it, since a change of branches is never made again on other metadata.
+        """
+        transaction = self._table.newTransaction()
+        current = transaction.table().currentSnapshot()
+        if (None if current is None else current.snapshotId()) != at:
+            raise MainMovedError
+        return transaction
+
+    def _forward(
+        self, transaction: Any, branch: str, drop: Iterable[str], *, has_main: bool
+    ) -> None:
+        refs = transaction.manageSnapshots()
+        if has_main:
+            refs = refs.fastForwardBranch(MAIN, branch)
+        else:
+            refs = refs.createBranch(MAIN, transaction.table().snapshot(branch).snapshotId())
+        for other in drop:
+            refs = refs.removeBranch(other)
+        refs.commit()
+        transaction.commitTransaction()
+
+    def _jvm_class(self, name: str) -> Any:
+        return class_of(self._jvm, name)
+
+
+def _summarized(append: Any, summary: Mapping[str, str]) -> Any:
+    for key, value in summary.items():
+        append.set(key, value)
+    return append
+
+
+def _described(thrown: Any) -> tuple[tuple[str, ...], str]:
+    """The classes of a throwable and its causes, and its text."""
+    classes: list[str] = []
+    try:
+        text = str(thrown.getMessage())
+        while thrown is not None and len(classes) < _CAUSES:
+            classes.append(str(thrown.getClass().getName()))
+            thrown = thrown.getCause()
+    except FAILURES as error:
+        raise JvmError("Spark's JVM has ended") from error
+    return tuple(classes), text

@@ -1,0 +1,188 @@
+"""Iceberg's tables in a JVM without Spark: real metadata and commits, data files of JSON.
+
+What a sink does with branches and snapshots is the same, and a test of it takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.iceberg.ledger import PROPERTY, PublishedLedgers
+from eo_listener.sinks.iceberg.names import is_branch_of_any
+from eo_listener.sinks.iceberg.publication import Publication
+from eo_listener.spark.jvm.iceberg_table import IcebergTable
+from eo_listener.testing.made_up_entries import Row
+from tests import iceberg_jars
+
+
+class Catalog:
+    """A catalog in a SQLite database, and tables of one column."""
+
+    def __init__(self, folder: Path) -> None:
+        jars = Path(pyspark.__file__).parent / "jars"
+        launched = launch_gateway(
+            jarpath=str(next(jars.glob("py4j*.jar"))),
+            classpath=os.pathsep.join([*map(str, iceberg_jars.jars()), f"{jars}/*"]),
+            javaopts=["-XX:TieredStopAtLevel=1", "-Xmx300m"],
+            die_on_exit=True,
+        )
+        parameters = GatewayParameters(port=launched, auto_convert=True)
+        self.gateway = JavaGateway(gateway_parameters=parameters)
+        self.jvm: Any = self.gateway.jvm
+        self.folder = folder
+        self._numbers = count()
+        package = self.jvm.org.apache.iceberg
+        self._catalog = package.jdbc.JdbcCatalog()
+        self._catalog.setConf(self.jvm.org.apache.hadoop.conf.Configuration())
+        settings = {
+            "uri": f"jdbc:sqlite:{folder}/catalog.db",
+            "warehouse": f"file:{folder}/files",
+            "jdbc.schema-version": "V1",
+        }
+        self._catalog.initialize("lake", settings)
+        names = self.gateway.new_array(self.jvm.java.lang.String, 1)
+        names[0] = "db"
+        self._namespace = package.catalog.Namespace.of(names)
+        self._catalog.createNamespace(self._namespace)
+
+    def close(self) -> None:
+        """End the JVM."""
+        self.gateway.shutdown()
+
+    def create(self) -> str:
+        """Make an empty table; return its name."""
+        name = f"t{next(self._numbers)}"
+        types = self.jvm.org.apache.iceberg.types.Types
+        fields = self.gateway.new_array(types.NestedField, 1)
+        fields[0] = types.NestedField.optional(1, "word", types.StringType.get())
+        schema = self.jvm.org.apache.iceberg.Schema(fields)
+        self._catalog.createTable(self._name(name), schema, self._unpartitioned())
+        return name
+
+    def load(self, table: str) -> Any:
+        """Java's table, as it is now."""
+        return self._catalog.loadTable(self._name(table))
+
+    def table(self, table: str) -> IcebergTable:
+        """The table as the sink sees it."""
+        return IcebergTable(SimpleNamespace(_jvm=self.jvm), self.load(table))
+
+    def branches(self, table: str) -> int:
+        """How many branches of sinks it has."""
+        return sum(map(is_branch_of_any, self.table(table).branches))
+
+    def append(
+        self, table: str, rows: Sequence[Row], *, branch: str = "main", ledger: str | None = None
+    ) -> None:
+        """Append rows; others than the sink have no ledger."""
+        added = self.load(table).newAppend().toBranch(branch)
+        if ledger is not None:
+            added = added.set(PROPERTY, ledger)
+        if rows:
+            added = added.appendFile(self._file(rows))
+        added.commit()
+
+    def compact(self, table: str) -> None:
+        """Put the rows of all files into one."""
+        java = self.load(table)
+        rewrite = java.newRewrite()
+        tasks = list(java.newScan().planFiles().iterator())
+        for task in tasks:
+            rewrite = rewrite.deleteFile(task.file())
+        rewrite.addFile(self._file(self.rows(table))).commit()
+
+    def rows(self, table: str) -> list[Row]:
+        """The rows that are in main."""
+        tasks = self.load(table).newScan().planFiles().iterator()
+        files = [Path(str(task.file().location()).removeprefix("file:")) for task in tasks]
+        return [tuple(row) for file in files for row in json.loads(file.read_text())]
+
+    def roll_back(self, table: str, snapshot: int | None) -> None:
+        """Take main back to an older snapshot."""
+        self.load(table).manageSnapshots().rollbackTo(snapshot).commit()
+
+    def _file(self, rows: Sequence[Row]) -> Any:
+        path = self.folder / f"rows-{next(self._numbers)}.json"
+        path.write_text(json.dumps(rows))
+        made = self.jvm.org.apache.iceberg.DataFiles.builder(self._unpartitioned())
+        made = made.withPath(f"file:{path}").withFormat("parquet")
+        return made.withFileSizeInBytes(path.stat().st_size).withRecordCount(len(rows)).build()
+
+    def _unpartitioned(self) -> Any:
+        return self.jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+
+    def _name(self, table: str) -> Any:
+        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace, table)
+
+
+@dataclass
+class Rows:
+    """The rows of one try, written without Spark.
+
+    `appends` is False where they come by several snapshots, as those of SQL may.
+    """
+
+    catalog: Catalog
+    table: str
+    rows: Sequence[Row]
+    appends: bool = True
+    tries: int = 0
+
+    def write(self, branch: str, ledger: str) -> int | None:
+        """Write them on the branch."""
+        self.tries += 1
+        if self.appends:
+            self.catalog.append(self.table, self.rows, branch=branch, ledger=ledger)
+            return None
+        for row in self.rows:
+            self.catalog.append(self.table, [row], branch=branch)
+        return len(self.rows)
+
+
+class JavaSink:
+    """The parts of an IcebergSink behind Spark, as a sink."""
+
+    per_partition = False
+
+    def __init__(self, catalog: Catalog, table: str, *, appends: bool = True) -> None:
+        self.catalog, self.table, self.appends = catalog, table, appends
+        self.key = self.label = f"lake.db.{table}"
+        self.ledgers = PublishedLedgers(self.label, lambda _: False)
+        self.written: Rows | None = None
+
+    def applied(self, query: str) -> dict[TopicPartition, Head]:
+        """The heads of `query`."""
+        return dict(self.ledgers.published(self.catalog.table(self.table), query).heads)
+
+    def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
+        """All heads that `query_id` has moved."""
+        table = self.catalog.table(self.table)
+        return self.ledgers.moved_by(table, self.key, query_id)
+
+    def apply(self, frame: Sequence[Row], entry: Entry, plan: PlannedBatch) -> Applied:
+        """Write rows and entry."""
+        self.written = Rows(self.catalog, self.table, frame, self.appends)
+        return Publication(
+            label=self.label,
+            table=self.catalog.table(self.table),
+            ledgers=self.ledgers,
+            rows=self.written,
+            entry=entry,
+            accept_expired=False,
+        ).write()
+
+    def close(self) -> None:
+        """Nothing is open."""

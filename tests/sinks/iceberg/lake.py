@@ -1,0 +1,90 @@
+"""What tests do with Iceberg tables: make, read and change them as other programs would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from eo_listener.sinks.iceberg import IcebergSink
+from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.spark.jvm.iceberg_table import IcebergTable
+from eo_listener.testing.made_up_entries import FRAME, Row
+
+_NAMES = [field.split()[0] for field in FRAME.split(", ")]
+
+
+class Lake:
+    """One catalog of one session; each test has a namespace of its own."""
+
+    name = "lake"
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self._folder = folder
+        self._numbers = count()
+        self.namespace = ""
+        self._set(spark)
+
+    def begin(self) -> None:
+        """Make an empty namespace."""
+        self.namespace = f"db{next(self._numbers)}"
+        self.spark.sql(f"CREATE NAMESPACE {self.name}.{self.namespace}")
+
+    def other(self) -> SparkSession:
+        """Another session, which knows nothing of what this one has cached."""
+        made = self.spark.newSession()
+        self._set(made)
+        return made
+
+    def table(self, table: str) -> str:
+        """A table's full name."""
+        return f"{self.name}.{self.namespace}.`{table.replace('`', '``')}`"
+
+    def sink(self, table: str, **given: Any) -> IcebergSink:
+        """A sink on a table of the test's namespace."""
+        return IcebergSink(self.table(table), **given)
+
+    def java(self, table: str) -> IcebergTable:
+        """The table through Iceberg's own classes, by another session."""
+        name = TableName.parse(self.table(table))
+        loaded = IcebergTable.load(self.other(), name.sql, self.name)
+        assert loaded is not None
+        return loaded
+
+    def rows(self, table: str) -> list[Row]:
+        """The rows that another session reads; none where there is no table."""
+        session = self.other()
+        if not session.catalog.tableExists(self.table(table)):
+            return []
+        found = session.table(self.table(table)).select(*_NAMES).collect()
+        return [(one[0], one[1], one[2], one[3]) for one in found]
+
+    def frame(self, rows: Sequence[Row]) -> DataFrame:
+        """A DataFrame that the JVM makes by itself, in a tenth of the time of createDataFrame."""
+        given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
+        sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
+        return self.spark.sql(sql, args={"rows": given})
+
+    def append(self, table: str, rows: Sequence[Row]) -> None:
+        """Append rows as another program does."""
+        name = TableName.parse(self.table(table)).sql
+        session = self.other()
+        session.createDataFrame(rows, FRAME).writeTo(name).append()
+
+    def _set(self, session: SparkSession) -> None:
+        catalog = f"spark.sql.catalog.{self.name}"
+        settings = {
+            catalog: "org.apache.iceberg.spark.SparkCatalog",
+            f"{catalog}.type": "jdbc",
+            f"{catalog}.uri": f"jdbc:sqlite:{self._folder}/catalog.db",
+            f"{catalog}.jdbc.schema-version": "V1",
+            f"{catalog}.jdbc.strict-mode": "true",
+            f"{catalog}.warehouse": f"file:{self._folder}/files",
+        }
+        for key, value in settings.items():
+            session.conf.set(key, value)

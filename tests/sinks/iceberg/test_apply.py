@@ -1,0 +1,163 @@
+"""The user's own SQL, on the branch of the batch: MERGE, destructive statements, functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.ledger import Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.iceberg import IcebergSink
+from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of, plan_of
+from tests.sinks.iceberg.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+TP = TopicPartition("flights", 0)
+MERGE = (
+    "MERGE INTO {table} t USING eo_batch b ON t.partition = b.partition "
+    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+)
+CANCEL = "DELETE FROM {table} WHERE word IN (SELECT 'gone' FROM eo_batch)"
+
+
+def entry(number: int) -> Entry:
+    heads = heads_of(entry(number - 1)) if number else {}
+    return entry_of(heads, {TP: OffsetRange(number, number + 1)}, batch_id=number)
+
+
+def row(key: int, offset: int, word: str) -> Row:
+    return ("flights", key, offset, word)
+
+
+def write(lake: Lake, sink: IcebergSink, number: int, rows: Sequence[Row]) -> int:
+    one = entry(number)
+    return sink.apply(lake.frame(rows), one, plan_of(one)).rows
+
+
+@pytest.fixture
+def sink(lake: Lake) -> IcebergSink:
+    """A sink whose batches update rows and delete others, on a table with a row."""
+    columns = "topic string, partition int, offset bigint, word string"
+    lake.spark.sql(f"CREATE TABLE {lake.table('t')} ({columns}) USING iceberg")
+    made = lake.sink("t", apply=(MERGE, CANCEL))
+    write(lake, made, 0, [row(1, 0, "first"), row(2, 0, "second")])
+    return made
+
+
+def test_statements_run_on_the_branch(lake: Lake, sink: IcebergSink) -> None:
+    """In their order, each on what those before it have left; main has all of it, or nothing."""
+    seen: list[list[Row]] = []
+
+    def look(point: str) -> None:
+        if point == "sink.rows-written":
+            seen.append(sorted(lake.rows("t")))
+
+    with hooked(look):
+        assert write(lake, sink, 1, [row(1, 1, "newer"), row(2, 1, "gone")]) == 2
+    assert seen == [[row(1, 0, "first"), row(2, 0, "second")]]
+    assert lake.rows("t") == [row(1, 1, "newer")]
+    assert dict(lake.sink("t").applied(QUERY)) == heads_of(entry(1))
+    assert not lake.spark.catalog.tableExists("eo_batch")
+
+
+def test_a_batch_that_changes_nothing_moves_the_ledger(lake: Lake, sink: IcebergSink) -> None:
+    """A MERGE of no rows leaves no snapshot of its own."""
+    assert write(lake, sink, 1, []) == 0
+    assert dict(lake.sink("t").applied(QUERY)) == heads_of(entry(1))
+    assert len(lake.rows("t")) == 2
+
+
+def test_what_died_is_run_once_more(lake: Lake, sink: IcebergSink) -> None:
+    """And nothing of what it had written is there."""
+    counts = "UPDATE {table} SET offset = offset + 1"
+    counting = lake.sink("t", apply=counts)
+    for point in ("sink.begun", "sink.rows-written", "sink.commit-sent"):
+        with broken_off(point, Killed()), pytest.raises(Killed):
+            write(lake, counting, 1, [row(1, 0, "any")])
+    write(lake, counting, 1, [row(1, 0, "any")])
+    with pytest.raises(ForeignWriterError):
+        write(lake, counting, 1, [row(1, 0, "any")])
+    assert sorted(lake.rows("t")) == [row(1, 1, "first"), row(2, 1, "second")]
+
+
+def test_a_foreign_commit_has_the_batch_repeated(lake: Lake, sink: IcebergSink) -> None:
+    """The statements may have read what it has changed."""
+    left = ["once"]
+
+    def foreign(point: str) -> None:
+        if point == "sink.commit-sent" and left:
+            left.clear()
+            lake.append("t", [row(3, 0, "foreign")])
+
+    with hooked(foreign), pytest.raises(RetriableSinkError, match="other commits came first"):
+        write(lake, sink, 1, [row(3, 1, "ours")])
+    write(lake, sink, 1, [row(3, 1, "ours")])
+    assert row(3, 1, "ours") in lake.rows("t")
+    assert row(3, 0, "foreign") not in lake.rows("t")
+
+
+def test_a_function_runs_on_the_branch(lake: Lake, sink: IcebergSink) -> None:
+    """With the session, the branch's name, and the entry."""
+
+    def by_hand(branch: Any, one: Entry) -> None:
+        batch = branch.session.table("eo_batch")
+        batch.writeTo(branch.table).append()
+        branch.sql(f"UPDATE {{table}} SET word = 'batch {one.batch_id}' WHERE offset = 1")
+
+    write(lake, lake.sink("t", apply=by_hand), 1, [row(5, 1, "new")])
+    assert row(5, 1, "batch 1") in lake.rows("t")
+    assert len(lake.rows("t")) == 3
+
+    def wrong(branch: Any, _: Entry) -> None:
+        branch.sql(f"DELETE FROM {lake.table('t')}")
+
+    with pytest.raises(SettingsError, match="does not begin with"):
+        write(lake, lake.sink("t", apply=wrong), 2, [])
+    assert len(lake.rows("t")) == 3
+
+
+def test_a_statement_that_fails_is_named(lake: Lake, sink: IcebergSink) -> None:
+    """And nothing of the others is kept; a table that is absent is not made up."""
+    broken = lake.sink("t", apply=("DELETE FROM {table}", "DELETE FROM {table} WHERE nothing = 1"))
+    with pytest.raises(SinkError, match=r"a statement of apply= failed.*nothing"):
+        write(lake, broken, 1, [])
+    assert len(lake.rows("t")) == 2
+    one = entry(0)
+    with pytest.raises(SettingsError, match="apply= does not say its columns"):
+        lake.sink("u", apply=MERGE).apply(lake.frame([]), one, plan_of(one))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DELETE FROM lake.db.t",
+        "MERGE INTO lake.db.t USING {table} ON true WHEN MATCHED THEN DELETE",
+        "SELECT * FROM {table}",
+        "INSERT INTO other SELECT * FROM {table}",
+        "DROP TABLE {table}",
+        "-- DELETE FROM {table}\nDELETE FROM lake.db.t",
+        "/* UPDATE {table} */ TRUNCATE TABLE lake.db.t",
+    ],
+)
+def test_what_is_not_done_to_the_branch_is_refused(text: str) -> None:
+    """Before anything runs: outside of the branch it would be done again with each repetition."""
+    with pytest.raises(SettingsError, match="does not begin with what it does"):
+        IcebergSink("lake.db.t", apply=("DELETE FROM {table}", text))
+
+
+def test_statements_in_any_dress_are_taken() -> None:
+    """Comments before them, and lower case."""
+    IcebergSink("lake.db.t", apply="/* a */ -- b\n insert  overwrite {table} SELECT 1")
+    IcebergSink(
+        "lake.db.t", apply=["update {table} SET x = 1", "INSERT INTO TABLE {table} SELECT 1"]
+    )

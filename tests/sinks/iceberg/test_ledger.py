@@ -1,0 +1,208 @@
+"""Which ledger of a table counts: after other commits, rollbacks, crashes and expired snapshots."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from eo_listener.model.errors import SinkError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
+from eo_listener.sinks.iceberg.names import new_branch
+from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of
+
+TP = TopicPartition("flights", 0)
+OTHER_QUERY = HOSTILE[0]
+
+
+@dataclass
+class Table:
+    """A table's snapshots and branches, as Iceberg keeps them."""
+
+    main: int | None = None
+    branches: dict[str, int] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
+    reads: int = 0
+
+    def snapshot(self, snapshot_id: int) -> str | None:
+        """One snapshot as JSON."""
+        self.reads += 1
+        return self.texts.get(snapshot_id)
+
+    def add(self, parent: int | None, ledger: LedgerText | None = None) -> int:
+        """A new snapshot, on no branch yet; its id is its sequence number."""
+        at = max(self.texts, default=0) + 1
+        given = {"snapshot-id": at, "sequence-number": at, "summary": {"operation": "append"}}
+        if parent is not None:
+            given["parent-snapshot-id"] = parent
+        if ledger is not None:
+            given["summary"] = {PROPERTY: ledger.encode(), "added-records": "5"}
+        self.texts[at] = json.dumps(given)
+        return at
+
+    def stage(self, number: int, query: str = QUERY) -> str:
+        """A batch on a branch of its own."""
+        branch = new_branch(query, "run")
+        self.branches[branch] = self.add(self.main, ledger(number, query))
+        return branch
+
+    def publish(self, branch: str, query: str = QUERY) -> None:
+        """Main moved on to it, and the query's other branches dropped."""
+        self.main = self.branches[branch]
+        for name in list(self.branches):
+            if name != branch and name.split("_")[1] == branch.split("_")[1]:
+                del self.branches[name]
+
+    def write(self, number: int, query: str = QUERY) -> str:
+        """A batch from its beginning to its end."""
+        branch = self.stage(number, query)
+        self.publish(branch)
+        return branch
+
+    def commit(self, times: int = 1) -> None:
+        """Commits of other programs."""
+        for _ in range(times):
+            self.main = self.add(self.main)
+
+    def expire(self) -> None:
+        """All snapshots but the heads of branches."""
+        kept = {self.main, *self.branches.values()}
+        self.texts = {at: text for at, text in self.texts.items() if at in kept}
+
+
+def ledger(number: int, query: str = QUERY) -> LedgerText:
+    heads = heads_of(entry_of({}, {TP: OffsetRange(number - 1, number)}, query=query))
+    return LedgerText(query, number, heads)
+
+
+def read(
+    table: Table, query: str = QUERY, *, files_of: tuple[int, ...] = (), accept: bool = False
+) -> Published:
+    reader = PublishedLedgers("the table", lambda at: at in files_of)
+    return reader.published(table, query, accept_expired=accept)
+
+
+def test_a_table_without_a_ledger_has_no_heads() -> None:
+    """An empty one, and one that others have written."""
+    table = Table()
+    assert read(table).ledger == LedgerText(QUERY, 0, {})
+    table.commit(3)
+    assert read(table).ledger == LedgerText(QUERY, 0, {})
+
+
+def test_the_newest_ledger_of_main_counts() -> None:
+    """Behind the commits of others and of other queries, and however many there are."""
+    table = Table()
+    table.write(1)
+    table.write(2)
+    table.commit(2)
+    table.write(7, OTHER_QUERY)
+    assert read(table).ledger == ledger(2)
+    assert read(table, OTHER_QUERY).ledger == ledger(7, OTHER_QUERY)
+    assert PublishedLedgers("", bool).queries(table) == {QUERY, OTHER_QUERY}
+
+
+def test_what_was_never_published_does_not_count() -> None:
+    """A branch that a crash has left, before the first batch or after others."""
+    table = Table()
+    table.stage(1)
+    assert read(table).ledger.number == 0
+    table.write(1)
+    table.stage(2)
+    assert read(table) == Published(ledger(1), table.main)
+    table.commit()
+    assert read(table).rolled_back is None
+
+
+def test_a_rollback_takes_the_ledger_back() -> None:
+    """With the rows; the branch that has them still is named."""
+    table = Table()
+    table.write(1)
+    before = table.main
+    table.write(2)
+    branch = table.write(3)
+    table.main = before
+    assert read(table) == Published(ledger(1), before, branch)
+    table.commit()
+    assert read(table) == Published(ledger(1), before, branch)
+    table.main = None
+    assert read(table).ledger.number == 0
+
+
+def test_a_snapshot_is_read_once() -> None:
+    """They never change; main and branches are asked for each time. What is not used is let go."""
+    table = Table()
+    table.write(1)
+    table.commit(50)
+    reader = PublishedLedgers("the table", lambda _: False)
+    reader.published(table, QUERY)
+    reads = table.reads
+    reader.published(table, QUERY)
+    assert table.reads == reads
+    table.write(2)
+    assert reader.published(table, QUERY).ledger == ledger(2)
+    for number in range(3, 9):
+        table.write(number)
+        reader.published(table, QUERY)
+    assert len(reader._known) + len(reader._before) < 5
+
+
+def test_expiry_behind_the_ledger_changes_nothing() -> None:
+    """What came before the last batch may go."""
+    table = Table()
+    for number in range(1, 6):
+        table.write(number)
+    table.expire()
+    assert read(table).ledger == ledger(5)
+
+
+def test_expiry_before_the_ledger_is_no_rollback() -> None:
+    """A commit between it and main's head has gone; files of its rows prove that it was
+    published.
+    """
+    table = Table()
+    table.write(4)
+    at = table.main
+    table.stage(5)
+    table.commit(3)
+    table.expire()
+    assert at is not None
+    assert read(table, files_of=(at,)).ledger == ledger(4)
+
+
+def test_a_rollback_is_not_hidden_by_expiry() -> None:
+    """The taken back batch is newer than all that is known of main."""
+    table = Table()
+    table.commit(3)
+    root = table.main
+    table.write(1)
+    table.main = root
+    table.expire()
+    assert read(table).ledger.number == 0
+
+
+def test_where_nothing_tells_nothing_is_guessed() -> None:
+    """Expired, and no file left: published and compacted, or rolled back and overwritten."""
+    table = Table()
+    table.write(4)
+    at = table.main
+    table.stage(5)
+    table.commit(3)
+    table.expire()
+    with pytest.raises(SinkError, match=f"is in snapshot {at}, and nothing says") as refused:
+        read(table)
+    assert 'on_expired="accept"' in str(refused.value.fix)
+    assert read(table, accept=True).ledger == ledger(4)
+
+
+def test_a_ledger_of_another_format_is_refused() -> None:
+    """It is never taken for a table without a ledger."""
+    table = Table()
+    table.write(1)
+    assert table.main is not None
+    table.texts[table.main] = table.texts[table.main].replace('\\"v\\":1', '\\"v\\":2')
+    with pytest.raises(SinkError, match="the table: the ledger in a commit"):
+        read(table)

@@ -1,0 +1,200 @@
+"""A table that others write, compact, roll back, expire, alter and drop while batches come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import functions
+
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    PoisonRowError,
+    SettingsError,
+)
+from eo_listener.model.ledger import Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.iceberg import IcebergSink
+from eo_listener.sinks.iceberg.names import is_branch_of
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of, plan_of, rows_of
+from tests.sinks.iceberg.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+TP = TopicPartition("flights", 0)
+FOREIGN: Row = ("elsewhere", 0, 0, "foreign")
+
+
+def entry(number: int, *, run_id: str = "run-1") -> Entry:
+    """Batch `number`, after those before it, each of one offset and of the same run."""
+    heads = heads_of(entry(number - 1)) if number else {}
+    ranges = {TP: OffsetRange(number, number + 1)}
+    return entry_of(heads, ranges, batch_id=number, run_id=run_id)
+
+
+def write(lake: Lake, number: int, table: str = "t") -> None:
+    one = entry(number)
+    lake.sink(table).apply(lake.frame(rows_of(one)), one, plan_of(one))
+
+
+def expected(*numbers: int, foreign: int = 0) -> list[Row]:
+    rows = [row for number in numbers for row in rows_of(entry(number))]
+    return sorted([*rows, *[FOREIGN] * foreign])
+
+
+def at(point: str, act: Callable[[], object]) -> Callable[[str], None]:
+    """A hook that acts once, when a fault point is reached."""
+    left = [act]
+
+    def hook(name: str) -> None:
+        if name == point and left:
+            left.pop()()
+
+    return hook
+
+
+def test_a_table_is_made_in_format_2(lake: Lake) -> None:
+    """With the partitions and properties that were asked for, and null where rows lack a column."""
+    one = entry(0)
+    sink = lake.sink("t", partition_by="bucket(4, word)", properties={"it's": 'a \\ "b"'})
+    sink.apply(lake.frame(rows_of(one)), one, plan_of(one))
+    made: dict[str, str] = dict(lake.other().sql(f"SHOW TBLPROPERTIES {lake.table('t')}").collect())
+    assert made["format-version"] == "2"
+    assert made["it's"] == 'a \\ "b"'
+    partitions = lake.other().table(f"{lake.table('t')}.partitions").select("partition").collect()
+    assert "word_bucket" in partitions[0][0].asDict()
+    second = entry(1)
+    sink.apply(lake.frame(rows_of(second)).drop("word"), second, plan_of(second))
+    words = [row.word for row in lake.other().table(lake.table("t")).orderBy("offset").collect()]
+    assert words == ["run-1", None]
+
+
+def test_columns_that_do_not_fit_are_refused_by_name(lake: Lake) -> None:
+    """Unknown ones, unless they are wanted; types; a table that may not be made; marked rows."""
+    one = entry(0)
+    frame = lake.frame(rows_of(one))
+    with pytest.raises(SettingsError, match="create=False"):
+        lake.sink("t", create=False).apply(frame, one, plan_of(one))
+    write(lake, 0)
+    second = entry(1)
+    wider = frame.withColumn("extra", functions.lit(5))
+    with pytest.raises(SettingsError, match="no column 'extra'"):
+        lake.sink("t").apply(wider, second, plan_of(second))
+    wrong = frame.withColumn("offset", functions.lit("no number"))
+    with pytest.raises(SettingsError, match="does not take these rows"):
+        lake.sink("t").apply(wrong, second, plan_of(second))
+    marked = frame.withColumn("eo_poison", functions.lit("broken"))
+    with pytest.raises(PoisonRowError, match=r"offset 0.*: broken"):
+        lake.sink("t").apply(marked, second, plan_of(second))
+    assert branches(lake) == 1
+    lake.sink("t", new_columns=True).apply(wider, second, plan_of(second))
+    assert [
+        row.extra for row in lake.other().table(lake.table("t")).orderBy("extra").collect()
+    ] == [
+        None,
+        5,
+    ]
+
+
+def branches(lake: Lake, table: str = "t") -> int:
+    """How many of our branches there are."""
+    return sum(is_branch_of(QUERY, name) for name in lake.java(table).branches)
+
+
+def test_files_are_added_again_where_main_has_moved(lake: Lake) -> None:
+    """A foreign commit between the rows and their publication: nothing is computed again."""
+    write(lake, 0)
+    one, points = entry(1), []
+    act = at("sink.commit-sent", lambda: lake.append("t", [FOREIGN]))
+
+    def hook(name: str) -> None:
+        points.append(name)
+        act(name)
+
+    with hooked(hook):
+        sink = lake.sink("t")
+        assert sink.apply(lake.frame(rows_of(one)), one, plan_of(one)).rows == 1
+    assert points.count("sink.rows-written") == 1
+    assert sorted(lake.rows("t")) == expected(0, 1, foreign=1)
+    assert dict(lake.sink("t").applied(QUERY)) == heads_of(one)
+    assert branches(lake) == 1
+    write(lake, 2)
+    assert sorted(lake.rows("t")) == expected(0, 1, 2, foreign=1)
+
+
+def test_a_rollback_takes_rows_and_ledger_back(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named, with the command that undoes it; that command works."""
+    write(lake, 0)
+    before = lake.java("t").main
+    write(lake, 1)
+    java = lake.java("t")._table
+    java.manageSnapshots().rollbackTo(before).commit()
+    sink = lake.sink("t")
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        assert dict(sink.applied(QUERY)) == heads_of(entry(0))
+        sink.applied(QUERY)
+    assert sorted(lake.rows("t")) == expected(0)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "was rolled back: batches of 'flights' after number 1" in said
+    branch = said.partition("'main', '")[2].partition("'")[0]
+    assert said.count(branch) == 2
+    lake.java("t")._table.manageSnapshots().fastForwardBranch("main", branch).commit()
+    assert dict(sink.applied(QUERY)) == heads_of(entry(1))
+
+
+def test_the_ledger_outlives_expired_snapshots(lake: Lake) -> None:
+    """Between it and main's head too; where rows of it are left, nothing is to be accepted."""
+    write(lake, 0)
+    write(lake, 1)
+    for _ in range(2):
+        lake.append("t", [FOREIGN])
+    far = 2**62
+    lake.java("t")._table.expireSnapshots().expireOlderThan(far).retainLast(1).commit()
+    assert dict(lake.sink("t").applied(QUERY)) == heads_of(entry(1))
+    write(lake, 2)
+    assert sorted(lake.rows("t")) == expected(0, 1, 2, foreign=2)
+
+
+def test_a_table_made_anew_has_no_ledger(lake: Lake) -> None:
+    """Dropped, or dropped and made by another program, whatever the session has cached."""
+    write(lake, 0)
+    sink = lake.sink("t")
+    sink.applied(QUERY)
+    other = lake.other()
+    other.sql(f"DROP TABLE {lake.table('t')}")
+    assert dict(sink.applied(QUERY)) == {}
+    write(lake, 0)
+    sink.applied(QUERY)
+    other.sql(f"DROP TABLE {lake.table('t')}")
+    other.sql(f"CREATE TABLE {lake.table('t')} (word string) USING iceberg")
+    assert dict(sink.applied(QUERY)) == {}
+    one = entry(1)
+    with pytest.raises(ForeignWriterError):
+        sink.apply(lake.frame(rows_of(one)).select("word"), one, plan_of(one))
+
+
+def test_a_renamed_table_keeps_its_ledger(lake: Lake) -> None:
+    """It is the table's own, under whatever name."""
+    write(lake, 0)
+    lake.other().sql(f"ALTER TABLE {lake.table('t')} RENAME TO {lake.namespace}.u")
+    assert dict(lake.sink("u").applied(QUERY)) == heads_of(entry(0))
+    assert dict(lake.sink("t").applied(QUERY)) == {}
+    write(lake, 1, "u")
+    assert sorted(lake.rows("u")) == expected(0, 1)
+
+
+def test_names_that_are_not_there_are_named(lake: Lake) -> None:
+    """A catalog, and a namespace with the command that makes it."""
+    one = entry(0)
+    frame = lake.frame(rows_of(one))
+    with pytest.raises(SettingsError, match="no catalog 'nowhere'"):
+        IcebergSink("nowhere.db.t").applied(QUERY)
+    sink = IcebergSink(f"{lake.name}.absent.t")
+    assert dict(sink.applied(QUERY)) == {}
+    with pytest.raises(SettingsError, match="no namespace") as refused:
+        sink.apply(frame, one, plan_of(one))
+    assert "CREATE NAMESPACE `lake`.`absent`" in str(refused.value.fix)

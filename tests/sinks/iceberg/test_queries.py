@@ -1,0 +1,129 @@
+"""Queries into Iceberg tables through exactly_once: started, repeated, killed and rolled back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eo_listener import IcebergSink, exactly_once
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.errors import GuardError
+from eo_listener.model.events import BatchApplied, BatchReplayed, Event
+from tests.attack import surgery
+from tests.foreach_batch.conftest import LEFT_SOCKETS
+from tests.sinks.iceberg.lake import Lake
+
+pytestmark = [pytest.mark.spark, LEFT_SOCKETS]
+
+COUNT = (
+    "MERGE INTO {table} t USING (SELECT n % 2 AS n, count(*) AS times FROM eo_batch GROUP BY n % 2)"
+    " b ON t.n = b.n WHEN MATCHED THEN UPDATE SET times = t.times + b.times "
+    "WHEN NOT MATCHED THEN INSERT *"
+)
+
+
+class Job:
+    """A query that reads files of one row each, a file a batch, into sinks."""
+
+    def __init__(self, lake: Lake, folder: Path, *sinks: IcebergSink) -> None:
+        self.lake, self.sinks = lake, sinks
+        self.files, self.checkpoint = folder / "in", folder / "checkpoint"
+        self.files.mkdir()
+        self.next = 0
+
+    def add(self, files: int) -> None:
+        """Put more files there."""
+        for number in range(self.next, self.next + files):
+            (self.files / f"{number}.json").write_text(json.dumps({"n": number}))
+        self.next += files
+
+    def run(self) -> list[Event]:
+        """Have the query read all that is there; raises what it fails with."""
+        events: list[Event] = []
+        failed: list[BaseException] = []
+        apply = exactly_once(*self.sinks, name="q", observers=[events.append])
+        reader = self.lake.spark.readStream.schema("n int").option("maxFilesPerTrigger", 1)
+
+        def each(frame: Any, number: int) -> None:
+            try:
+                apply(frame, number)
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        query = (
+            reader.json(str(self.files))
+            .writeStream.option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .foreachBatch(each)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        except Exception:
+            if failed:
+                raise failed[0] from None
+            raise
+        return events
+
+
+def numbers(lake: Lake, table: str) -> list[int]:
+    """The rows that another session reads."""
+    return sorted(row.n for row in lake.other().table(lake.table(table)).collect())
+
+
+def of(kind: type[Event], events: list[Event]) -> int:
+    return sum(isinstance(event, kind) for event in events)
+
+
+def test_a_query_goes_on_where_its_ledger_ends(lake: Lake, tmp_path: Path) -> None:
+    """Over restarts, also where Spark has lost that its last batch was done."""
+    sink = lake.sink("t")
+    job = Job(lake, tmp_path, sink)
+    job.add(3)
+    assert of(BatchApplied, job.run()) == 3
+    assert sink.applied("q")[BATCHES].range.until == 3
+    assert job.run() == []
+    surgery.before_commit(job.checkpoint)
+    job.add(1)
+    events = job.run()
+    assert (of(BatchReplayed, events), of(BatchApplied, events)) == (1, 1)
+    assert numbers(lake, "t") == [0, 1, 2, 3]
+
+
+def test_counting_by_merge_counts_once(lake: Lake, tmp_path: Path) -> None:
+    """With an append beside it: after a restart only the sink that lacks the batch gets it."""
+    lake.spark.sql(f"CREATE TABLE {lake.table('c')} (n int, times bigint) USING iceberg")
+    counts = lake.sink("c", apply=COUNT)
+    job = Job(lake, tmp_path, lake.sink("t"), counts)
+    job.add(4)
+    job.run()
+    surgery.before_commit(job.checkpoint)
+    assert of(BatchReplayed, job.run()) == 2
+    found = lake.other().table(lake.table("c")).orderBy("n").collect()
+    assert [tuple(row) for row in found] == [(0, 2), (1, 2)]
+    assert numbers(lake, "t") == [0, 1, 2, 3]
+
+
+def test_after_a_rollback_the_query_stops(lake: Lake, tmp_path: Path) -> None:
+    """And goes on once it is undone; nothing is missing."""
+    sink = lake.sink("t")
+    job = Job(lake, tmp_path, sink)
+    job.add(1)
+    job.run()
+    before = lake.java("t").main
+    job.add(1)
+    job.run()
+    java = lake.java("t")
+    later = next(name for name, at in java.branches.items() if name != "main" and at == java.main)
+    java._table.manageSnapshots().rollbackTo(before).commit()
+    job.add(1)
+    with pytest.raises(GuardError):
+        job.run()
+    assert numbers(lake, "t") == [0]
+    lake.java("t")._table.manageSnapshots().fastForwardBranch("main", later).commit()
+    job.run()
+    assert numbers(lake, "t") == [0, 1, 2]
