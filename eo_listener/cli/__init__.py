@@ -20,6 +20,7 @@ from eo_listener.cli import (
     demo,
     follow,
     group,
+    handover,
     jar,
     ledger,
     preflight,
@@ -100,6 +101,7 @@ app.command(name="follow", epilog=follow.EXAMPLE)(follow.follow)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(group.app, name="group")
 app.add_typer(ledger.app, name="ledger")
+app.command(name="handover", epilog=handover.EXAMPLE)(handover.handover)
 app.add_typer(broker.app, name="broker")
 app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)
 

@@ -1,0 +1,235 @@
+"""`eo-listener handover`: wait until a group is drained, and prove it to the next consumer."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+
+from eo_listener.cli.checkpoint_argument import open_checkpoint
+from eo_listener.cli.options import (
+    BootstrapServers,
+    Json,
+    KafkaProperties,
+    Storage,
+    as_properties,
+    console,
+    named,
+    print_json,
+    require_names,
+    require_one_of,
+    seconds,
+    utc,
+)
+from eo_listener.commit.groups.handover import HandoverReading, PartitionReading
+from eo_listener.foreach_batch.starting_offsets.origins import of_batch
+from eo_listener.kafka.cluster_describer import ClusterDescriber
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.record_reader import RecordReader
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.offsets_json import write_offsets
+from eo_listener.spark.checkpoint import Checkpoint, read_contents
+
+EXAMPLE = "Example: eo-listener handover flights-to-pg -b localhost:9092 --checkpoint /data/c"
+
+_NEXT: Final = ("consumer", "spark")
+_MOVES: Final = "the last two readings are not equal: it still moves"
+_MARKERS: Final = 1000  # offsets that may be markers of transactions alone, and are read for that
+
+
+def handover(
+    group: Annotated[str, typer.Argument(help="The consumer group to hand over.")],
+    servers: BootstrapServers,
+    properties: KafkaProperties = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="The checkpoint of the Spark query that is to end: it must agree."),
+    ] = None,
+    storage: Storage = None,
+    to: Annotated[
+        str, typer.Option(help="Who goes on: a consumer of the group, or a new spark query.")
+    ] = "consumer",
+    interval: Annotated[float, typer.Option(help="Seconds between two readings.")] = 2.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Wait until a group is drained and free, and print the proof and how the next one starts.
+
+    Drained: two readings in a row, equal, without lag and without an open transaction. Free:
+    without members. So stop the producers, wait for lag 0, and stop what consumes. Changes nothing.
+    Exit status 1 where it does not come to that in time.
+    """
+    require_names("group", [group])
+    require_one_of("to", to, _NEXT)
+    interval = seconds("interval", interval, least=0.2)
+    deadline = time.monotonic() + seconds("timeout", timeout, least=0.0)
+    with ExitStack() as stack:
+        source = _Source(stack, as_properties(servers, properties), group, checkpoint, storage)
+        before, found = None, source.read()
+        while before is None or not _is_over(before, found, deadline - interval):
+            _progress(found, before)
+            time.sleep(interval)
+            before, found = found, source.read()
+    obstacles = found.obstacles() or (() if found == before else (_MOVES,))
+    if as_json:
+        print_json(_document(group, found, obstacles, servers, to))
+    else:
+        _print(group, found, obstacles, servers, to)
+    if obstacles:
+        raise typer.Exit(1)
+
+
+class _Source:
+    """Reads where the group, its logs and the checkpoint are."""
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        properties: Mapping[str, str],
+        group: str,
+        checkpoint: str | None,
+        storage: list[str] | None,
+    ) -> None:
+        self._group = group
+        self._checkpoint: Checkpoint | None = None
+        if checkpoint is not None:
+            self._checkpoint = open_checkpoint(checkpoint, storage)
+        self._reader = stack.enter_context(closing(ClusterReader(properties)))
+        self._records = stack.enter_context(closing(RecordReader(properties)))
+        self._describer = stack.enter_context(closing(ClusterDescriber(dict(properties))))
+
+    def read(self) -> HandoverReading:
+        """Read once; the logs after the group, so that lag 0 was true at a moment."""
+        facts = self._describer.group(self._group)
+        if facts.error is not None:
+            raise KafkaError(f"describing group {self._group} failed", code=facts.error)
+        held = self._reader.group(self._group, stable=True)
+        partitions = self._reader.partitions({tp.topic for tp in held})
+        durable, in_doubt = self._durable()
+        logs = self._records.facts(partitions)
+        found = {}
+        for tp, log in sorted(logs.items()):
+            at = held[tp].offset if tp in held else None
+            found[tp] = PartitionReading(
+                committed=at,
+                start=log.start,
+                stable=log.stable,
+                end=log.end,
+                unread=self._has_records(tp, at, log.stable),
+                durable=durable.get(tp),
+            )
+        return HandoverReading(
+            partitions=found,
+            members=tuple(f"{one.client} at {one.host}" for one in facts.members),
+            in_doubt=in_doubt,
+        )
+
+    def _has_records(self, tp: TopicPartition, at: int | None, stable: int) -> bool:
+        """Whether a consumer would be given something; what is far away is not looked up."""
+        if at is None or not 0 < stable - at <= _MARKERS:
+            return True
+        wanted = OffsetRange(at, stable)
+        return any(
+            one.start < stable and one.until > at
+            for one in self._records.visible(tp, (wanted,), committed=True)
+        )
+
+    def _durable(self) -> tuple[Mapping[TopicPartition, int], int | None]:
+        if self._checkpoint is None:
+            return {}, None
+        contents = read_contents(self._checkpoint)
+        ends = {} if contents.batch is None else of_batch("", contents.batch).offsets
+        return ends, None if contents.in_doubt is None else contents.in_doubt.batch
+
+
+def _is_over(before: HandoverReading, found: HandoverReading, last: float) -> bool:
+    """Whether two readings prove it, or there is no time for one more after `last`."""
+    return (found == before and not found.obstacles()) or time.monotonic() > last
+
+
+def _progress(found: HandoverReading, before: HandoverReading | None) -> None:
+    """One line on stderr, where what is waited for has changed."""
+    text = "; ".join(found.obstacles()) or "drained: reading once more"
+    if before is None or found.obstacles() != before.obstacles():
+        print(f"waiting: {named(text).plain}", file=sys.stderr, flush=True)
+
+
+def _commands(group: str, found: HandoverReading, servers: str, to: str) -> Iterator[str]:
+    if to == "spark":
+        offsets = {
+            tp: one.committed for tp, one in found.partitions.items() if one.committed is not None
+        }
+        yield f".option(\"startingOffsets\", '{write_offsets(offsets)}')"
+        yield "with a new checkpointLocation"
+        return
+    topics = "|".join(sorted({re.escape(tp.topic) for tp in found.partitions}))
+    words = ["kafka-console-consumer", "--bootstrap-server", servers, "--include", topics]
+    words += ["--group", group, "--consumer-property", "auto.offset.reset=none"]
+    yield shlex.join(words)
+    yield f"or any consumer with group.id={group} and auto.offset.reset=none"
+
+
+def _print(
+    group: str, found: HandoverReading, obstacles: tuple[str, ...], servers: str, to: str
+) -> None:
+    out = console()
+    table = Table()
+    table.add_column("topic")
+    with_checkpoint = any(one.durable is not None for one in found.partitions.values())
+    for name in ("partition", "committed", "last stable offset", "log end"):
+        table.add_column(name, justify="right")
+    if with_checkpoint:
+        table.add_column("checkpoint", justify="right")
+    for tp, one in found.partitions.items():
+        offsets = (one.committed, one.stable, one.end, one.durable)
+        cells = ["-" if offset is None else str(offset) for offset in offsets]
+        table.add_row(
+            named(tp.topic), str(tp.partition), *(cells if with_checkpoint else cells[:-1])
+        )
+    out.print(table)
+    if obstacles:
+        for obstacle in obstacles:
+            out.print(named(f"not yet: {obstacle}"), soft_wrap=True)
+        return
+    now = utc(time.time_ns() // 1_000_000)
+    out.print(
+        named(
+            f"group {group} is drained: {len(found.partitions)} partitions without lag, no open "
+            f"transaction, no members; read twice, {now}"
+        ),
+        soft_wrap=True,
+    )
+    out.print("start the next one by:")
+    for line in _commands(group, found, servers, to):
+        out.print(named(f"  {line}"), soft_wrap=True)
+
+
+def _document(
+    group: str, found: HandoverReading, obstacles: tuple[str, ...], servers: str, to: str
+) -> Mapping[str, object]:
+    return {
+        "group": group,
+        "drained": not obstacles,
+        "obstacles": list(obstacles),
+        "lag": found.lag,
+        "partitions": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "committed": one.committed,
+                "last_stable_offset": one.stable,
+                "log_end": one.end,
+                "checkpoint": one.durable,
+            }
+            for tp, one in found.partitions.items()
+        ],
+        "next": [] if obstacles else list(_commands(group, found, servers, to)),
+    }
