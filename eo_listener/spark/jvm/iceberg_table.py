@@ -17,6 +17,8 @@ MAIN: Final = "main"
 _UTIL: Final = "org.apache.iceberg.spark.Spark3Util"
 _SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
 _CAUSES: Final = 10
+_FOREVER: Final = 2**63 - 1
+"""Milliseconds after which a branch expires: never, whatever history.expire.max-ref-age-ms says."""
 
 
 class ThrownError(Exception):
@@ -142,7 +144,8 @@ class IcebergTable:
             refs = transaction.manageSnapshots()
             for other in drop:
                 refs = refs.removeBranch(other)
-            (refs.createBranch(name) if at is None else refs.createBranch(name, at)).commit()
+            refs = refs.createBranch(name) if at is None else refs.createBranch(name, at)
+            refs.setMaxRefAgeMs(name, _FOREVER).commit()
             transaction.commitTransaction()
 
     def drop_branch(self, name: str) -> None:
@@ -186,7 +189,8 @@ class IcebergTable:
             io = self._table.io()
             head = self._metadata.snapshot(self.branches[staged])
             transaction = self._begun(at)
-            transaction.manageSnapshots().createBranch(branch, at).commit()
+            refs = transaction.manageSnapshots().createBranch(branch, at)
+            refs.setMaxRefAgeMs(branch, _FOREVER).commit()
             append = transaction.table().newAppend().toBranch(branch)
             for file in head.addedDataFiles(io).iterator():
                 append.appendFile(file)

@@ -6,6 +6,7 @@ Iceberg is real; only Spark is not there, which would write the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import sleep
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from eo_listener.model.errors import ForeignWriterError, OutcomeUnknownError, RetriableSinkError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.faults import Killed, broken_off, hooked
@@ -287,6 +289,28 @@ def test_the_ledger_outlives_expired_snapshots(java: Catalog, table: str) -> Non
         with hooked(at(point, expire)):
             write(java, table, number)
     check(java, table, *range(6), foreign=1)
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["first", "again"])
+def test_branches_of_a_sink_do_not_expire(java: Catalog, moved: bool) -> None:
+    """Where the table lets others expire at once, after whichever way of publication."""
+    table = java.create()
+    java.load(table).updateProperties().set("history.expire.max-ref-age-ms", "1").commit()
+    if moved:
+        java.append(table, [FOREIGN])
+        with hooked(at("sink.commit-sent", lambda: java.append(table, [FOREIGN]))):
+            write(java, table, 0)
+    else:
+        write(java, table, 0)
+    java.append(table, [FOREIGN])
+    java.load(table).manageSnapshots().createBranch("audit", java.table(table).main).commit()
+    java.append(table, [FOREIGN])
+    sleep(0.01)
+    java.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+    assert "audit" not in java.table(table).branches
+    assert java.branches(table) == 1
+    ledgers = PublishedLedgers("", lambda _: True)
+    assert ledgers.published(java.table(table), QUERY).heads == heads_of(entry(0))
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["lost", "made"])
