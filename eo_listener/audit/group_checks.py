@@ -14,10 +14,11 @@ from eo_listener.audit.position_finding import (
     size,
 )
 from eo_listener.audit.positions import GroupPositions, Positions
-from eo_listener.audit.source_checks import misplaced
+from eo_listener.audit.source_checks import applied_by_all, misplaced
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import few
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
 
 def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
@@ -43,6 +44,8 @@ def _durable(positions: Positions) -> Mapping[TopicPartition, int]:
     checkpoint = positions.checkpoint
     if checkpoint is not None and checkpoint.exists:
         return checkpoint.done
+    if len({ledger.key.query for ledger in positions.ledgers}) > 1:
+        return {}  # of which of them the group is nobody knows
     lowest: dict[TopicPartition, int] = {}
     for ledger in positions.ledgers:
         for tp, head in ledger.heads.items():
@@ -71,6 +74,7 @@ class _GroupCheck:
             for tp, at in done.items()
             if (tp.topic in topics or not topics) and tp not in self._incomparable
         }
+        self._applied = applied_by_all(positions)
         self.about = f"group {group.name}"
 
     def findings(self) -> Iterator[PositionFinding]:
@@ -91,9 +95,20 @@ class _GroupCheck:
         yield from self._behind()
 
     def _commit(self, *, rewind: bool) -> str:
+        checkpoint = self._positions.checkpoint
+        if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
+            return "see to the checkpoint first; a group follows it"
         return self._advice.commit_checkpoint(self._group.name, rewind=rewind, topics=self._topics)
 
     def _empty(self) -> PositionFinding:
+        checkpoint = self._positions.checkpoint
+        if checkpoint is not None and checkpoint.has_done_nothing:
+            return PositionFinding(
+                kind=PositionFindingKind.GROUP_EMPTY,
+                severity=Severity.NOTE,
+                about=self.about,
+                what="it holds no offsets: the query has committed no batch yet",
+            )
         expiry = (
             "it had members: all its offsets expire at once, offsets.retention.minutes after the "
             "last member left"
@@ -135,7 +150,7 @@ class _GroupCheck:
                 cause="a second driver, another query or a tool uses the same group; the last one "
                 "wins",
                 fix="stop the other one, or give each query a group of its own; then "
-                + self._commit(rewind=True),
+                + self._commit(rewind=bool(self._ahead_of_query())),
             )
         marked = sorted(tp for tp, one in writers.items() if one is not None and one.withheld)
         if marked:
@@ -160,12 +175,16 @@ class _GroupCheck:
                 fix=self._commit(rewind=False),
             )
 
-    def _ahead(self) -> Iterator[PositionFinding]:
+    def _ahead_of_query(self) -> dict[TopicPartition, OffsetRange]:
         ahead = {}
         for tp, at in self._group.before.items():
-            limit = self._limit(tp)
+            limit = self._limit(tp, at)
             if limit is not None and at.offset > limit:
                 ahead[tp] = OffsetRange(limit, at.offset)
+        return ahead
+
+    def _ahead(self) -> Iterator[PositionFinding]:
+        ahead = self._ahead_of_query()
         if ahead:
             yield PositionFinding(
                 kind=PositionFindingKind.GROUP_AHEAD,
@@ -179,15 +198,19 @@ class _GroupCheck:
                 ranges=single(ahead),
             )
 
-    def _limit(self, tp: TopicPartition) -> int | None:
+    def _limit(self, tp: TopicPartition, at: Position) -> int | None:
         """The greatest offset that may be committed; a sink commits with its batch, thus before
-        the checkpoint does.
+        the checkpoint does. None where the checkpoint no longer says what was done.
+
+        What every ledger has is done, though the checkpoint is an older copy.
         """
-        checkpoint, writer = self._positions.checkpoint, self._group.writer(tp)
+        checkpoint, writer = self._positions.checkpoint, CommitMetadata.parse(at.metadata)
         done = self._done.get(tp)
-        if done is not None and checkpoint is not None and writer is not None and writer.by_sink:
-            return max(done, checkpoint.ahead.get(tp, done))
-        return done
+        if done is None or (checkpoint is not None and checkpoint.damaged):
+            return None
+        if checkpoint is not None and writer is not None and writer.by_sink:
+            done = max(done, checkpoint.ahead.get(tp, done))
+        return max(done, self._applied.get(tp, done))
 
     def _behind(self) -> Iterator[PositionFinding]:
         behind = {

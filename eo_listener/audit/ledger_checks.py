@@ -14,7 +14,12 @@ from eo_listener.audit.position_finding import (
     single,
     size,
 )
-from eo_listener.audit.positions import LedgerPositions, Positions, StorePositions
+from eo_listener.audit.positions import (
+    CheckpointPositions,
+    LedgerPositions,
+    Positions,
+    StorePositions,
+)
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.model.errors import few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -53,6 +58,13 @@ def _nothing(store: StorePositions, positions: Positions, advice: Advice) -> Pos
             fix=advice.rename_ledger(store.address, key, positions.query or key.query)
             + f"; or give the query its old name again: exactly_once(..., name={key.query!r})",
         )
+    if positions.checkpoint is not None and positions.checkpoint.has_done_nothing:
+        return PositionFinding(
+            kind=PositionFindingKind.LEDGER_EMPTY,
+            severity=Severity.NOTE,
+            about=store.store,
+            what=f"its ledger has nothing of {wanted}, which has committed no batch yet",
+        )
     others = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.others)
     return PositionFinding(
         kind=PositionFindingKind.LEDGER_EMPTY,
@@ -62,8 +74,9 @@ def _nothing(store: StorePositions, positions: Positions, advice: Advice) -> Pos
         + (f"; it has {others}" if others else ": it is empty"),
         cause="it is the ledger of other queries, the name is another one, or the store was "
         "emptied or restored from a copy older than the query",
-        fix="name the query as the ledger does: --query NAME; or restore the store, or empty the "
-        "sink's table and start the query with a new checkpoint",
+        fix="name the query as the ledger does: --query NAME; or restore the store; or, with an "
+        'empty table, start the query with a new checkpointLocation and "startingOffsets", '
+        '"earliest"',
     )
 
 
@@ -98,7 +111,7 @@ class _LedgerCheck:
         if ledger.begun is not None:
             yield PositionFinding(
                 kind=PositionFindingKind.BATCH_BEGUN,
-                severity=Severity.WARNING,
+                severity=Severity.NOTE if self._is_at_work(ledger.begun) else Severity.WARNING,
                 about=self.about,
                 what=f"batch {ledger.begun} was begun and not finished: the target may have a part "
                 "of its rows",
@@ -110,6 +123,39 @@ class _LedgerCheck:
         yield from self._lacking(self._checkpoint.done, self._checkpoint.began)
         yield from self._behind(self._checkpoint.done)
         yield from self._ahead(self._checkpoint.done, self._checkpoint.ahead)
+        yield from self._foreign(self._checkpoint)
+
+    def _is_at_work(self, batch: int) -> bool:
+        """Whether it is a batch that the checkpoint plans, and has not committed."""
+        found = self._checkpoint
+        if found is None or found.planned is None:
+            return False
+        return (-1 if found.committed is None else found.committed) < batch <= found.planned
+
+    def _foreign(self, checkpoint: CheckpointPositions) -> Iterator[PositionFinding]:
+        """Heads that agree with the checkpoint, though its query has not moved them.
+
+        Where the query has read nothing yet it moves none: it may have begun from this ledger.
+        """
+        foreign = {
+            tp: OffsetRange(checkpoint.began[tp], head.range.until)
+            for tp, head in self._ledger.heads.items()
+            if head.query_id != checkpoint.query_id
+            and checkpoint.done.get(tp) == head.range.until
+            and checkpoint.began.get(tp, head.range.until) < head.range.until
+            and tp not in self._incomparable
+        }
+        if foreign:
+            yield PositionFinding(
+                kind=PositionFindingKind.LEDGER_FOREIGN,
+                severity=Severity.WARNING,
+                about=self.about,
+                what=f"it is where the checkpoint is, and another query has moved it: "
+                f"{listed(foreign)}; whether the sink has what this query has read is not known",
+                cause=self._who(foreign),
+                fix="name the query as the ledger does: --query NAME; then count the rows: --rows",
+                ranges=single(foreign),
+            )
 
     def _recorded(self) -> Iterator[PositionFinding]:
         """What the history says of itself."""

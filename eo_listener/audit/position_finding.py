@@ -31,6 +31,7 @@ class Harm(Enum):
     NONE = "none"
     LOST = "lost"
     DOUBLED = "doubled"
+    UNPROVED = "unproved"
     ACCEPTED = "lost and accepted"
 
 
@@ -62,6 +63,7 @@ class PositionFindingKind(Enum):
     LEDGER_BEHIND = "ledger behind"
     LEDGER_AHEAD = "ledger ahead"
     LEDGER_MISFIT = "ledger does not fit the plan"
+    LEDGER_FOREIGN = "ledger of another query"
     SINKS_DIFFER = "sinks differ"
     HISTORY_MISSING = "history with missing offsets"
     HISTORY_REPEATED = "history with repeated offsets"
@@ -73,6 +75,23 @@ class PositionFindingKind(Enum):
     ROWS_UNPROVABLE = "rows that cannot be proved"
     ROWS_EXPLAINED = "rows explained"
     NOT_READ = "not read"
+
+
+_UNCERTAIN = frozenset(
+    {
+        PositionFindingKind.TOPIC_GONE,
+        PositionFindingKind.TOPIC_RECREATED,
+        PositionFindingKind.BEYOND_END,
+        PositionFindingKind.CHECKPOINT_MISSING,
+        PositionFindingKind.CHECKPOINT_DAMAGED,
+        PositionFindingKind.LEDGER_EMPTY,
+        PositionFindingKind.LEDGER_RENAMED,
+        PositionFindingKind.LEDGER_FOREIGN,
+        PositionFindingKind.BATCH_BEGUN,
+        PositionFindingKind.NOT_READ,
+    }
+)
+"""Where something could not be compared, so that nobody knows that nothing is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +182,7 @@ class AuditOutcome:
             "lost": self.count(Harm.LOST),
             "doubled": self.count(Harm.DOUBLED),
             "accepted": self.count(Harm.ACCEPTED),
+            "unproved": self.count(Harm.UNPROVED),
             "to_act_on": len(self.to_act_on),
             "findings": [finding.document() for finding in self.findings],
         }
@@ -176,8 +196,14 @@ class AuditOutcome:
             parts.append(f"{_records(lost)} lost or not applied")
         if doubled:
             parts.append(f"{_records(doubled)} doubled")
+        unproved = self.count(Harm.UNPROVED)
         if not parts:
-            parts.append("nothing lost, nothing doubled")
+            uncertain = unproved or any(one.kind in _UNCERTAIN for one in self.to_act_on)
+            parts.append(
+                "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
+            )
+        if unproved:
+            parts.append(f"{unproved:,} offsets that cannot be proved")
         accepted = self.count(Harm.ACCEPTED)
         if accepted:
             parts.append(f"{_records(accepted)} lost before and accepted")

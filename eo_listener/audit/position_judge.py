@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.checkpoint_checks import check_checkpoint
 from eo_listener.audit.group_checks import check_groups
+from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.ledger_checks import check_ledgers
 from eo_listener.audit.position_finding import (
     Harm,
@@ -58,7 +59,7 @@ def judge_rows(
         found.setdefault(one.kind, []).append(one)
     for kind, ones in found.items():
         yield from _of_kind(ledger, table, kind, ones, advice)
-    if not any(kind.gravity is Gravity.WRONG for kind in found):
+    if all(kind.gravity is Gravity.EXPLAINED for kind in found):
         yield PositionFinding(
             kind=PositionFindingKind.AGREED,
             severity=Severity.FINE,
@@ -99,12 +100,11 @@ def _of_kind(
             severity=Severity.NOTE,
             about=about,
             what=what,
+            ranges=_by_partition(ones),
+            harm=Harm.NONE if is_explained else Harm.UNPROVED,
         )
         return
     lost, doubled = kind in _LOST, kind is AuditFindingKind.DUPLICATE
-    ranges: dict[TopicPartition, list[OffsetRange]] = {}
-    for one in ones:
-        ranges.setdefault(one.partition, []).append(one.range)
     yield PositionFinding(
         kind=_kind(lost=lost, doubled=doubled),
         severity=Severity.PROBLEM,
@@ -112,9 +112,16 @@ def _of_kind(
         what=what,
         cause=_CAUSES.get(kind, ""),
         fix=_fix(ledger, kind, advice),
-        ranges={tp: tuple(every) for tp, every in ranges.items()},
+        ranges=_by_partition(ones),
         harm=Harm.LOST if lost else Harm.DOUBLED if doubled else Harm.NONE,
     )
+
+
+def _by_partition(ones: list[AuditFinding]) -> dict[TopicPartition, Intervals]:
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
+    for one in ones:
+        ranges.setdefault(one.partition, []).append(one.range)
+    return {tp: tuple(every) for tp, every in ranges.items()}
 
 
 def _kind(*, lost: bool, doubled: bool) -> PositionFindingKind:

@@ -56,6 +56,11 @@ class CheckpointPositions:
     damaged: tuple[str, ...] = ()
     counted: bool = False
 
+    @property
+    def has_done_nothing(self) -> bool:
+        """Whether no batch is committed yet, as far as its files say."""
+        return self.exists and self.committed is None and not self.damaged
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPositions:

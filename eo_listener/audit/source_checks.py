@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import (
@@ -14,9 +14,10 @@ from eo_listener.audit.position_finding import (
     single,
     size,
 )
-from eo_listener.audit.positions import Positions, SourcePositions
+from eo_listener.audit.positions import LedgerPositions, Positions, SourcePositions
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import few
+from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _FEW = 3  # commands in one line
@@ -25,20 +26,38 @@ HANGING = 900.0
 
 
 def held_positions(positions: Positions) -> dict[TopicPartition, int]:
-    """The greatest offset that checkpoint, groups or ledgers hold of each partition of Kafka.
+    """The greatest offset that checkpoint or ledgers hold of each partition of Kafka, else groups.
 
-    Groups as they were before the log was read: what they hold now may be beyond what it was then.
+    A group that a tool has moved says nothing of the query. Groups count as they were before the
+    log was read: what they hold now may be beyond what it was then.
     """
     found: dict[TopicPartition, int] = {}
     checkpoint = positions.checkpoint
-    groups = ({tp: at.offset for tp, at in one.before.items()} for one in positions.groups)
-    ledgers = ({tp: at.range.until for tp, at in one.heads.items()} for one in positions.ledgers)
     done = () if checkpoint is None else (checkpoint.done,)
-    for held in (*done, *groups, *ledgers):
+    ledgers = (_heads(positions, one) for one in positions.ledgers)
+    ends = ({tp: at.range.until for tp, at in heads.items()} for heads in ledgers)
+    _greatest(found, (*done, *ends))
+    of_groups: dict[TopicPartition, int] = {}
+    _greatest(of_groups, ({tp: at.offset for tp, at in g.before.items()} for g in positions.groups))
+    return {**of_groups, **found}
+
+
+def _greatest(
+    found: dict[TopicPartition, int], every: Iterable[Mapping[TopicPartition, int]]
+) -> None:
+    for held in every:
         for tp, offset in held.items():
             if tp != BATCHES:
                 found[tp] = max(offset, found.get(tp, offset))
-    return found
+
+
+def _heads(positions: Positions, ledger: LedgerPositions) -> Mapping[TopicPartition, Head]:
+    """A ledger's heads, without those that the checkpoint no longer has: none is ever deleted."""
+    checkpoint = positions.checkpoint
+    if checkpoint is None or not checkpoint.done or checkpoint.damaged:
+        return ledger.heads
+    read = checkpoint.done.keys() | checkpoint.ahead.keys()
+    return {tp: head for tp, head in ledger.heads.items() if tp in read}
 
 
 def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str, str]]:
@@ -49,11 +68,20 @@ def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str
     return {
         tp: (head.topic_id, logs[tp].topic_id or "")
         for ledger in positions.ledgers
-        for tp, head in ledger.heads.items()
+        for tp, head in _heads(positions, ledger).items()
         if head.topic_id is not None
         and tp in logs
         and logs[tp].topic_id not in (None, head.topic_id)
     }
+
+
+def applied_by_all(positions: Positions) -> dict[TopicPartition, int]:
+    """Up to where every ledger has each partition; those that one lacks are left out."""
+    heads = [ledger.heads for ledger in positions.ledgers]
+    if not heads:
+        return {}
+    common = set(heads[0]).intersection(*heads[1:])
+    return {tp: min(held[tp].range.until for held in heads) for tp in common}
 
 
 def misplaced(positions: Positions) -> frozenset[TopicPartition]:
@@ -79,7 +107,8 @@ def check_source(positions: Positions, advice: Advice) -> Iterator[PositionFindi
         *_transactions(source, advice),
     ]
     yield from found
-    new = sorted(tp for tp in source.logs.keys() - held.keys())
+    known = {tp for ledger in positions.ledgers for tp in ledger.heads}
+    new = sorted(source.logs.keys() - held.keys() - known)
     if new and held:
         yield PositionFinding(
             kind=PositionFindingKind.NEW_PARTITIONS,
@@ -169,7 +198,8 @@ def _beyond(
     if positions.ledgers:
         fix += advice.begin_from_ledger(positions.ledgers[0], recreated=not same)
     else:
-        fix += 'start the query with a new checkpointLocation and "startingOffsets", "earliest"'
+        fix += "start the query with a new checkpointLocation and startingOffsets: the end of a "
+        fix += "log that was cut back, earliest for a topic that was recreated"
     yield PositionFinding(
         kind=PositionFindingKind.BEYOND_END,
         severity=Severity.PROBLEM,
@@ -246,10 +276,14 @@ def _accepted(
 
 
 def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:
-    """Where the query goes on: by its checkpoint, else its ledgers, else the groups."""
+    """Where the query goes on: by its checkpoint, else its ledgers, else the groups.
+
+    What every ledger has of the batch in doubt is not read again.
+    """
     checkpoint = positions.checkpoint
     if checkpoint is not None and checkpoint.done:
-        return checkpoint.done
+        applied = applied_by_all(positions)
+        return {tp: max(at, applied.get(tp, at)) for tp, at in checkpoint.done.items()}
     lowest: dict[TopicPartition, int] = {}
     for ledger in positions.ledgers:
         for tp, head in ledger.heads.items():

@@ -539,7 +539,7 @@ def test_what_could_not_be_read_makes_it_incomplete() -> None:
     found = outcome([not_read("cluster k:9092", error)])
     assert not found.complete
     assert found.verdict == (
-        "nothing lost, nothing doubled, nothing to act on, INCOMPLETE, not everything could be read"
+        "nothing found lost or doubled, nothing to act on, INCOMPLETE, not everything could be read"
     )
 
 

@@ -1,0 +1,182 @@
+"""What is healthy is not accused, what is wrong is not hidden, and no advice makes it worse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from eo_listener.audit.position_finding import Harm, PositionFindingKind, outcome
+from eo_listener.audit.position_judge import judge_rows
+from eo_listener.audit.positions import GroupPositions
+from eo_listener.audit.result import AuditFinding, AuditFindingKind
+from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from tests.audit.test_position_judge import (
+    ADVICE,
+    KEY,
+    OTHER,
+    TP,
+    checkpoint,
+    group,
+    head,
+    held,
+    judged,
+    ledger,
+    log,
+    only,
+    source,
+    store,
+)
+
+Kind = PositionFindingKind
+EMPTY = GroupPositions(name="g", before={}, after={})
+FIRST = checkpoint(committed=None, planned=0, ahead=[10])
+
+
+def test_a_first_batch_has_nothing_in_its_group_and_ledger() -> None:
+    """Nothing is committed or applied yet."""
+    found = judged(checkpoint=FIRST, groups=(EMPTY,), stores=(store(),))
+    assert not found.to_act_on
+    assert {Kind.GROUP_EMPTY, Kind.LEDGER_EMPTY} < {one.kind for one in found.findings}
+
+
+def test_a_damaged_checkpoint_is_no_first_batch() -> None:
+    """What was committed is then not known."""
+    damaged = checkpoint(committed=None, planned=None, damaged=("offsets/4 is cut off",))
+    found = judged(checkpoint=damaged, groups=(EMPTY,), stores=(store(),))
+    assert {Kind.GROUP_EMPTY, Kind.LEDGER_EMPTY} < {one.kind for one in found.to_act_on}
+
+
+@pytest.mark.parametrize(("begun", "accused"), [(4, True), (5, False)])
+def test_a_batch_begun_that_is_planned_is_at_work(begun: int, accused: bool) -> None:
+    """Of a sink without transactions; one that is committed should be finished."""
+    found = judged(checkpoint=checkpoint(60, ahead=[70]), stores=(store(ledger(60, begun=begun)),))
+    assert [one.kind for one in found.to_act_on] == [Kind.BATCH_BEGUN] * accused
+
+
+def test_what_was_applied_is_not_lost() -> None:
+    """A sink has the batch in doubt, and Kafka has deleted its records since."""
+    given = {"source": source(log(start=65)), "checkpoint": checkpoint(60, ahead=[70])}
+    assert not judged(**given, stores=(store(ledger(70)),)).to_act_on
+    second = ledger(60, key=LedgerKey("b", "flights"))
+    assert judged(**given, stores=(store(ledger(70), second),)).count(Harm.LOST) == 5
+
+
+def test_a_group_that_a_tool_moved_beyond_the_log_hides_nothing() -> None:
+    """The ledger is judged all the same, and the group alone is to be moved."""
+    found = judged(
+        source=source(log(end=100)),
+        checkpoint=checkpoint(60),
+        groups=(group(999),),
+        stores=(store(ledger(40)),),
+    )
+    assert {one.kind for one in found.to_act_on} == {Kind.GROUP_AHEAD, Kind.LEDGER_BEHIND}
+    assert found.count(Harm.LOST) == 20
+
+
+def test_a_group_is_not_taken_back_to_a_checkpoint_that_lags() -> None:
+    """The sink has what the group says: it is the checkpoint that is an older copy."""
+    found = judged(checkpoint=checkpoint(10), groups=(group(60),), stores=(store(ledger(60)),))
+    assert only(found).kind is Kind.LEDGER_AHEAD
+
+
+def test_a_group_is_not_taken_back_to_a_damaged_checkpoint() -> None:
+    """Its newest files cannot be used, so nothing is known to be ahead of it."""
+    damaged = checkpoint(10, damaged=("offsets/4 is cut off",))
+    found = judged(checkpoint=damaged, groups=(group(60),))
+    assert only(found).kind is Kind.CHECKPOINT_DAMAGED
+    assert not any("--on-rewind" in one.fix for one in found.findings)
+
+
+def test_a_group_with_foreign_commits_goes_back_only_where_it_is_ahead() -> None:
+    """A rewind that nothing asks for could hide what else is wrong."""
+    other = GroupPositions(name="g", before=held(60), after=held(60, query="deadbeef-0"))
+    found = only(judged(checkpoint=checkpoint(60), groups=(other,)))
+    assert "--on-rewind" not in found.fix
+
+
+def test_sink_and_listener_may_commit_to_one_group() -> None:
+    """The sink with its batch, and later the listener the same."""
+    both = GroupPositions(name="g", before=held(70, by_sink=True), after=held(70))
+    found = judged(checkpoint=checkpoint(60, ahead=[70]), groups=(both,))
+    assert not found.to_act_on
+
+
+def test_a_topic_that_the_query_no_longer_reads() -> None:
+    """Heads are never deleted, and may be of a topic that was deleted on purpose."""
+    found = judged(source=source(log()), checkpoint=checkpoint(60), stores=(store(ledger(60, 50)),))
+    assert not found.to_act_on
+
+
+def test_ledgers_of_several_queries_say_nothing_of_a_group() -> None:
+    """Without a checkpoint it is not known whose group it is."""
+    slow = ledger(20, key=LedgerKey("delays", "slow"))
+    assert not judged(groups=(group(60),), stores=(store(ledger(60), slow),)).to_act_on
+
+
+def test_a_ledger_that_another_query_has_moved_to_the_same_place() -> None:
+    """What this query has done is not in it, though the offsets agree."""
+    found = judged(
+        checkpoint=checkpoint(60, began={TP: 0}), stores=(store(ledger(head(60, query="other"))),)
+    )
+    assert only(found).kind is Kind.LEDGER_FOREIGN
+    assert "nothing lost" not in found.verdict
+
+
+def test_a_query_that_began_from_a_ledger_and_had_nothing_to_read() -> None:
+    """An empty batch moves no head."""
+    found = judged(
+        checkpoint=checkpoint(60, began={TP: 60}), stores=(store(ledger(head(60, query="other"))),)
+    )
+    assert not found.to_act_on
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"source": source(), "checkpoint": checkpoint(60)},
+        {"source": source(log(end=10)), "checkpoint": checkpoint(60)},
+        {"source": source(log(topic_id="B")), "stores": (store(ledger(60)),)},
+    ],
+)
+def test_where_offsets_mean_nothing_nobody_says_nothing_is_lost(
+    given: Mapping[str, object],
+) -> None:
+    """A topic that is gone, cut back or recreated."""
+    found = judged(**given)
+    assert found.to_act_on
+    assert "nothing lost" not in found.verdict
+
+
+def test_rows_that_cannot_be_proved_are_counted_in_the_verdict() -> None:
+    """The table does not have them, and Kafka no longer has them either."""
+    gone = AuditFinding(kind=AuditFindingKind.RETENTION, partition=TP, range=OffsetRange(0, 7))
+    found = outcome(judge_rows(ledger(60), "delays", [gone], ADVICE, 9))
+    assert "nothing lost" not in found.verdict
+    assert "7 offsets that cannot be proved" in found.verdict
+    assert found.document()["unproved"] == 7
+    assert Kind.AGREED not in {one.kind for one in found.findings}
+
+
+def test_nothing_is_advised_that_loses_records() -> None:
+    """A new checkpoint begins at the latest records, unless it is told where."""
+    emptied = only(judged(checkpoint=checkpoint(60), stores=(store(others=(KEY,)),)))
+    assert '"startingOffsets", "earliest"' in emptied.fix
+    cut = only(judged(source=source(log(end=10)), checkpoint=checkpoint(60)))
+    assert "cut back" in cut.fix
+
+
+def test_a_new_partition_is_not_taken_for_a_held_one() -> None:
+    """Only what nothing holds is new."""
+    found = judged(source=source(log(), log()), groups=(group(60, 50),), checkpoint=checkpoint(60))
+    new = [one.what for one in found.findings if one.kind is Kind.NEW_PARTITIONS]
+    assert not any(str(OTHER) in what for what in new)
+
+
+def test_a_partition_only_the_group_holds_is_looked_at() -> None:
+    """Where nothing else has it, the group's own offset counts."""
+    bare = {TopicPartition("x", 0): Position(offset=50, metadata="")}
+    alone = GroupPositions(name="g", before=bare, after=bare)
+    found = judged(source=source(log()), groups=(alone,))
+    assert Kind.TOPIC_GONE in {one.kind for one in found.to_act_on}
