@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eo_listener.foreach_batch.exactly_once import exactly_once
     from eo_listener.foreach_batch.starting_offsets.starting_offsets import starting_offsets
     from eo_listener.listener.offset_commit_listener import OffsetCommitListener
+    from eo_listener.sinks.delta import DeltaSink
     from eo_listener.sinks.iceberg import IcebergSink
     from eo_listener.sinks.kafka import KafkaSink
     from eo_listener.sinks.postgres import PostgresSink
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from eo_listener.spark.session.configure import configure
 
 __all__ = [
+    "DeltaSink",
     "IcebergSink",
     "KafkaSink",
     "OffsetCommitListener",
@@ -45,6 +47,7 @@ PUBLIC: Final = frozenset(
 
 # Loaded on first use: most need pyspark, which `eo-listener jar` and the like must not.
 _HOMES = {
+    "DeltaSink": "eo_listener.sinks.delta",
     "IcebergSink": "eo_listener.sinks.iceberg",
     "KafkaSink": "eo_listener.sinks.kafka",
     "OffsetCommitListener": "eo_listener.listener.offset_commit_listener",
@@ -56,6 +59,7 @@ _HOMES = {
 }
 _EXTRAS = {"psycopg": "postgres", "pyspark": "spark", "py4j": "spark"}
 _ARROW_EXTRAS = {
+    "DeltaSink": "delta",
     "IcebergSink": "iceberg",
     "KafkaSink": "kafka",
     "PostgresSink": "postgres",

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 from eo_listener.devtools import artifacts
 from eo_listener.model.errors import DownloadError
 from eo_listener.spark.session.configure import configure
-from tests import class_archive, iceberg_jars
+from tests import class_archive, delta_lake, iceberg_jars
 
 # A part of the connector that some repositories lack for some versions of Spark; the one of 4.0.0
 # serves later ones too. Only tests stand in for it: `configure` asks for what belongs together.
@@ -106,7 +106,8 @@ def new_session(
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that the tests of one process share; import it in a conftest.py."""
-    jars = [*filter(None, [_tokens().get("spark.jars")]), *map(str, iceberg_jars.jars())]
+    jars = [*filter(None, [_tokens().get("spark.jars")])]
+    jars += map(str, (*iceberg_jars.jars(), *delta_lake.jars()))
     session = new_session({"spark.jars": ",".join(jars)} if jars else {})
     yield session
     session.stop()

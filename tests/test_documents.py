@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener import IcebergSink, KafkaSink, PostgresSink, SqliteSink
+from eo_listener import DeltaSink, IcebergSink, KafkaSink, PostgresSink, SqliteSink
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "eo_listener"
@@ -113,6 +113,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 @pytest.mark.parametrize(
     ("sink", "page"),
     [
+        (DeltaSink, "delta.md"),
         (IcebergSink, "iceberg_sink.md"),
         (KafkaSink, "kafka_sink.md"),
         (PostgresSink, "postgres.md"),

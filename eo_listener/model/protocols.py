@@ -190,7 +190,7 @@ class Sink(Protocol):
 
         Asked after `applied`, in the first batch of a run, and where that has no head for a
         partition that is read. None where the sink keeps no ledger: then no missing head is
-        doubted. Raises SinkError.
+        doubted. Where each target keeps a ledger of its own, those of that one. Raises SinkError.
         """
         ...
 

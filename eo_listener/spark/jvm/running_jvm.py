@@ -16,6 +16,7 @@ SHIM_ROOT: Final = "io.github.eolistener"
 SHIM_PACKAGE: Final = f"{SHIM_ROOT}.requests"
 SHIM: Final = f"{SHIM_PACKAGE}.SourceInspector"
 KAFKA: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+DELTA: Final = "io.delta.tables.DeltaTable"
 
 
 def is_running() -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eo_listener.model.errors import JvmAlreadyRunningError, SettingsError
 from eo_listener.spark import java
 from eo_listener.spark import shim as shim_jar
-from eo_listener.spark.session import installation
+from eo_listener.spark.session import delta_lake, installation
 from eo_listener.spark.session.installation import CONNECTOR, Installation
 from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 
@@ -39,13 +39,18 @@ logger = logging.getLogger("eo_listener")
 
 
 def configure(
-    builder: SparkSession.Builder, *, connector: bool = True, shim: bool = True
+    builder: SparkSession.Builder,
+    *,
+    connector: bool = True,
+    shim: bool = True,
+    delta: bool = False,
 ) -> SparkSession.Builder:
     """Add the shim and this Spark's Kafka connector to `builder`, and return it.
 
     Call it last, just before `getOrCreate`, in a program that python starts. It registers no
-    listener. `connector=False` and `shim=False` leave that part out. What is there already, or
-    was set by the user in any of Spark's ways, stays; calling it twice changes nothing.
+    listener. `connector=False` and `shim=False` leave that part out; `delta=True` adds the Delta
+    Lake that fits this Spark, with its extension and catalog. What is there already, or was set by
+    the user in any of Spark's ways, stays; calling it twice changes nothing.
 
     Jars are put into the environment variable PYSPARK_SUBMIT_ARGS, also those the builder had.
 
@@ -57,7 +62,7 @@ def configure(
     _refuse_connect(options, arguments)
     spark = Installation.find()
     _compare(spark)
-    if not _running_jvm_has_all(spark, connector=connector, shim=shim):
+    if not _running_jvm_has_all(spark, connector=connector, shim=shim, delta=delta):
         java.find(spark.oldest_java, spark.newest_java, user=f"Spark {spark.version}")
         settings = Settings(
             arguments=arguments,
@@ -68,6 +73,8 @@ def configure(
             settings.add(JARS, [str(shim_jar.jar())])
         if connector:
             _add_connector(settings, spark)
+        if delta:
+            _add_delta(settings, spark)
         _apply(settings)
     return builder
 
@@ -103,10 +110,35 @@ class Settings:
 
 def _add_connector(settings: Settings, spark: Installation) -> None:
     given = [*settings.items(JARS), *settings.items(PACKAGES)]
-    if spark.has_connector or any(CONNECTOR in item for item in given):
-        return
+    if not spark.has_connector and not any(CONNECTOR in item for item in given):
+        _add_package(settings, spark.connector)
+
+
+def _add_delta(settings: Settings, spark: Installation) -> None:
+    wanted = _delta_of(spark)
+    given = [*settings.items(JARS), *settings.items(PACKAGES)]
+    there = any(spark.home.glob(f"jars/{delta_lake.NAME}_*.jar"))
+    if not there and not any(delta_lake.NAME in item for item in given):
+        _add_package(settings, wanted)
+    settings.add(delta_lake.EXTENSIONS, [delta_lake.EXTENSION])
+    if settings.get(delta_lake.SESSION_CATALOG) is None:
+        settings.options[delta_lake.SESSION_CATALOG] = delta_lake.CATALOG
+
+
+def _delta_of(spark: Installation) -> str:
+    """The coordinates of the release for this Spark. Raises SettingsError where there is none."""
+    found = delta_lake.coordinates(spark.version, spark.scala)
+    if found is None:
+        raise SettingsError(
+            f"no Delta Lake is known that fits Spark {spark.version}",
+            fix=f"Use Spark {delta_lake.supported()}, or leave out delta=True",
+        )
+    return found
+
+
+def _add_package(settings: Settings, coordinates: str) -> None:
     own_packages = bool(settings.items(PACKAGES))
-    settings.add(PACKAGES, [spark.connector])
+    settings.add(PACKAGES, [coordinates])
     settings.add(EXCLUDES, list(HADOOP))
     chosen = settings.get(IVY_SETTINGS) or settings.get(REPOSITORIES)
     if chosen or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY"):
@@ -193,36 +225,47 @@ def _connect_error(sign: str) -> SettingsError:
     )
 
 
-def _running_jvm_has_all(spark: Installation, *, connector: bool, shim: bool) -> bool:
+def _running_jvm_has_all(spark: Installation, *, connector: bool, shim: bool, delta: bool) -> bool:
     """Whether a JVM runs that needs nothing more. Raises JvmAlreadyRunningError when it does."""
     from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: its absence is said above
 
     if not running_jvm.is_running():
         return False
-    wanted = {running_jvm.SHIM: shim, running_jvm.KAFKA: connector}
+    wanted = {
+        running_jvm.SHIM: shim,
+        running_jvm.KAFKA: connector,
+        running_jvm.DELTA: delta,
+    }
     missing = [name for name, wish in wanted.items() if wish and not running_jvm.has_class(name)]
     if missing:
         raise too_late(
             spark,
             connector=running_jvm.KAFKA in missing,
             shim=running_jvm.SHIM in missing,
+            delta=_delta_of(spark) if running_jvm.DELTA in missing else None,
             submitted=running_jvm.under_submit(),
         )
     return True
 
 
 def too_late(
-    spark: Installation, *, connector: bool, shim: bool, submitted: bool
+    spark: Installation, *, connector: bool, shim: bool, submitted: bool, delta: str | None = None
 ) -> JvmAlreadyRunningError:
-    """Build the error that names what the running JVM lacks and how to start it with that."""
-    lacking = " and ".join(
-        name for name, lacks in (("the shim", shim), ("the Kafka connector", connector)) if lacks
-    )
+    """Build the error that names what the running JVM lacks and how to start it with that.
+
+    `delta` are the coordinates of the Delta Lake that it lacks.
+    """
+    parts = {"the shim": shim, "the Kafka connector": connector, "Delta Lake": delta}
+    lacking = " and ".join(name for name, lacks in parts.items() if lacks)
+    packages = [*([spark.connector] if connector else ()), *([delta] if delta else ())]
     command = ["spark-submit"]
     if shim:
         command.append('--jars "$(eo-listener jar)"')
-    if connector:
-        command += ["--packages", spark.connector, "--exclude-packages", ",".join(HADOOP)]
+    if packages:
+        command += ["--packages", ",".join(packages), "--exclude-packages", ",".join(HADOOP)]
+    if delta:
+        command += ["--conf", f"{delta_lake.EXTENSIONS}={delta_lake.EXTENSION}"]
+        command += ["--conf", f"{delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}"]
     command.append(sys.argv[0] if submitted and sys.argv[0] else "job.py")
     line = " ".join(command)
     return JvmAlreadyRunningError(

@@ -86,12 +86,12 @@ class SubmitArguments:
 
     def with_setting(self, key: str, value: str) -> SubmitArguments:
         """Say it once, in the form that wins."""
+        own = OPTIONS.get(key)
         kept = [
-            (name, old)
-            for name, old in self.options
-            if name != OPTIONS[key] and not _names(name, old, key)
+            (name, old) for name, old in self.options if name != own and not _names(name, old, key)
         ]
-        return replace(self, options=(*kept, (OPTIONS[key], value)))
+        added = (own, value) if own is not None else (_CONF[0], f"{key}={value}")
+        return replace(self, options=(*kept, added))
 
 
 def _names(option: str, value: str | None, key: str) -> bool:

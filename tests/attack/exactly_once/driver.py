@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener import OffsetCommitListener, exactly_once
 from eo_listener.model.errors import EoListenerError
+from tests import delta_lake
 from tests.attack.blows import fell, note
 from tests.attack.faults import LOG, driver_processes, reached
 from tests.attack.offerer import say
@@ -51,7 +52,7 @@ class Job:
     """What a driver is started with; `sink` are further arguments of the sink.
 
     `shape` is "rows" (each record becomes a row) or "windows" (counts by event time; the offset is
-    the second at which it happened). `where` is a file of SQLite, a DSN, or a topic.
+    the second at which it happened). `where` is a file of SQLite, a DSN, a topic, or a folder.
     """
 
     servers: str
@@ -59,7 +60,7 @@ class Job:
     group: str
     checkpoint: str
     where: str
-    store: Literal["sqlite", "postgres", "kafka"] = "sqlite"
+    store: Literal["sqlite", "postgres", "kafka", "delta"] = "sqlite"
     shape: Literal["rows", "windows"] = "rows"
     batch: int = 300
     master: str = "local[2]"
@@ -87,15 +88,19 @@ def ledger_of(topic: str) -> str:
 
 def open_sink(job: Job) -> Sink:
     if job.store == "kafka":
-        from eo_listener.sinks.kafka import KafkaSink  # noqa: PLC0415  # one of three
+        from eo_listener.sinks.kafka import KafkaSink  # noqa: PLC0415  # one of them
 
         options = {"kafka.bootstrap.servers": job.servers}
         return KafkaSink(options, job.where, ledger_topic=ledger_of(job.where), **job.sink)
+    if job.store == "delta":
+        from eo_listener.sinks.delta import DeltaSink  # noqa: PLC0415  # one of them
+
+        return DeltaSink(path=job.where, **job.sink)
     if job.store == "sqlite":
-        from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of three
+        from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of them
 
         return SqliteSink(job.where, table=TABLE, **job.sink)
-    from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of three
+    from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of them
 
     return PostgresSink(job.where, table=TABLE, **job.sink)
 
@@ -152,7 +157,11 @@ def _struck(strike: Strike) -> Any:
 def main() -> None:
     job = Job.parse(sys.argv[1])
     spark = new_session(
-        {"spark.master": job.master, "spark.sql.streaming.minBatchesToRetain": "10000"}
+        {
+            "spark.master": job.master,
+            "spark.sql.streaming.minBatchesToRetain": "10000",
+            **(delta_lake.conf() if job.store == "delta" else {}),
+        }
     )
     listener = OffsetCommitListener(flush_timeout=5.0, preflight=False)
     spark.streams.addListener(listener)

@@ -50,6 +50,7 @@ POINTS = {
 
 
 OF_KAFKA = ("sink.fenced", "sink.ledger-read")
+OF_DELTA = ("sink.begun", "sink.commit-sent", "sink.committed")  # rows and ledger are one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class Lives:
         """Whether its driver comes by there at all."""
         if point == "sink.tail-read":
             return self.job.unfenced
+        if self.job.store == "delta" and point.startswith("sink."):
+            return point in OF_DELTA
         if self.job.unfenced and point in ("sink.fenced", "sink.commit-sent"):
             return False
         if point in OF_KAFKA:

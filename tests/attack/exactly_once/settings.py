@@ -12,7 +12,7 @@ import pytest
 
 from eo_listener.devtools.broker import Broker
 from tests.attack.exactly_once.lives import Lives
-from tests.attack.exactly_once.store import Database, KafkaStore, Store
+from tests.attack.exactly_once.store import Database, DeltaStore, KafkaStore, Store
 from tests.postgres_server import schema_of_its_own
 from tests.topics import Topics
 
@@ -22,6 +22,7 @@ BY_TASKS: Mapping[str, Any] = {"atomicity": "partition", "executor_rows": 0}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {},
     "sqlite windows": {"shape": "windows"},
+    "delta": {"store": "delta"},
     "kafka driver": {"store": "kafka", "sink": {"write_method": "driver"}},
     "kafka without transactions": {"store": "kafka", "sink": {"transactions": False}},
     "kafka windows": {"store": "kafka", "shape": "windows"},
@@ -59,6 +60,9 @@ def begin(
     elif chosen.get("store") == "kafka":
         where = Topics(broker.bootstrap_servers).create("target", 2)
         store = KafkaStore(broker.bootstrap_servers, where)
+    elif chosen.get("store") == "delta":
+        where = str(folder / "delays")
+        store = DeltaStore(Path(where))
     else:
         where = str(folder / "delays.sqlite")
         store = Database.sqlite(where)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import psycopg
+from pyarrow import parquet
 
+from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.exactly_once.driver import QUERY, TABLE, ledger_of
 from tests.sinks.kafka.records import committed
@@ -69,6 +73,39 @@ class KafkaStore:
             heads = sink.applied(QUERY)
         return Holding(
             rows=tuple(sorted(tuple(row[name] for name in names) for row in found)),
+            heads={tp: head.range.until for tp, head in sorted(heads.items())},
+            history=None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaStore:
+    """A Delta table in a local folder, read without Delta by the files of its log."""
+
+    path: Path
+
+    def read(self, columns: str) -> Holding:
+        """Read it at its newest version."""
+        files: dict[str, None] = {}
+        heads: Mapping[TopicPartition, Head] = {}
+        for version, log in enumerate(sorted(self.path.glob("_delta_log/*.json"))):
+            lines = log.read_text().splitlines()
+            commit = Commit.parse(version, lines)
+            if commit.record is not None:
+                heads = commit.record.ledger.heads
+            for action in map(json.loads, lines):
+                if "add" in action:
+                    files[unquote(action["add"]["path"])] = None
+                elif "remove" in action:
+                    del files[unquote(action["remove"]["path"])]
+        names = columns.replace('"', "").split(", ")
+        found = [
+            tuple(row[name] for name in names)
+            for file in files
+            for row in parquet.read_table(self.path / file).to_pylist()
+        ]
+        return Holding(
+            rows=tuple(sorted(found)),
             heads={tp: head.range.until for tp, head in sorted(heads.items())},
             history=None,
         )

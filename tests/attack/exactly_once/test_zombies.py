@@ -55,7 +55,7 @@ def resume_too_late(lives: Lives, zombie: Puppet) -> None:
     assert lives.read() == before
 
 
-@pytest.mark.parametrize("name", ["sqlite", "kafka driver", *POSTGRES])
+@pytest.mark.parametrize("name", ["sqlite", "delta", "kafka driver", *POSTGRES])
 @pytest.mark.parametrize("point", ELSEWHERE)
 def test_held_outside_a_transaction(
     name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -73,6 +73,16 @@ def test_held_in_a_transaction_of_postgres(
 ) -> None:
     """Its successor waits a bounded time, ends its backend, and finishes; resumed, it fails."""
     lives = begin(name, request, tmp_path, {"lock_timeout": 3.0})
+    with held(lives, point) as zombie:
+        resume_too_late(lives, zombie)
+
+
+@pytest.mark.parametrize("point", ["sink.begun", "sink.commit-sent"])
+def test_held_before_a_commit_of_delta(
+    point: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """It holds no lock: its successor finishes; resumed, Delta skips its commit, and it fails."""
+    lives = begin("delta", request, tmp_path)
     with held(lives, point) as zombie:
         resume_too_late(lives, zombie)
 

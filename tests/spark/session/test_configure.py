@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyspark
@@ -12,14 +13,17 @@ from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import EoListenerError, JavaError, SettingsError
 from eo_listener.spark import shim
-from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS, configure
+from eo_listener.spark.session import delta_lake
+from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS, configure, too_late
 from eo_listener.spark.session.installation import Installation
 from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 
 pytestmark = pytest.mark.spark
 
 PACKAGES, EXCLUDES, IVY = "spark.jars.packages", "spark.jars.excludes", "spark.jars.ivySettings"
-CONNECTOR = Installation.find().connector
+FOUND = Installation.find()
+CONNECTOR = FOUND.connector
+DELTA = delta_lake.coordinates(FOUND.version, FOUND.scala)
 SHIM = str(shim.jar())
 
 
@@ -82,6 +86,57 @@ def test_parts() -> None:
     assert configured({"spark.jars": "a.jar"}, connector=False, shim=False) == {
         "spark.jars": "a.jar"
     }
+
+
+@pytest.mark.skipif(DELTA is None, reason="no Delta Lake fits this Spark")
+def test_delta_lake() -> None:
+    """Its release for this Spark comes as a package too, with extension and catalog."""
+    options = configured({delta_lake.EXTENSIONS: "my.Extension"}, delta=True)
+    assert options[PACKAGES] == f"{CONNECTOR},{DELTA}"
+    assert options[delta_lake.EXTENSIONS] == f"my.Extension,{delta_lake.EXTENSION}"
+    assert options[delta_lake.SESSION_CATALOG] == delta_lake.CATALOG
+    assert configured(options, delta=True) == options
+
+
+@pytest.mark.skipif(DELTA is None, reason="no Delta Lake fits this Spark")
+def test_own_delta_lake() -> None:
+    """A release that the user names stays, in any of Spark's ways, and so does another catalog."""
+    os.environ[VARIABLE] = "--conf spark.sql.extensions=my.Extension pyspark-shell"
+    own = {PACKAGES: "io.delta:delta-spark_2.13:9.9.9", delta_lake.SESSION_CATALOG: "my.Catalog"}
+    options = configured(own, connector=False, delta=True)
+    assert options == own
+    assert submitted(delta_lake.EXTENSIONS) == ["my.Extension", delta_lake.EXTENSION]
+
+
+def test_a_spark_without_delta_lake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no release fits, the error names the versions of Spark that have one."""
+    monkeypatch.setattr(Installation, "find", lambda: replace(FOUND, version="4.2.0"))
+    with pytest.raises(SettingsError, match=r"fits Spark 4\.2\.0.*3\.5, 4\.0 and 4\.1"):
+        configured({}, delta=True)
+
+
+def test_too_late_for_delta_lake() -> None:
+    """The command that starts a JVM with it has the package and both settings."""
+    said = str(too_late(FOUND, connector=False, shim=False, submitted=True, delta="g:a:1"))
+    assert "without Delta Lake" in said
+    assert "--packages g:a:1 " in said
+    assert f"--conf {delta_lake.EXTENSIONS}={delta_lake.EXTENSION}" in said
+
+
+@pytest.mark.parametrize(
+    ("delta", "spark", "fits"),
+    [
+        ("3.3.2", "3.5.7", True),
+        ("3.2.1", "3.5.0", True),
+        ("4.0.1", "4.0.0", True),
+        ("4.1.0", "4.0.0", False),
+        ("3.3.2", "4.0.0", False),
+        ("4.0.1", "4.2.0", False),
+    ],
+)
+def test_which_delta_lake_fits(delta: str, spark: str, fits: bool) -> None:
+    """Each is made for one minor version of Spark."""
+    assert delta_lake.fits(delta, spark) is fits
 
 
 def test_builder_is_kept() -> None:

@@ -1,0 +1,268 @@
+"""One batch into the table, in the commit that has its ledger.
+
+Delta skips a commit whose number is not greater than the last one of its application, without a
+word. So a batch counts as written when its own commit is found in the log, and not before.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+
+from eo_listener.model.errors import (
+    OutcomeUnknownError,
+    PoisonRowError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.fault_points import reached
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.dead_letters import REASON, RowFilter
+from eo_listener.sinks.delta.arguments import Mode
+from eo_listener.sinks.delta.batch_records import BatchRecord, Doubt, QueryState, application_id
+from eo_listener.sinks.delta.catalog import add_columns, columns_of, create, table_columns, widened
+from eo_listener.sinks.delta.errors import explained, in_doubt
+from eo_listener.sinks.delta.merge import Merge, release
+from eo_listener.sinks.delta.types import check_version, is_traced
+from eo_listener.sinks.foreign_writer import ledger_changed
+from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.sinks.newest_row import ORIGIN
+from eo_listener.spark.jvm.delta_log import cloned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eo_listener.sinks.delta.arguments import Target
+    from eo_listener.sinks.delta.commits import Commit
+    from eo_listener.sinks.delta.connection import Connection, TableLog
+    from eo_listener.sinks.delta.types import Columns
+
+_CONF: Final = "spark.databricks.delta."
+_COUNTED: Final = f"{_CONF}history.metricsEnabled"
+_OF_MERGE: Final = {
+    f"{_CONF}schema.autoMerge.enabled": "false",
+    f"{_CONF}merge.materializeSource": "none",  # the rows are kept already
+}
+
+
+class BatchCommit:
+    """Writes the rows of `frame` and `entry`, once; for one try."""
+
+    def __init__(
+        self, target: Target, connection: Connection, label: str, frame: DataFrame, entry: Entry
+    ) -> None:
+        self._target = target
+        self._connection = connection
+        self._label = label
+        self._frame = frame
+        self._entry = entry
+        self._session: SparkSession = frame.sparkSession
+
+    def write(self) -> Applied:
+        """Do it. Raises what `Sink.apply` does."""
+        if str(self._session.conf.get(_COUNTED, "true")).lower() == "false":
+            raise SettingsError(
+                f"{_COUNTED}=false: {self._label} would not say how many rows were written",
+                fix="Leave that setting out",
+            )
+        rows = columns_of(self._frame)
+        log = self._connection.log(self._session) or self._created(rows)
+        location = log.table.location
+        record = self._record()
+        there = table_columns(self._session, self._connection.reference)
+        columns = self._matched(rows, there, location)
+        with self._unmarked() as frame:
+            if self._target.mode is Mode.APPEND:
+                chosen = frame.select(*(widened(name, rows, there) for name in columns))
+                return self._appended(chosen, location, record)
+            merge = Merge(
+                target=self._target,
+                table=self._connection.reference,
+                label=self._label,
+                columns=columns,
+                traced=is_traced(rows),
+                located=is_traced(rows) and set(ORIGIN) <= set(columns),
+            )
+            return self._merged(frame, merge, record)
+
+    def _created(self, rows: Columns) -> TableLog:
+        version = self._target.version_column
+        columns = RowFilter.of(tuple(rows), None, version).columns
+        self._check_columns(columns, rows, {})
+        location = self._connection.location(self._session)
+        failed: Exception | None = None
+        try:
+            create(self._frame, self._target, self._target.reference(location), columns)
+        except SettingsError:
+            raise
+        except Exception as error:  # noqa: BLE001  # of Delta: another driver may have made it
+            failed = error
+        log = self._connection.log(self._session)
+        if log is not None:
+            return log
+        if failed is not None:
+            raise explained(failed, self._label) from failed
+        raise SinkError(f"{self._label} was made, and is not there", cause="it was dropped")
+
+    def _record(self) -> BatchRecord:
+        """What the commit is to say, where the ledger is as the entry has found it."""
+        entry = self._entry
+        found = self._connection.ledger(self._session, entry.query)
+        if any(found.heads.get(tp) != move.found for tp, move in entry.moves.items()):
+            raise ledger_changed(self._label, entry, found.heads)
+        return BatchRecord(
+            ledger=LedgerText(entry.query, found.number, found.heads).after(entry),
+            table=found.table,
+            base=found.version,
+            attempt=uuid4().hex,
+            states=found.states,
+        )
+
+    def _matched(self, rows: Columns, there: Columns, location: str) -> tuple[str, ...]:
+        """Return the columns to write; where it is wanted, the table gets those it lacks."""
+        known = {name.casefold() for name in there}
+        new = [name for name in rows if name != REASON and name.casefold() not in known]
+        wanted = {*there, *(new if self._target.new_columns else ())}
+        columns = RowFilter.of(tuple(rows), wanted, self._target.version_column).columns
+        self._check_columns(columns, rows, there)
+        if self._target.new_columns and new:
+            add_columns(self._frame, location, new)
+        return columns
+
+    def _check_columns(self, columns: tuple[str, ...], rows: Columns, there: Columns) -> None:
+        target = self._target
+        for setting, names in {"keys": target.keys, "partition_by": target.partition_by}.items():
+            missing = [name for name in names if name not in columns]
+            if missing and (setting == "keys" or not there):
+                raise SettingsError(
+                    f"{setting}= names {', '.join(map(repr, missing))}, which the rows do not have",
+                    fix="Name columns of the transform's result, upper and lower case included",
+                )
+        if target.version_column is not None:
+            check_version(target.version_column, rows, there)
+
+    @contextmanager
+    def _unmarked(self) -> Iterator[DataFrame]:
+        """The rows, computed and kept where some may be marked. Raises PoisonRowError."""
+        if REASON not in self._frame.columns:
+            yield self._frame
+            return
+        kept = self._frame.localCheckpoint()
+        try:
+            self._refuse_marked(kept)
+            yield kept
+        finally:
+            release(kept)
+
+    def _refuse_marked(self, frame: DataFrame) -> None:
+        names = [F.col(name) if name in frame.columns else F.lit(None) for name in ORIGIN]
+        marked = frame.where(F.col(REASON).isNotNull()).select(*names, REASON).limit(1).collect()
+        for topic, partition, offset, reason in marked:
+            known = None not in (topic, partition, offset)
+            tp = TopicPartition(topic, partition) if known else None
+            where = f"the row from offset {offset} of {tp}" if known else "a row"
+            raise PoisonRowError(
+                f"{where} cannot be written to {self._label}: {reason}",
+                partition=tp,
+                offset=offset if known else None,
+                cause="the batch fails at such a row, and nothing of it was written",
+                fix="Filter such rows out in the transform, or into a sink of their own: "
+                "exactly_once([sink, other], transform=...)",
+            )
+
+    def _appended(self, frame: DataFrame, location: str, record: BatchRecord) -> Applied:
+        writer = frame.write.format("delta").mode("append").option("mergeSchema", "false")
+        writer = (
+            writer.option("txnAppId", application_id(record.query))
+            .option("txnVersion", record.number)
+            .option("userMetadata", record.text())
+        )
+        reached("sink.begun")
+        reached("sink.commit-sent")
+        return self._committed(record, lambda: writer.save(location))
+
+    def _merged(self, frame: DataFrame, merge: Merge, record: BatchRecord) -> Applied:
+        staged = merge.staged(frame)
+        try:
+            reached("sink.staged")
+            with merge.view(staged) as view:
+                merge.check(self._session, view)
+                # MERGE takes them from its session alone, which others may use at the same time.
+                settings = {
+                    **_OF_MERGE,
+                    f"{_CONF}write.txnAppId": application_id(record.query),
+                    f"{_CONF}write.txnVersion": str(record.number),
+                    f"{_CONF}commitInfo.userMetadata": record.text(),
+                }
+                own, text = cloned(self._session, settings), merge.statement(view)
+                reached("sink.begun")
+                reached("sink.commit-sent")
+                return self._committed(record, lambda: own.sql(text).collect())
+        finally:
+            release(staged)
+
+    def _committed(self, record: BatchRecord, commit: Callable[[], object]) -> Applied:
+        try:
+            commit()
+        except Exception as error:  # of Spark, Delta, the storage, or the user's functions
+            found = self._found_after(error, record)
+            if found is None:
+                raise self._why_not(record, explained(error, self._label)) from error
+        else:
+            reached("sink.committed")
+            found = self._found(record)
+            if found is None:
+                skipped = SinkError(
+                    f"{self._label}: Delta has not written batch {self._entry.batch_id}",
+                    cause=f"another program uses txnAppId={application_id(record.query)!r}",
+                )
+                raise self._why_not(record, skipped)
+        return self._applied(found)
+
+    def _found_after(self, error: Exception, record: BatchRecord) -> Commit | None:
+        try:
+            return self._found(record)
+        except RetriableSinkError:
+            raise OutcomeUnknownError(
+                f"{self._label}: whether batch {self._entry.batch_id} was written is not known",
+                cause="a write failed, and the log could not be read after it",
+            ) from error
+
+    def _found(self, record: BatchRecord) -> Commit | None:
+        """The commit of this very try."""
+        log = self._connection.log(self._session)
+        newest = -1 if log is None else log.newest
+        first = record.base + 1 if log is not None and log.table.id == record.table else 0
+        for version in range(first, newest + 1):
+            commit = log and self._connection.commit(log, version)
+            written = commit and commit.record
+            if log and commit and written and written.attempt == record.attempt:
+                if not log.is_sound(commit):
+                    state = QueryState(record.number, None, Doubt.MEANWHILE, version)
+                    where = self._connection.reference
+                    raise in_doubt(self._label, where, record.query, state)
+                return commit
+        return None
+
+    def _why_not(self, record: BatchRecord, error: Exception) -> Exception:
+        """The reason why nothing was written: another driver's batch, or else `error`."""
+        ledger = self._connection.ledger(self._session, record.query)
+        if ledger.number != record.number - 1:
+            return ledger_changed(self._label, self._entry, ledger.heads)
+        return error
+
+    def _applied(self, commit: Commit) -> Applied:
+        if commit.rows is None:
+            raise SinkError(
+                f"{self._label}: version {commit.version} was written, and does not say how many "
+                "rows it has changed",
+                cause="its operationMetrics lack that number",
+            )
+        return Applied(rows=commit.rows)

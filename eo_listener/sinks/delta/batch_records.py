@@ -1,0 +1,137 @@
+"""What a batch's commit to a Delta table says of itself, in `userMetadata`. No I/O.
+
+Format 1, a JSON object. It has all heads of its query, and where the last commits of the table's
+other queries are, so that none has to be searched for far back in the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from eo_listener.model.errors import FormatError
+from eo_listener.model.ledger import FORMAT
+from eo_listener.sinks.ledger_text import LedgerText
+
+PREFIX: Final = "eo-listener/"
+_MARK: Final = "eo-listener"
+
+
+class Doubt(Enum):
+    """Why the heads of a query cannot be known."""
+
+    MEANWHILE = "meanwhile"
+    """The version in question was written by what was read before a RESTORE."""
+    TIMESTAMP = "timestamp"
+    """The version in question is a RESTORE to a timestamp."""
+    GONE = "gone"
+    """The version in question, or those before it, are no longer in the log."""
+
+
+class QueryState(NamedTuple):
+    """Where a query's ledger is, at some version of the table.
+
+    `number` is that of its last batch. `version` is the commit that has the heads which count,
+    None where there are none. With `doubt` the heads cannot be known, because of the version
+    `doubted`.
+    """
+
+    number: int
+    version: int | None
+    doubt: Doubt | None = None
+    doubted: int = -1
+
+    def encode(self) -> list[object]:
+        """As JSON has it."""
+        return [self.number, self.version, self.doubt and self.doubt.value, self.doubted]
+
+    @classmethod
+    def decode(
+        cls, number: int, version: int | None, doubt: str | None, doubted: int
+    ) -> QueryState:
+        """Read what `encode` has written."""
+        return cls(number, version, None if doubt is None else Doubt(doubt), doubted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord:
+    """A batch that was written to the table with the id `table`; `ledger` is what it left.
+
+    `base` is the table's version when the ledger was read, `states` the queries there were at that
+    version. `attempt` distinguishes each try to write a batch.
+    """
+
+    ledger: LedgerText
+    table: str
+    base: int
+    attempt: str
+    states: Mapping[str, QueryState]
+
+    @property
+    def query(self) -> str:
+        """The query's name."""
+        return self.ledger.query
+
+    @property
+    def number(self) -> int:
+        """Which of the query's batches in this table it is, from 1."""
+        return self.ledger.number
+
+    def text(self) -> str:
+        """As it stands in `userMetadata`.
+
+        Without a `$`, since Spark puts values of its own in the place of `${...}` in a setting.
+        """
+        text = json.dumps(
+            {
+                _MARK: FORMAT,
+                "table": self.table,
+                "base": self.base,
+                "attempt": self.attempt,
+                "states": {query: one.encode() for query, one in self.states.items()},
+                "ledger": self.ledger.encode(),
+            },
+            separators=(",", ":"),
+        )
+        return text.replace("$", "\\u0024")
+
+    @classmethod
+    def parse(cls, text: str) -> BatchRecord | None:
+        """Read it; None for what somebody else has written there. Raises FormatError."""
+        if not text.startswith(f'{{"{_MARK}":'):
+            return None
+        try:
+            given = json.loads(text)
+            if given[_MARK] != FORMAT:
+                raise FormatError(
+                    f"the ledger in a Delta table is of format {given[_MARK]}",
+                    cause="a newer eo-listener has written it",
+                    fix="Use that version, or a later one",
+                )
+            return cls(
+                ledger=LedgerText.decode(given["ledger"]),
+                table=given["table"],
+                base=given["base"],
+                attempt=given["attempt"],
+                states={
+                    query: QueryState.decode(*state) for query, state in given["states"].items()
+                },
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise FormatError(
+                f"the ledger in a Delta table cannot be read: {type(error).__name__}"
+            ) from error
+
+
+def application_id(query: str) -> str:
+    """What Delta keeps the number of a query's last batch under (`txnAppId`)."""
+    return PREFIX + quote(query, safe="")
+
+
+def query_of(application: str) -> str | None:
+    """The query of an `application_id`; None for one of somebody else's."""
+    return unquote(application[len(PREFIX) :]) if application.startswith(PREFIX) else None

@@ -1,0 +1,95 @@
+"""The table itself: its columns, how it is made, and what it must not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.delta.arguments import Target, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from eo_listener.sinks.delta.types import Columns
+    from eo_listener.spark.jvm.delta_log import DeltaTable
+
+FORGETS: Final = "delta.setTransactionRetentionDuration"
+COORDINATED: Final = "delta.coordinatedCommits.commitCoordinator-preview"
+SETTINGS: Final = (FORGETS, COORDINATED)
+"""The properties of a table that are asked for."""
+
+_WIDER: Final = {
+    "tinyint": ("smallint", "int", "bigint"),
+    "smallint": ("int", "bigint"),
+    "int": ("bigint",),
+    "float": ("double",),
+}
+
+
+def columns_of(frame: DataFrame) -> Columns:
+    """The columns of a DataFrame and their types."""
+    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+
+
+def table_columns(session: SparkSession, reference: str) -> Columns:
+    """The columns of a table and their types."""
+    return columns_of(session.table(reference))
+
+
+def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[str]) -> None:
+    """Make the table, empty, with these columns of `frame`, by a commit of its own.
+
+    Raises SettingsError without `create=`, and what Spark raises, also where it is there meanwhile.
+    """
+    if not target.create:
+        raise SettingsError(
+            f"there is no table {reference}, and create=False",
+            fix=f"Create it: CREATE TABLE {reference} (...) USING delta",
+        )
+    writer = _empty(frame, columns).writeTo(reference).using("delta")
+    if target.partition_by:
+        first, *others = (F.col(quoted(name)) for name in target.partition_by)
+        writer = writer.partitionedBy(first, *others)
+    writer.create()
+
+
+def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None:
+    """Add these columns of `frame` to the table, by a commit of its own."""
+    writer = _empty(frame, columns).write.format("delta").mode("append")
+    writer.option("mergeSchema", "true").save(location)
+
+
+def widened(name: str, rows: Columns, table: Columns) -> Column:
+    """A column of the rows; in the table's type, where that holds each of its values.
+
+    What else differs Delta refuses.
+    """
+    column, given, wanted = F.col(quoted(name)), rows[name], table.get(name)
+    if wanted is not None and given != wanted and wanted in _WIDER.get(given, ()):
+        return column.cast(wanted)
+    return column
+
+
+def _empty(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
+    return frame.where(F.lit(False)).select(*(F.col(quoted(name)) for name in columns))
+
+
+def check_table(label: str, reference: str, table: DeltaTable) -> None:
+    """Raise SettingsError for a table in which the ledger could be lost without a word."""
+    if FORGETS in table.settings:
+        raise SettingsError(
+            f"{label} has {FORGETS}={table.settings[FORGETS]}",
+            cause="Delta forgets the number of a query's last batch after that time, and with it "
+            "what keeps an older driver out",
+            fix=f"ALTER TABLE {reference} UNSET TBLPROPERTIES ('{FORGETS}')",
+        )
+    if COORDINATED in table.settings:
+        raise SettingsError(
+            f"{label} has its commits coordinated by {table.settings[COORDINATED]}",
+            cause="they do not stand in _delta_log at once, where the ledger is read",
+            fix="Use a table without coordinated commits",
+        )

@@ -1,0 +1,117 @@
+"""One commit of a Delta log, as far as a ledger needs it. Pure.
+
+Format of the actions: Delta's transaction log protocol, PROTOCOL.md. Spark writes `commitInfo`
+first, then what concerns the table, then its files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from eo_listener.model.errors import FormatError
+from eo_listener.sinks.delta.batch_records import BatchRecord, application_id
+
+_OF_FILES: Final = ('{"add"', '{"remove"', '{"cdc"')
+_RESTORE: Final = "RESTORE"
+_REPLACES: Final = frozenset(
+    {
+        "CLONE",
+        "CREATE OR REPLACE TABLE",
+        "CREATE OR REPLACE TABLE AS SELECT",
+        "REPLACE TABLE",
+        "REPLACE TABLE AS SELECT",
+    }
+)
+_ROWS: Final = {
+    "WRITE": ("numOutputRows",),
+    "MERGE": ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What one version did.
+
+    `record` is a batch's, of any of our queries. `restored` is the version that a RESTORE has gone
+    back to, None where it does not say. `metrics` are Delta's own numbers.
+    """
+
+    version: int
+    operation: str
+    record: BatchRecord | None = None
+    restored: int | None = None
+    metrics: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    changes_table: bool = False
+
+    @classmethod
+    def parse(cls, version: int, lines: Iterable[str]) -> Commit:
+        """Read its actions, no further than needed. Raises FormatError."""
+        info: Mapping[str, Any] = {}
+        applications: dict[str, int] = {}
+        changes = False
+        for line in lines:
+            if line.startswith(_OF_FILES):
+                if info:
+                    break
+                continue
+            action = _parsed(version, line)
+            info = action.get("commitInfo") or info
+            changes = changes or "metaData" in action
+            if transaction := action.get("txn"):
+                applications[transaction["appId"]] = transaction["version"]
+        operation = str(info.get("operation", ""))
+        return cls(
+            version=version,
+            operation=operation,
+            record=_record(info.get("userMetadata"), applications),
+            restored=_restored(info) if operation == _RESTORE else None,
+            metrics=info.get("operationMetrics") or {},
+            changes_table=changes,
+        )
+
+    @property
+    def restores(self) -> bool:
+        """Whether the table went back to an older version of itself."""
+        return self.operation == _RESTORE
+
+    @property
+    def replaces(self) -> bool:
+        """Whether all that the table had was given up for something else."""
+        return self.operation in _REPLACES
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows were changed; None where Delta has not counted them."""
+        counts = [self.metrics.get(name) for name in _ROWS.get(self.operation, ())]
+        if not counts or None in counts:
+            return None
+        return sum(int(count) for count in counts if count is not None)
+
+
+def _parsed(version: int, line: str) -> dict[str, Any]:
+    try:
+        action: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise FormatError(
+            f"version {version} of a Delta log has a line that is not JSON"
+        ) from error
+    return action
+
+
+def _record(text: object, applications: Mapping[str, int]) -> BatchRecord | None:
+    """The record of a batch; of a commit that only repeats its text, as a compaction that follows
+    a write does, there is none.
+    """
+    record = BatchRecord.parse(text) if isinstance(text, str) else None
+    if record is None or applications.get(application_id(record.query)) != record.number:
+        return None
+    return record
+
+
+def _restored(info: Mapping[str, Any]) -> int | None:
+    found = (info.get("operationParameters") or {}).get("version")
+    return int(str(found)) if str(found).isdecimal() else None

@@ -1,0 +1,126 @@
+"""The ledger in a Delta table: which heads count at a version of it. Pure, but for its reader.
+
+- The newest commit of a query has the number of its last batch, and all its heads.
+- A RESTORE to version t takes the heads back to those of version t, and no number back: Delta keeps
+  `txnVersion`.
+- What replaces the table (CREATE OR REPLACE, CLONE) leaves numbers, and no heads.
+- Delta compares numbers only. So a batch can be written although a RESTORE, or a new table, came
+  between its judgement and its commit. Its `base` shows it: then nobody can say what the heads are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from eo_listener.model.ledger import Head
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.delta.batch_records import Doubt, QueryState
+from eo_listener.sinks.delta.commits import Commit
+
+_SOON = 50  # commits that are read before it is asked whether the table has a ledger at all
+
+States = Mapping[str, QueryState]
+"""The states of all queries that have written to a table, by their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryLedger:
+    """The heads of a query at `version` of a table, and the number of its last batch.
+
+    `table` is the table's id, `states` the queries there are at that version.
+    """
+
+    table: str
+    version: int
+    states: States
+    number: int
+    heads: Mapping[TopicPartition, Head]
+
+
+class TableLedger:
+    """The ledgers in the log of one table, read backwards from a version, as far as needed.
+
+    `read` returns a commit, None where the log does not have it. `numbers` returns the number of
+    each query's last batch, as Delta itself keeps it; it is asked where the log's newest commits
+    have no batch. `table` is the table's id.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        read: Callable[[int], Commit | None],
+        numbers: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._table = table
+        self._read = read
+        self._numbers = numbers
+        self._known: tuple[int, States] = (-1, {})
+
+    def states(self, version: int) -> States:
+        """The states of all queries at `version`."""
+        found = self._folded(version)
+        if version > self._known[0]:
+            self._known = (version, found)
+        return found
+
+    def _folded(self, version: int) -> States:
+        """Walk down to where the states are known, then up again, commit by commit."""
+        passed: list[Commit] = []
+        states: States = {}
+        at, floor = version, -1
+        while at > floor:
+            if at == self._known[0]:
+                states = self._known[1]
+                break
+            commit = self._read(at)
+            if commit is None or (len(passed) == _SOON and floor < 0 and not self._numbers()):
+                states = self._gone(at, passed)
+                break
+            passed.append(commit)
+            if commit.record is not None and floor < 0 and self.is_sound(commit):
+                floor, states = commit.record.base, commit.record.states
+            at -= 1
+        for commit in reversed(passed):
+            states = self._after(commit, states)
+        return states
+
+    def _gone(self, version: int, newer: list[Commit]) -> States:
+        """The states where the log has nothing of `version` and before."""
+        shown = {commit.record.query for commit in newer if commit.record is not None}
+        return {
+            query: QueryState(number, None, Doubt.GONE, version)
+            for query, number in self._numbers().items()
+            if query not in shown
+        }
+
+    def _after(self, commit: Commit, states: States) -> States:
+        version = commit.version
+        if commit.restores and commit.restored is None:
+            return {
+                query: QueryState(one.number, None, Doubt.TIMESTAMP, version)
+                for query, one in states.items()
+            }
+        if commit.restores and commit.restored is not None:
+            then = self._folded(commit.restored)
+            none = QueryState(0, None)
+            return {
+                query: then.get(query, none)._replace(number=one.number)
+                for query, one in states.items()
+            }
+        if commit.replaces:
+            return {query: QueryState(one.number, None) for query, one in states.items()}
+        if commit.record is not None:
+            mine = QueryState(commit.record.number, version)
+            if not self.is_sound(commit):
+                mine = QueryState(mine.number, None, Doubt.MEANWHILE, version)
+            return {**states, commit.record.query: mine}
+        return states
+
+    def is_sound(self, commit: Commit) -> bool:
+        """Whether a batch was written to the table that it was judged by."""
+        record = commit.record
+        if record is None or record.table != self._table or record.base >= commit.version:
+            return False
+        between = (self._read(version) for version in range(record.base + 1, commit.version))
+        return not any(one is None or one.restores or one.replaces for one in between)

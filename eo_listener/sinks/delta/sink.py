@@ -1,0 +1,112 @@
+"""DeltaSink: what a user names, and what a batch calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.delta.arguments import Target
+from eo_listener.sinks.delta.batch_commit import BatchCommit
+from eo_listener.sinks.delta.connection import Connection
+
+
+class DeltaSink:
+    """Writes batches into a Delta table, each of them once, in the commit that has its ledger.
+
+    `table` is a name as in SQL (`lake.delays`), or `path` is where the table is.
+    `mode`: "append"; "upsert" by `keys`, a MERGE (the newest row of a key, by `version_column` if
+    there is one, else by offset). Where `delete_when`, a condition in SQL on the batch's rows, is
+    true for the newest row of a key, the row in the table is deleted.
+    A table that is absent is made, with the columns of the first batch, unless `create` is False;
+    `partition_by` names columns of one that is made. With `new_columns` columns that the table
+    lacks are added to it; else they are refused.
+
+    There are no dead letters: another table would be another transaction. Raises SettingsError for
+    arguments that cannot be.
+    """
+
+    per_partition = False
+
+    def __init__(
+        self,
+        table: str | None = None,
+        *,
+        path: str | None = None,
+        mode: str = "append",
+        keys: str | Sequence[str] = (),
+        version_column: str | None = None,
+        delete_when: str | None = None,
+        partition_by: str | Sequence[str] = (),
+        new_columns: bool = False,
+        create: bool = True,
+        dead_letters: str | None = None,
+    ) -> None:
+        if dead_letters is not None:
+            raise SettingsError(
+                "a DeltaSink has no dead letters",
+                cause="Delta commits one table at a time: rows and dead letters could not become "
+                "visible together, or not at all",
+                fix="Drop dead_letters=, and filter such rows in the transform; they can go to a "
+                "sink of their own",
+            )
+        self._target = Target.of(
+            table=table,
+            path=path,
+            mode=mode,
+            keys=keys,
+            version_column=version_column,
+            delete_when=delete_when,
+            partition_by=partition_by,
+            new_columns=new_columns,
+            create=create,
+        )
+        self._connection = Connection(self._target, self.label)
+
+    @property
+    def label(self) -> str:
+        """The table or the path, for people."""
+        target = self._target
+        return f"Delta table {target.table}" if target.table else f"Delta table at {target.path}"
+
+    @property
+    def key(self) -> str:
+        """The table or the path as it was given: the ledger itself is in the table."""
+        return self._target.table or self._target.path or ""
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`; none where there is no table yet."""
+        return self._connection.ledger(self._connection.session(), query).heads
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        """Read the heads that `query_id` has moved in this table, under any name."""
+        session = self._connection.session()
+        log = self._connection.log(session)
+        states = {} if log is None else self._connection.states(log)
+        found = {}
+        for query, state in states.items():
+            if state.doubt is not None:  # under its own name such a query is refused
+                continue
+            heads = self._connection.ledger(session, query).heads
+            moved = {tp: head for tp, head in heads.items() if head.query_id == query_id}
+            if moved:
+                found[LedgerKey(self.key, query)] = moved
+        return found
+
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # the protocol's
+        """Write the rows of `frame` and `entry` in one commit."""
+        session = frame.sparkSession
+        if getattr(session, "_jsparkSession", None) is None:
+            raise SettingsError(
+                f"{self.label} cannot be written to from Spark Connect",
+                cause="the log of a Delta table is read by Spark's JVM, which is elsewhere",
+                fix="Run the query in classic PySpark",
+            )
+        return BatchCommit(self._target, self._connection, self.label, frame, entry).write()
+
+    def close(self) -> None:
+        """Drop what is kept of the table."""
+        self._connection.forget()

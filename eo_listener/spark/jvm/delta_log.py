@@ -1,0 +1,202 @@
+"""Delta Lake in a JVM: where a table is, what it is, and the files of its log.
+
+Only those of Delta's own classes are asked that are the same from 3.3 to 4.1. A commit is read as
+the file that it is, by Hadoop's file systems, as Spark itself does: Delta's snapshot would be
+built again after each commit before it answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from eo_listener.spark.jvm.calls import asking
+from eo_listener.spark.jvm.running_jvm import class_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_CHUNK: Final = 1 << 18  # bytes read at a time; most commits are smaller
+_ABSENT: Final = "java.io.FileNotFoundException"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaTable:
+    """A table at one moment: `version` is one that it had then, perhaps not its newest.
+
+    `settings` has those of its properties that were asked for and are set.
+    """
+
+    location: str
+    id: str
+    version: int
+    settings: Mapping[str, str]
+
+
+def session_here() -> SparkSession | None:
+    """The classic session of this thread, or else the one that was made last; None without one."""
+    session = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
+    return session if getattr(session, "_jsparkSession", None) is not None else None
+
+
+def cloned(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session that knows all that `session` does, with these settings. Raises JvmError."""
+    with asking("clone its session"):
+        java_clone = _java(session).cloneSession()
+    clone = type(session)(session.sparkContext, java_clone)
+    for name, value in settings.items():
+        clone.conf.set(name, value)
+    return clone
+
+
+def library_version(session: SparkSession) -> str | None:
+    """The version of Delta Lake that its JVM has loaded; None where there is none.
+
+    Raises JvmError.
+    """
+    with asking("find Delta Lake"):
+        found = class_of(_jvm(session), "io.delta.package")
+        return None if found is None else str(found.VERSION())
+
+
+def has_extension(session: SparkSession) -> bool:
+    """Whether it reads SQL by Delta's parser; not known where another extension came after.
+
+    Raises JvmError.
+    """
+    with asking("find its SQL parser"):
+        parser = _java(session).sessionState().sqlParser().getClass().getName()
+        return str(parser).startswith("io.delta.")
+
+
+def scala_version(session: SparkSession) -> str:
+    """The Scala of its JVM, as in `2.13`. Raises JvmError."""
+    with asking("ask for its version of Scala"):
+        whole = str(_jvm(session).scala.util.Properties.versionNumberString())
+        return ".".join(whole.split(".")[:2])
+
+
+def qualified_location(session: SparkSession, path: str) -> str:
+    """`path` with the scheme that Spark gives it. Raises JvmError."""
+    with asking("find the file system of a table"):
+        found = _jvm(session).org.apache.hadoop.fs.Path(path)
+        files = found.getFileSystem(_hadoop(session))
+        return str(files.makeQualified(found).toString())
+
+
+def location_of(session: SparkSession, name: str) -> str:
+    """Where the Delta table of that name is. Raises JvmError."""
+    with asking("find a Delta table by its name"):
+        tables = _jvm(session).io.delta.tables.DeltaTable
+        found = tables.forName(_java(session), name).deltaLog().dataPath()
+        return str(found.toString())
+
+
+def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> DeltaTable | None:
+    """The Delta table there, as its files say now; None without one. Raises JvmError."""
+    with asking("read a Delta table"):
+        snapshot = _snapshot(session, location, fresh=True)
+        version = int(snapshot.version())
+        if version < 0:
+            return None
+        metadata = snapshot.metadata()
+        properties = metadata.configuration()
+        return DeltaTable(
+            location=location,
+            id=str(metadata.id()),
+            version=version,
+            settings={
+                name: str(properties.apply(name)) for name in settings if properties.contains(name)
+            },
+        )
+
+
+def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
+    """The `txnVersion` that the table has of each `txnAppId` with that prefix.
+
+    Builds Delta's state, which takes seconds for a large table. Raises JvmError.
+    """
+    with asking("read the applications that a Delta table knows"):
+        known = _snapshot(session, location, fresh=False).transactions()
+        names = str(known.keys().mkString("\n")).split("\n")
+        return {name: int(known.apply(name)) for name in names if name.startswith(prefix)}
+
+
+class DeltaLogFiles:
+    """The files of a table's log; all methods raise JvmError."""
+
+    def __init__(self, session: SparkSession, location: str) -> None:
+        with asking("find the log of a Delta table"):
+            self._jvm = _jvm(session)
+            self._folder = self._jvm.org.apache.hadoop.fs.Path(location, "_delta_log")
+            self._files = self._folder.getFileSystem(_hadoop(session))
+
+    def stamp(self, version: int) -> str | None:
+        """What changes when the file of a commit is replaced; None where it is not there."""
+        with asking("find a commit of a Delta table"):
+            status = self._status(version)
+            return None if status is None else f"{status.getModificationTime()} {status.getLen()}"
+
+    def lines(self, version: int) -> Iterator[str] | None:
+        """The actions of a commit, a JSON text each, read as far as they are asked for.
+
+        None where it is not there.
+        """
+        with asking("find a commit of a Delta table"):
+            status = self._status(version)
+            return None if status is None else self._lines(status.getPath(), status.getLen())
+
+    def _status(self, version: int) -> Any | None:
+        path = self._jvm.org.apache.hadoop.fs.Path(self._folder, f"{version:020d}.json")
+        if not self._files.exists(path):  # most often it is not: an exception takes longer
+            return None
+        try:
+            return self._files.getFileStatus(path)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _ABSENT:
+                return None
+            raise
+
+    def _lines(self, path: Any, length: int) -> Iterator[str]:
+        begun, at = b"", 0
+        while at < length:
+            size = min(_CHUNK, length - at)
+            begun += self._read(path, at, size)
+            at += size
+            *whole, begun = begun.split(b"\n")
+            yield from (line.decode() for line in whole if line)
+        if begun:
+            yield begun.decode()
+
+    def _read(self, path: Any, at: int, size: int) -> bytes:
+        with asking("read a commit of a Delta table"):
+            stream = self._files.open(path)
+            try:
+                stream.seek(at)
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, size))
+            finally:
+                stream.close()
+
+
+def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
+    jvm = _jvm(session)
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    if fresh:  # what is kept may be of a table that was dropped meanwhile
+        logs.invalidateCache(_java(session), jvm.org.apache.hadoop.fs.Path(location))
+    return logs.forTable(_java(session), location).unsafeVolatileSnapshot()
+
+
+def _jvm(session: SparkSession) -> Any:
+    return session._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM
+
+
+def _java(session: SparkSession) -> Any:
+    return session._jsparkSession  # noqa: SLF001  # nor to the session in it
+
+
+def _hadoop(session: SparkSession) -> Any:
+    return _java(session).sessionState().newHadoopConf()

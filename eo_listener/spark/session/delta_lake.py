@@ -1,0 +1,45 @@
+"""Which release of Delta Lake fits which Spark, and what a session needs to use it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAME: Final = "delta-spark"
+EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+EXTENSIONS: Final = "spark.sql.extensions"
+SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
+
+_RELEASES: Final = {"3.5": "3.3.2", "4.0": "4.0.1", "4.1": "4.1.0"}
+
+
+def coordinates(spark: str, scala: str) -> str | None:
+    """The Maven coordinates of the release for a Spark such as `4.0.0`, and a Scala such as `2.13`.
+
+    None where there is none that is known to fit.
+    """
+    release = _RELEASES.get(_minor(spark))
+    return None if release is None else f"io.delta:{NAME}_{scala}:{release}"
+
+
+def fits(delta: str, spark: str) -> bool:
+    """Whether a release of Delta Lake is made for that Spark."""
+    release = _RELEASES.get(_minor(spark))
+    if release is None:
+        return False
+    # All of Delta 3.2 and 3.3 are made for Spark 3.5; from 4.0 on, minor versions are the same.
+    return (
+        delta.startswith(("3.2.", "3.3."))
+        if release.startswith("3.")
+        else (_minor(delta) == _minor(release))
+    )
+
+
+def supported() -> str:
+    """The versions of Spark there is a release for, for people."""
+    *others, last = _RELEASES
+    return f"{', '.join(others)} and {last}"
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

@@ -1,0 +1,19 @@
+"""A session with Delta Lake in the JVM that all tests of a process share."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.delta_lake import delta_session, jars
+from tests.spark_session import spark
+
+__all__ = ["delta", "spark"]
+
+
+@pytest.fixture(scope="session")
+def delta(request: pytest.FixtureRequest) -> SparkSession:
+    """The session."""
+    if not jars():
+        pytest.skip("no Delta Lake fits this Spark")
+    return delta_session(request.getfixturevalue("spark"))

@@ -1,0 +1,304 @@
+"""Which heads of a Delta table count, at each version of its log: without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from eo_listener.model.errors import FormatError
+from eo_listener.model.ledger import Head
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.delta.batch_records import (
+    BatchRecord,
+    Doubt,
+    QueryState,
+    application_id,
+    query_of,
+)
+from eo_listener.sinks.delta.commits import Commit
+from eo_listener.sinks.delta.ledger import TableLedger
+from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.testing.made_up_entries import HOSTILE
+
+TP = TopicPartition("flights", 0)
+TABLE = "c697e832"
+
+
+def head(until: int) -> Head:
+    """One that ends there."""
+    return Head(
+        range=OffsetRange(0, until), topic_id=None, query_id="q", run_id="r", batch_id=until
+    )
+
+
+def lines(operation: str, *more: Mapping[str, Any], **info: object) -> list[str]:
+    """The actions of a commit, as Spark writes them, with a file at the end."""
+    actions = [{"commitInfo": {"operation": operation, **info}}, *more, {"add": {"path": "x"}}]
+    return [json.dumps(action, separators=(",", ":")) for action in actions]
+
+
+class Log:
+    """A Delta log in memory, written as a sink writes it; counts what is read."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+        self.files: dict[int, list[str]] = {}
+        self.numbers: dict[str, int] = {}
+        self.read = 0
+        self.asked = 0
+
+    @property
+    def newest(self) -> int:
+        """The newest version."""
+        return max(self.files, default=self.first - 1)
+
+    def commit(self, version: int) -> Commit | None:
+        """Read one."""
+        self.read += 1
+        found = self.files.get(version)
+        return None if found is None else Commit.parse(version, found)
+
+    def known(self) -> Mapping[str, int]:
+        """What Delta keeps in its state."""
+        self.asked += 1
+        return self.numbers
+
+    def ledger(self) -> TableLedger:
+        """Open it, as a driver does."""
+        return TableLedger(TABLE, self.commit, self.known)
+
+    def add(self, operation: str = "OPTIMIZE", **parameters: object) -> int:
+        """A commit of another program."""
+        self.files[self.newest + 1] = lines(operation, operationParameters=parameters)
+        return self.newest
+
+    def restore(self, version: int | None) -> int:
+        """RESTORE, to a version, or to a timestamp."""
+        when = None if version is not None else "2026-11-23 08:04:05.57"
+        return self.add("RESTORE", version=version, timestamp=when)
+
+    def batch(self, query: str = "q", *, judged_at: int | None = None, table: str = TABLE) -> int:
+        """A batch, judged at the newest version if nothing else is said."""
+        base = self.newest if judged_at is None else judged_at
+        number = self.numbers.get(query, 0) + 1
+        record = BatchRecord(
+            ledger=LedgerText(query, number, {TP: head(number)}),
+            table=table,
+            base=base,
+            attempt=f"{query}-{number}",
+            states=self.ledger().states(base),
+        )
+        self.numbers[query] = number
+        transaction = {"txn": {"appId": application_id(query), "version": number}}
+        self.files[self.newest + 1] = lines("WRITE", transaction, userMetadata=record.text())
+        return self.newest
+
+    def state(self, query: str = "q") -> QueryState | None:
+        """What a driver that has just been started finds."""
+        return self.ledger().states(self.newest).get(query)
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    """Whatever the names are; and no setting of Spark's is put into it."""
+    for word in (*HOSTILE, "${spark.app.name}"):
+        record = BatchRecord(
+            ledger=LedgerText(word, 3, {TopicPartition(word, 1): head(4)}),
+            table=TABLE,
+            base=7,
+            attempt="a",
+            states={word: QueryState(2, None, Doubt.TIMESTAMP, 5), "other": QueryState(9, 4)},
+        )
+        assert "${" not in record.text()
+        assert BatchRecord.parse(record.text()) == record
+        assert query_of(application_id(word)) == word
+
+
+def test_what_others_write_is_no_record() -> None:
+    """Any text but ours is left alone; ours of a later format, or damaged, is refused."""
+    assert BatchRecord.parse("deployed by hand") is None
+    assert query_of("another-app") is None
+    for text in ('{"eo-listener":2}', '{"eo-listener":1}', '{"eo-listener":'):
+        with pytest.raises(FormatError):
+            BatchRecord.parse(text)
+
+
+def test_the_newest_commit_of_a_query_has_its_heads() -> None:
+    """Commits of others, before, between and after, change nothing."""
+    log = Log()
+    assert log.state() is None
+    log.add()
+    log.batch()
+    log.add()
+    second = log.batch()
+    log.add()
+    log.batch("other")
+    assert log.state() == QueryState(2, second)
+
+
+def test_a_compaction_that_repeats_the_metadata_is_no_batch() -> None:
+    """It has no txnVersion."""
+    log = Log()
+    written = log.batch()
+    info = json.loads(log.files[written][0])["commitInfo"]
+    log.files[log.newest + 1] = lines("OPTIMIZE", userMetadata=info["userMetadata"])
+    assert log.state() == QueryState(1, written)
+
+
+def test_restore_takes_the_heads_back_and_no_number() -> None:
+    """Those of the version that was restored count; the next number is still a greater one."""
+    log = Log()
+    first, second, _ = log.batch(), log.batch(), log.batch()
+    log.restore(second)
+    assert log.state() == QueryState(3, second)
+    log.restore(first)
+    assert log.state() == QueryState(3, first)
+    log.restore(log.newest - 1)  # a RESTORE of what the RESTORE before it has made
+    assert log.state() == QueryState(3, second)
+    after = log.batch()
+    assert log.state() == QueryState(4, after)
+
+
+def test_restore_to_before_the_first_batch_leaves_no_heads() -> None:
+    """The number stays."""
+    log = Log()
+    empty = log.add("CREATE TABLE")
+    log.batch()
+    log.restore(empty)
+    assert log.state() == QueryState(1, None)
+
+
+def test_restore_to_a_timestamp_is_in_doubt_until_a_version_is_named() -> None:
+    """Its commit does not say which version that was; the next RESTORE does."""
+    log = Log()
+    first = log.batch()
+    log.batch()
+    unclear = log.restore(None)
+    state = log.state()
+    assert state is not None
+    assert (state.number, state.doubt, state.doubted) == (2, Doubt.TIMESTAMP, unclear)
+    log.restore(first)
+    assert log.state() == QueryState(2, first)
+
+
+@pytest.mark.parametrize("operation", ["CLONE", "CREATE OR REPLACE TABLE AS SELECT"])
+def test_a_replaced_table_has_no_heads(operation: str) -> None:
+    """What was applied went with the rows; the number stays."""
+    log = Log()
+    log.batch()
+    log.add(operation)
+    assert log.state() == QueryState(1, None)
+
+
+def test_a_batch_that_was_judged_before_a_restore_is_in_doubt() -> None:
+    """Its heads have rows that the RESTORE took away; one to the version before it heals that."""
+    log = Log()
+    first, second = log.batch(), log.batch()
+    log.restore(first)
+    late = log.batch(judged_at=second)
+    state = log.state()
+    assert state is not None
+    assert (state.doubt, state.doubted) == (Doubt.MEANWHILE, late)
+    log.batch("other")  # carries the doubt on
+    assert log.state() == state
+    log.restore(late - 1)
+    assert log.state() == QueryState(3, first)
+
+
+def test_a_batch_for_an_older_table_of_the_same_place_is_in_doubt() -> None:
+    """The table was dropped and made again between the judgement and the commit."""
+    log = Log()
+    log.add("CREATE TABLE")
+    late = log.batch(table="another")
+    assert log.state() == QueryState(1, None, Doubt.MEANWHILE, late)
+
+
+def test_a_commit_of_another_query_shows_where_the_others_are() -> None:
+    """A query that was stopped long ago is found without reading what came since."""
+    log = Log()
+    old = log.batch("old")
+    for _ in range(200):
+        log.batch()
+    log.read = 0
+    assert log.state("old") == QueryState(1, old)
+    assert log.read < 5
+
+
+def test_commits_between_judgement_and_commit_are_not_passed_over() -> None:
+    """Two queries that write at the same time do not hide each other."""
+    log = Log()
+    log.batch("one")
+    base = log.newest
+    two = log.batch("two")
+    one = log.batch("one", judged_at=base)
+    assert log.state("two") == QueryState(1, two)
+    assert log.state("one") == QueryState(2, one)
+
+
+def test_a_log_that_was_cut_off_is_in_doubt() -> None:
+    """Delta knows a number, and no commit has the heads: nothing is guessed."""
+    log = Log()
+    log.batch()
+    log.add()
+    del log.files[0]
+    state = log.state()
+    assert state is not None
+    assert (state.number, state.doubt) == (1, Doubt.GONE)
+
+
+def test_a_cut_log_with_the_last_batch_is_whole() -> None:
+    """What is needed is the newest commit of a query."""
+    log = Log()
+    for _ in range(5):
+        log.batch()
+    for version in range(4):
+        del log.files[version]
+    assert log.state() == QueryState(5, 4)
+
+
+def test_a_table_without_a_ledger_is_not_read_to_its_beginning() -> None:
+    """After some commits Delta is asked once whether there is a batch of ours at all."""
+    log = Log()
+    for _ in range(500):
+        log.add()
+    assert log.state() is None
+    assert log.read < 60
+    assert log.asked <= 2
+
+
+def test_what_is_known_is_not_read_again() -> None:
+    """A driver's next batch reads what was committed since."""
+    log = Log()
+    for _ in range(40):
+        log.add()
+    ledger = log.ledger()
+    ledger.states(log.newest)
+    log.batch()
+    log.read = 0
+    assert ledger.states(log.newest)["q"].number == 1
+    assert log.read <= 2
+
+
+def test_rows_are_counted_by_delta() -> None:
+    """Those written, or those inserted, updated and deleted; None where it has not counted."""
+    write = lines("WRITE", operationMetrics={"numOutputRows": "5"})
+    merge = lines(
+        "MERGE",
+        operationMetrics={
+            "numTargetRowsInserted": "2",
+            "numTargetRowsUpdated": "3",
+            "numTargetRowsDeleted": "1",
+            "numTargetRowsCopied": "100",
+        },
+    )
+    assert Commit.parse(0, write).rows == 5
+    assert Commit.parse(0, merge).rows == 6
+    assert Commit.parse(0, lines("WRITE")).rows is None
+
+
+def test_a_commit_of_another_program_may_be_in_another_order() -> None:
+    """Its information is searched for behind its files."""
+    found = Commit.parse(0, reversed(lines("RESTORE", operationParameters={"version": "4"})))
+    assert (found.restores, found.restored) == (True, 4)

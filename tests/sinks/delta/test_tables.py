@@ -1,0 +1,243 @@
+"""DeltaSink on real tables: what Delta does without a word, and what is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    PoisonRowError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.ledger import Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.delta import DeltaSink
+from eo_listener.spark.jvm import delta_log
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY, Heads, entry_of, heads_of, plan_of
+
+pytestmark = [pytest.mark.spark]
+
+TP = TopicPartition("flights", 0)
+
+
+class Table:
+    """A table of a test's own, and batches into it."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self.spark = spark
+        self.path = str(path)
+        self.name = f"delta.`{self.path}`"
+
+    def sink(self, **arguments: Any) -> DeltaSink:
+        """Another driver's sink."""
+        return DeltaSink(path=self.path, **arguments)
+
+    def rows(self, *values: str) -> Any:
+        """A frame from SQL: `SELECT <values> UNION ALL ...`."""
+        return self.spark.sql(" UNION ALL ".join(f"SELECT {one}" for one in values))
+
+    def batch(self, sink: DeltaSink, heads: Heads, frame: Any = None, run: str = "run-1") -> Entry:
+        """Write the next offset after `heads`."""
+        start = max((head.range.until for head in heads.values()), default=0)
+        entry = entry_of(heads, {TP: OffsetRange(start, start + 1)}, batch_id=start, run_id=run)
+        row = f"'flights' topic, 0 partition, {start}L offset, 'a' word"
+        sink.apply(self.rows(row) if frame is None else frame, entry, plan_of(entry))
+        return entry
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """What is in it, in order."""
+        found = self.spark.read.format("delta").load(self.path).selectExpr(*columns).collect()
+        return sorted(tuple(row) for row in found)
+
+    def sql(self, text: str) -> None:
+        """A command of somebody else's."""
+        self.spark.sql(text.format(table=self.name))
+
+
+@pytest.fixture
+def table(delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """One that does not exist yet."""
+    monkeypatch.setattr(delta_log, "session_here", lambda: delta)
+    return Table(delta, tmp_path / "delays")
+
+
+@pytest.fixture
+def at_commit() -> Callable[[Callable[[], object]], Any]:
+    """Do something between the judgement of a batch and its commit."""
+
+    def once(do: Callable[[], object]) -> Any:
+        done: list[str] = []
+
+        def hook(point: str) -> None:
+            if point == "sink.commit-sent" and not done:
+                done.append(point)
+                do()
+
+        return hooked(hook)
+
+    return once
+
+
+def test_a_commit_that_delta_skips_is_not_taken_for_written(table: Table, at_commit: Any) -> None:
+    """An equal number makes Delta skip the write without a word: the other driver is named."""
+    mine, other = table.sink(), table.sink()
+    overtaken = at_commit(lambda: table.batch(other, {}, run="run-2"))
+    with overtaken, pytest.raises(ForeignWriterError, match="run-2"):
+        table.batch(mine, {}, run="run-1")
+    assert len(table.read("word")) == 1
+
+
+def test_restore_takes_the_ledger_back(table: Table) -> None:
+    """The heads are those of the version that was restored, and the next batch is not skipped."""
+    sink = table.sink()
+    first = table.batch(sink, {})
+    second = table.batch(sink, heads_of(first))
+    table.sql("RESTORE TABLE {table} TO VERSION AS OF 1")
+    assert dict(sink.applied(QUERY)) == heads_of(first)
+    assert dict(table.sink().applied(QUERY)) == heads_of(first)
+    again = table.batch(sink, heads_of(first), run="run-2")
+    assert dict(sink.applied(QUERY)) == heads_of(again) != heads_of(second)
+    assert table.read("offset") == [(0,), (1,)]
+
+
+@pytest.mark.slow
+def test_a_restore_between_judgement_and_commit_is_found(table: Table, at_commit: Any) -> None:
+    """Delta commits the batch; the sink refuses it, now and later, until the printed command."""
+    sink = table.sink()
+    first = table.batch(sink, {})
+    second = table.batch(sink, heads_of(first))
+    restored = at_commit(lambda: table.sql("RESTORE TABLE {table} TO VERSION AS OF 1"))
+    with restored, pytest.raises(SinkError, match="cannot be known: version 4") as refused:
+        table.batch(sink, heads_of(second))
+    with pytest.raises(SinkError, match="cannot be known: version 4"):
+        table.sink().applied(QUERY)
+    command, _, _ = str(refused.value.fix).partition(",")
+    table.spark.sql(command)
+    assert dict(table.sink().applied(QUERY)) == heads_of(first)
+    assert table.read("offset") == [(0,)]
+
+
+@pytest.mark.slow
+def test_a_dropped_table_takes_its_ledger_along(table: Table) -> None:
+    """A sink that lives on does not take the new table for the old one."""
+    sink = table.sink()
+    first = table.batch(sink, {})
+    table.batch(sink, heads_of(first))
+    table.sql("DELETE FROM {table}")
+    files = Path(table.path)
+    files.rename(files.with_name("old"))
+    assert dict(sink.applied(QUERY)) == {}
+    again = table.batch(sink, {})
+    assert dict(sink.applied(QUERY)) == heads_of(again)
+
+
+@pytest.mark.slow
+def test_the_log_of_a_long_pause_is_not_guessed(table: Table) -> None:
+    """Delta has the number, retention has deleted the commit with the heads: refused by name."""
+    sink = table.sink()
+    table.batch(sink, {})
+    table.sql("INSERT INTO {table} VALUES ('x', 0, 0, 'by hand')")
+    jvm: Any = table.spark._jvm
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    logs.forTable(table.spark._jsparkSession, table.path).checkpoint()
+    for version in (0, 1):
+        Path(table.path, "_delta_log", f"{version:020d}.json").unlink()
+    with pytest.raises(SinkError, match="no longer has the commit with its offsets"):
+        table.sink().applied(QUERY)
+
+
+def test_a_batch_reads_its_own_commit_only(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is in the log before: one file is read for a batch, and Delta's state never."""
+    read: list[int] = []
+    lines = delta_log.DeltaLogFiles.lines
+
+    def counted(files: delta_log.DeltaLogFiles, version: int) -> Any:
+        found = lines(files, version)
+        read.extend([version] if found is not None else [])
+        return found
+
+    sink = table.sink()
+    entry = table.batch(sink, {})
+    monkeypatch.setattr(delta_log.DeltaLogFiles, "lines", counted)
+    monkeypatch.setattr(delta_log, "transactions", lambda *_: pytest.fail("the state was built"))
+    for version in (2, 3):
+        read.clear()
+        sink.applied(QUERY)
+        entry = table.batch(sink, heads_of(entry))
+        assert read == [version]
+
+
+def test_columns_are_added_only_when_asked_for(table: Table) -> None:
+    """A new one is refused by its name; with new_columns= it is there, and null before."""
+    sink = table.sink()
+    first = table.batch(sink, {})
+    wider = table.rows("'b' word, 7 delay")
+    with pytest.raises(SettingsError, match="no column 'delay'"):
+        table.batch(sink, heads_of(first), wider)
+    second = table.batch(table.sink(new_columns=True), heads_of(first), wider)
+    assert table.read("word", "delay") == [("a", None), ("b", 7)]
+    assert dict(sink.applied(QUERY)) == heads_of(second)
+
+
+def test_rows_that_do_not_fit_are_refused(table: Table) -> None:
+    """A type that the table cannot take is an error of the settings; nothing is written."""
+    sink = table.sink()
+    first = table.batch(sink, {}, table.rows("1 n"))
+    with pytest.raises(SettingsError, match="does not take such rows"):
+        table.batch(sink, heads_of(first), table.rows("array(1) n"))
+    assert table.read("n") == [(1,)]
+
+
+def test_a_marked_row_stops_the_batch(table: Table) -> None:
+    """There are no dead letters, so the first one is named, with where it came from."""
+    origin = "'flights' topic, 0 partition, 5L offset"
+    marked = table.rows(f"{origin}, 'a' word, 'no carrier' eo_poison")
+    with pytest.raises(PoisonRowError, match=r"offset 5 of flights-0.*no carrier") as refused:
+        table.batch(table.sink(), {}, marked)
+    assert refused.value.partition == TP
+    fine = table.rows(f"{origin}, 'a' word, CAST(NULL AS string) eo_poison")
+    table.batch(table.sink(), {}, fine)
+    assert table.read("word") == [("a",)]
+
+
+@pytest.mark.slow
+def test_a_table_by_its_name(table: Table) -> None:
+    """It is made in the catalog, partitioned as asked for, or refused with create=False."""
+    name = f"delays_{Path(table.path).parent.name.replace('-', '_')}"
+    with pytest.raises(SettingsError, match=f"no table {name}"):
+        table.batch(DeltaSink(name, create=False), {})
+    sink = DeltaSink(name, partition_by="word")
+    try:
+        entry = table.batch(sink, {})
+        assert dict(DeltaSink(name).applied(QUERY)) == heads_of(entry)
+        detail = table.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
+        assert detail["partitionColumns"] == ["word"]
+    finally:
+        table.spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_table_that_forgets_numbers_is_refused(table: Table) -> None:
+    """Without them nothing keeps an older driver out; the error has the command that heals it."""
+    setting = "delta.setTransactionRetentionDuration"
+    table.sql(
+        f"CREATE TABLE {{table}} (word string) USING delta TBLPROPERTIES ('{setting}'='7 days')"
+    )
+    with pytest.raises(SettingsError, match="forgets the number") as refused:
+        table.batch(table.sink(), {})
+    table.spark.sql(str(refused.value.fix))
+    table.batch(table.sink(), {})
+
+
+def test_a_session_without_delta_lake(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release that fits is named, where there is none and where there is another."""
+    for there in (None, "1.0.0"):
+        monkeypatch.setattr(delta_log, "library_version", lambda _, found=there: found)
+        with pytest.raises(SettingsError, match=r"needs io\.delta:delta-spark_.*delta=True"):
+            table.sink().applied(QUERY)
