@@ -103,6 +103,7 @@ class StatusReader:
         self._patterns = ("*",) if every else tuple(dict.fromkeys(names))
         self._cluster = ClusterReader(properties)
         self._many = ManyGroups(properties, apart=again)
+        self._again = again
         self._windows: dict[tuple[str, TopicPartition], LagWindow] = {}
         self._trends: dict[str, LagTrend] = {}
 
@@ -188,7 +189,7 @@ class StatusReader:
         verdicts: dict[TopicPartition, LagVerdict | None] = {}
         quiet: list[float | None] = []
         for row in rows:
-            if row.committed is None or row.lag is None:
+            if not self._again or row.committed is None or row.lag is None:
                 continue
             position: Position = held.positions[row.partition]
             window = self._windows.setdefault((name, row.partition), LagWindow())
