@@ -1,8 +1,8 @@
 """What a repair does to a group, partition by partition, before and after. Pure.
 
-A repair either seeds a group (it gets offsets where it holds none, or lower ones) or rewinds it
-(it gets lower offsets than it holds). One repair never does both: a seed that would go back, and a
-rewind that would skip records, are not what was asked for.
+A repair either seeds a group (it gets offsets where it holds none, and higher ones than it holds)
+or rewinds it (it gets lower ones than it holds). One repair never does both: a seed that would go
+back, and a rewind that would skip records, are not what was asked for.
 """
 
 from __future__ import annotations
@@ -52,11 +52,15 @@ class PartitionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A whole repair. `author` is what its commits say of themselves."""
+    """A whole repair. `author` is what its commits say of themselves.
+
+    `held` is all that the group held at the plan, also of partitions that are left alone.
+    """
 
     group: str
     author: CommitMetadata
     rewinds: bool
+    held: Mapping[TopicPartition, Position]
     partitions: tuple[PartitionChange, ...]
 
     @classmethod
@@ -69,11 +73,22 @@ class GroupChange:
         *,
         rewinds: bool,
     ) -> GroupChange:
-        """Plan a repair. Raises SettingsError for a seed that would take the group back."""
+        """Plan a repair.
+
+        Raises SettingsError for a seed that would take the group back, and for a rewind of what the
+        group holds nothing of.
+        """
         partitions = tuple(
             PartitionChange(partition=tp, held=held.get(tp), offset=offset)
             for tp, offset in sorted(wanted.items())
         )
+        if rewinds and all(one.direction is Direction.NEW for one in partitions):
+            raise SettingsError(
+                f"group {group} holds no offsets of {few(one.partition for one in partitions)}",
+                cause="they expired, nobody has committed, or the name is another one",
+                fix="See what it holds: eo-listener status GROUP -b SERVERS. To give it offsets, "
+                "type `eo-listener group seed` with the same arguments",
+            )
         back = [one for one in partitions if one.direction is Direction.BACK]
         if back and not rewinds:
             named = few(f"{one.partition} from {_offset(one)} to {one.offset}" for one in back)
@@ -83,7 +98,9 @@ class GroupChange:
                 fix="If it is meant to read these records again, type `eo-listener group rewind` "
                 "with the same arguments. Otherwise leave these topics out: --topic",
             )
-        return cls(group=group, author=author, rewinds=rewinds, partitions=partitions)
+        return cls(
+            group=group, author=author, rewinds=rewinds, held=dict(held), partitions=partitions
+        )
 
     def moves(self, one: PartitionChange) -> bool:
         """Whether a partition is one that this repair commits."""
@@ -116,9 +133,8 @@ class GroupChange:
 
     def moved_since(self, held: Mapping[TopicPartition, Position]) -> tuple[TopicPartition, ...]:
         """Partitions of which the group holds something else than it did at the plan."""
-        return tuple(
-            one.partition for one in self.partitions if held.get(one.partition) != one.held
-        )
+        both = sorted(self.held.keys() | held.keys())
+        return tuple(tp for tp in both if held.get(tp) != self.held.get(tp))
 
     def missing_in(self, held: Mapping[TopicPartition, Position]) -> tuple[TopicPartition, ...]:
         """Partitions that were to be committed and of which the group holds something else."""

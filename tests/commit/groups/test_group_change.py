@@ -44,14 +44,20 @@ def test_a_rewind_commits_what_goes_back_alone() -> None:
     assert metadata.rewound_from == 9
 
 
+def test_a_rewind_of_a_group_without_offsets_is_refused() -> None:
+    """It is more likely misspelled than at its place already."""
+    with pytest.raises(SettingsError, match="group g holds no offsets of t-3"):
+        planned({T3: 4}, rewinds=True)
+
+
 def test_a_group_that_moves_is_recognised() -> None:
-    """By its offset, its metadata, or an offset that has come or gone."""
+    """By an offset, its metadata, or an offset that has come or gone, of any partition."""
     change = planned({T0: 7, T3: 1})
     assert change.moved_since(HELD) == ()
     assert change.moved_since({**HELD, T0: Position(offset=5, metadata="y")}) == (T0,)
     assert change.moved_since({**HELD, T3: Position(offset=1)}) == (T3,)
-    assert change.moved_since({}) == (T0,)
-    assert change.moved_since({**HELD, T1: Position(offset=6)}) == (), "not a part of the repair"
+    assert change.moved_since({}) == (T0, T1, T2)
+    assert change.moved_since({**HELD, T1: Position(offset=6)}) == (T1,), "a query is at work"
 
 
 def test_what_the_group_holds_afterwards_counts() -> None:
