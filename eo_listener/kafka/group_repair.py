@@ -76,7 +76,8 @@ class GroupRepair:
     def commit(self, change: GroupChange) -> None:
         """Commit, and read the group back: only what it holds then counts.
 
-        Raises KafkaError where it holds something else, whatever the answers were.
+        Raises KafkaError where it holds something else, whatever the answers were, and where that
+        cannot be read.
         """
         store = SimpleGroups(self._properties)
         failed: dict[str, str] = {}
@@ -85,7 +86,7 @@ class GroupRepair:
                 failed |= self._commit(store, part)
         finally:
             store.close()
-        missing = change.missing_in(self._reader.group(self._group, stable=True))
+        missing = change.missing_in(self._read_back())
         if missing:
             code = next(iter(failed), "UNKNOWN")
             raise KafkaError(
@@ -99,6 +100,19 @@ class GroupRepair:
     def close(self) -> None:
         """Close the connections."""
         self._reader.close()
+
+    def _read_back(self) -> Mapping[TopicPartition, Position]:
+        try:
+            return self.held()
+        except KafkaError as error:
+            raise KafkaError(
+                f"it is not known whether group {self._group} holds what was committed to it, all "
+                "or in part: it cannot be read back",
+                code=error.code,
+                cause=error.problem,
+                fix="When Kafka answers again, repeat the command: it begins with what the group "
+                "holds then",
+            ) from error
 
     def _commit(
         self, store: SimpleGroups, part: Mapping[TopicPartition, Position]
