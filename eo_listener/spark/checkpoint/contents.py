@@ -83,6 +83,8 @@ def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> Checkpoin
     else:
         shown = checkpoint.offsets(batch)
     newest = batches.planned[-1] if batches.planned else -1
+    if shown is not None and batch is None:
+        last = max(last, shown.batch)  # a live query has committed it since
     in_doubt = None
     if batch is None and newest > last:
         in_doubt = findings.of(lambda: checkpoint.offsets(newest))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.model.offsets import Offsets
-from eo_listener.spark.checkpoint import Checkpoint, CheckpointError, read_contents
+from eo_listener.spark.checkpoint import Checkpoint, CheckpointError, Durable, read_contents
 from tests.attack import surgery
 from tests.spark.checkpoint.recorded import VERSIONS, read, unpack
 
@@ -49,6 +49,25 @@ def test_the_batch_in_doubt(tmp_path: Path) -> None:
     (source,) = contents.sources
     assert source.ended == Offsets.of({"plain-4.0.0": {0: 16, 1: 14, 2: 10}})
     assert source.planned == Offsets.of({"plain-4.0.0": {0: 24, 1: 21, 2: 15}})
+
+
+def test_a_batch_that_is_committed_just_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a live query is read: it is done, and not in doubt as well."""
+    unpack("4.0.0", "plain", tmp_path)
+    commit = (tmp_path / "commits" / "2").read_bytes()
+    surgery.before_commit(tmp_path)
+    committed = Checkpoint.committed
+
+    def and_now(checkpoint: Checkpoint) -> Durable:
+        (tmp_path / "commits" / "2").write_bytes(commit)
+        return committed(checkpoint)
+
+    monkeypatch.setattr(Checkpoint, "committed", and_now)
+    contents = read_contents(Checkpoint(str(tmp_path)))
+    assert contents.batch is not None
+    assert (contents.batch.batch, contents.in_doubt) == (2, None)
 
 
 def test_a_query_of_which_no_batch_is_done(tmp_path: Path) -> None:
