@@ -20,10 +20,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import TopicPartition
+
+T = TypeVar("T")
 
 FORMAT: Final = 1
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -88,18 +90,22 @@ def write_json(groups: Iterable[ExportedGroup], *, servers: str, exported_at: in
 
 def read_exported(text: str) -> tuple[ExportedGroup, ...]:
     """Read either form. Raises FormatError, which names the line or the field."""
+    text = text.removeprefix("\ufeff")
     if not text.strip():
         raise _wrong("it is empty")
     groups = _read_json(text) if text.lstrip().startswith("{") else _read_csv(text)
+    for name in _twice(group.group for group in groups):
+        raise _wrong(f"group {name} stands there twice")
     for group in groups:
-        _refuse_twice(group)
+        for tp in _twice(one.partition for one in group.partitions):
+            raise _wrong(f"{tp} stands there twice")
     return groups
 
 
 def _read_csv(text: str) -> tuple[ExportedGroup, ...]:
     found: dict[str | None, list[ExportedPartition]] = {}
     try:
-        lines = list(csv.reader(io.StringIO(text.removeprefix("\ufeff")), strict=True))
+        lines = list(csv.reader(io.StringIO(text), strict=True))
     except csv.Error as error:
         raise _wrong(f"it is not CSV: {error}") from None
     columns = None
@@ -126,7 +132,7 @@ def _read_csv(text: str) -> tuple[ExportedGroup, ...]:
 
 def _read_json(text: str) -> tuple[ExportedGroup, ...]:
     try:
-        fields = json.loads(text)
+        fields = json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError):
         raise _wrong("it is not JSON, or was cut off") from None
     version = fields.get("v")
@@ -142,13 +148,19 @@ def _read_json(text: str) -> tuple[ExportedGroup, ...]:
     try:
         return tuple(
             ExportedGroup(
-                group=str(group["group"]),
+                group=_group(group["group"]),
                 partitions=tuple(map(_read_partition, group["partitions"])),
             )
             for group in fields["groups"]
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise _wrong(f"a field is missing or of another kind ({error})") from None
+
+
+def _group(name: Any) -> str:
+    if not isinstance(name, str):
+        raise _wrong("a group has no name")
+    return name
 
 
 def _read_partition(fields: Mapping[str, Any]) -> ExportedPartition:
@@ -188,17 +200,18 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _refuse_twice(group: ExportedGroup) -> None:
-    for tp in _twice(one.partition for one in group.partitions):
-        raise _wrong(f"{tp} stands there twice")
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    for name in _twice(name for name, _ in pairs):
+        raise _wrong(f"{name} stands there twice in one JSON object")
+    return dict(pairs)
 
 
-def _twice(partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    seen: set[TopicPartition] = set()
-    for tp in partitions:
-        if tp in seen:
-            yield tp
-        seen.add(tp)
+def _twice(names: Iterable[T]) -> Iterator[T]:
+    seen: set[T] = set()
+    for name in names:
+        if name in seen:
+            yield name
+        seen.add(name)
 
 
 def _wrong(what: str) -> FormatError:

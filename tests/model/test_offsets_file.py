@@ -53,7 +53,8 @@ def test_json_keeps_all() -> None:
         ExportedGroup(group="g", partitions=(row, *ROWS)),
         ExportedGroup(group=ODD, partitions=()),
     )
-    assert read_exported(write_json(groups, servers="a:1", exported_at=5)) == groups
+    text = write_json(groups, servers="a:1", exported_at=5)
+    assert read_exported(text) == read_exported("\ufeff" + text) == groups
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,9 @@ def test_json_keeps_all() -> None:
         ("t,0,1e3", "line 1: partition and offset must be numbers"),
         ("t,0,9999999999999999999", "line 1: its offset is not a number"),
         ("t,0,5\nt,0,6", "t-0 stands there twice"),
+        (as_json()[:-2] + "," + as_json().partition("[")[2], "group g stands there twice"),
+        (as_json().replace('"offset": 5', '"offset": 5, "offset": 6'), "offset stands there twice"),
+        (as_json().replace('"g"', "null"), "a group has no name"),
         (",0,5", "Kafka has no topics of such a name"),
         ('"t,0,5', "not CSV"),
         ("[1,2,3]", "line 1"),
