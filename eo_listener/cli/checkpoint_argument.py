@@ -8,7 +8,7 @@ from eo_listener.cli.options import storage_options
 from eo_listener.foreach_batch.starting_offsets.origins import newest_batch, of_batch
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.model.errors import SettingsError
-from eo_listener.spark.checkpoint import Checkpoint, Location
+from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint, Location
 
 
 def open_checkpoint(location: str, storage: Iterable[str] | None) -> Checkpoint:
@@ -24,6 +24,23 @@ def open_checkpoint(location: str, storage: Iterable[str] | None) -> Checkpoint:
 
 
 def newest_end(checkpoint: Checkpoint) -> Origin:
-    """Where its newest committed batch ended. Raises as `newest_batch` does."""
+    """Where its newest committed batch ended. Raises as `newest_of` and `end_of` do."""
+    return end_of(checkpoint, newest_of(checkpoint))
+
+
+def newest_of(checkpoint: Checkpoint) -> BatchOffsets:
+    """Its newest committed batch. Raises as `newest_batch` does."""
+    return newest_batch(checkpoint, str(checkpoint.location))
+
+
+def end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
+    """Where a batch ended. Raises SettingsError for one that has read nothing of Kafka."""
     where = f"checkpoint {checkpoint.location}, query id {checkpoint.query_id()}"
-    return of_batch(where, newest_batch(checkpoint, str(checkpoint.location)))
+    origin = of_batch(where, batch)
+    if not origin.offsets:
+        raise SettingsError(
+            f"{origin.what} has no offsets of Kafka",
+            cause="the query reads other sources alone, or has not read its topics yet",
+            fix="See what it holds: eo-listener checkpoint show CHECKPOINT",
+        )
+    return origin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
@@ -14,19 +13,26 @@ from uuid import uuid4
 
 import typer
 
-from eo_listener.cli.checkpoint_argument import newest_end, open_checkpoint
-from eo_listener.cli.options import require_names
-from eo_listener.foreach_batch.starting_offsets.origins import newest_batch, of_heads
+from eo_listener.cli.checkpoint_argument import end_of, newest_of, open_checkpoint
+from eo_listener.cli.options import require_names, utc
+from eo_listener.foreach_batch.starting_offsets.origins import of_heads
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import FormatError, SettingsError, StorageError, few
+from eo_listener.model.errors import (
+    FormatError,
+    PartitionVanishedError,
+    SettingsError,
+    StorageError,
+    few,
+)
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, read_exported
-from eo_listener.model.offsets_json import read_offsets
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key
+from eo_listener.spark.checkpoint.errors import Unreadable
+from eo_listener.spark.checkpoint.log_files import parse_offsets as read_strictly
 
 FromCheckpoint = Annotated[
     str | None,
@@ -67,6 +73,8 @@ FromFile = Annotated[
 
 _MOST_BYTES: Final = 256 << 20
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_MILLISECONDS: Final = (10**11, 10**14)
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +164,9 @@ class NamedOrigin:
         )
         if self.checkpoint is not None:
             checkpoint = open_checkpoint(self.checkpoint, self.storage)
-            batch = newest_batch(checkpoint, str(checkpoint.location)).batch
-            origin = newest_end(checkpoint)
-            author = replace(author, query_id=_short(checkpoint.query_id()), batch_id=batch)
+            batch = newest_of(checkpoint)  # once: a live query goes on
+            origin = end_of(checkpoint, batch)
+            author = replace(author, query_id=_short(checkpoint.query_id()), batch_id=batch.batch)
         elif self.ledger is not None:
             origin, head, query = self.ledger.read(properties)
             author = replace(
@@ -167,12 +175,22 @@ class NamedOrigin:
         elif self.other_group is not None:
             origin = cluster.of_group(self.other_group, cluster.partitions(None))
         elif self.time is not None:
-            origin = cluster.of_time(parse_time(self.time), self._partitions(cluster, held))
+            at = parse_time(self.time)
+            times = dict.fromkeys(self._partitions(cluster, held), at)
+            origin = cluster.of_times(f"the time {utc(at)} ({at} ms)", times)
         elif self.offsets is not None:
             origin = Origin(what="--from-offsets", offsets=parse_offsets(self.offsets))
         else:
             origin = self._of_file(cluster)
-        return origin.where(lambda tp: not self.topics or tp.topic in self.topics), author
+        absent = sorted(self.topics - {tp.topic for tp in origin.offsets})
+        if absent:
+            raise SettingsError(
+                f"{origin.what} has no offsets of the topics {few(absent)}", fix="Check --topic"
+            )
+        return origin.where(self._meant), author
+
+    def _meant(self, tp: TopicPartition) -> bool:
+        return not self.topics or tp.topic in self.topics
 
     def _partitions(
         self, cluster: SourceCluster, held: Collection[TopicPartition]
@@ -187,9 +205,10 @@ class NamedOrigin:
 
     def _of_file(self, cluster: SourceCluster) -> Origin:
         given = _of_group(read_exported(_text(self.file or Path())), self.group, self.file)
+        of_other = f" (group {given.group!r})" if given.group not in {None, self.group} else ""
         if not self.by_time:
             return Origin(
-                what=f"the file {self.file}",
+                what=f"the file {self.file}{of_other}",
                 offsets={one.partition: one.offset for one in given.partitions},
                 topic_ids={
                     one.partition: one.topic_id
@@ -197,7 +216,8 @@ class NamedOrigin:
                     if one.topic_id is not None
                 },
             )
-        unknown = [one.partition for one in given.partitions if one.timestamp is None]
+        meant = [one for one in given.partitions if self._meant(one.partition)]
+        unknown = [one.partition for one in meant if one.timestamp is None]
         if unknown:
             raise SettingsError(
                 f"the file {self.file} has no time for {few(unknown)}",
@@ -205,10 +225,17 @@ class NamedOrigin:
                 fix="Export it once more: eo-listener group export --format json --times; or leave "
                 "these topics out: --topic",
             )
-        times = {
-            one.partition: one.timestamp for one in given.partitions if one.timestamp is not None
-        }
-        return cluster.of_times(f"the times in {self.file}", times)
+        times = {one.partition: one.timestamp for one in meant if one.timestamp is not None}
+        origin = cluster.of_times(f"the times in {self.file}{of_other}", times)
+        gone = [one for one in meant if one.partition not in origin.offsets]
+        if gone:
+            raise PartitionVanishedError(
+                f"Kafka lacks partitions of {origin.what}: {few(one.partition for one in gone)}",
+                ranges={one.partition: OffsetRange(one.offset, one.offset) for one in gone},
+                cause="the copy has other names or fewer partitions; or this is another cluster",
+                fix="Check the bootstrap servers; leave these topics out: --topic",
+            )
+        return origin
 
 
 def _short(query_id: str) -> str:
@@ -216,8 +243,17 @@ def _short(query_id: str) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970. Raises SettingsError, also for a time without a zone."""
+    """Milliseconds since 1970. Raises SettingsError, also for a time without a zone.
+
+    A number that is a year, seconds or microseconds would be a time at the wrong end of the log.
+    """
     if _NUMBER.fullmatch(text):
+        if int(text) and not _MILLISECONDS[0] <= int(text) < _MILLISECONDS[1]:
+            raise SettingsError(
+                f"--from-time as a number is in milliseconds between 1973 and 5138, got {text}",
+                cause="it may be a year, or in seconds or microseconds",
+                fix="Write 2013-01-01T05:00:00Z, 1357016400000, or 0 for the beginning",
+            )
         return int(text)
     try:
         moment = dt.datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
@@ -228,14 +264,14 @@ def parse_time(text: str) -> int:
             f"--from-time must be a time since 1970 with its zone, got {text!r}",
             fix="Write 2013-01-01T05:00:00Z, 2013-01-01T06:00:00+01:00, or milliseconds",
         )
-    return int(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
     """Offsets of the command line. Raises SettingsError."""
     try:
-        found = read_offsets(json.loads(text))
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        found = read_strictly(text)
+    except Unreadable:
         found = None
     if not found:
         raise SettingsError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,13 @@ import pytest
 
 from eo_listener.cli.group_changes import Rules, _as_options
 from eo_listener.cli.group_origins import NamedLedger, NamedOrigin, parse_offsets, parse_time
-from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.model.errors import EoListenerError, PartitionVanishedError, SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_json
+from eo_listener.spark.checkpoint import Checkpoint, Durable
 from eo_listener.testing.made_up_entries import QUERY, entry_of
+from tests.cli.checkpoint_files import CheckpointFiles
 from tests.cli.sqlite_ledger import Store
 
 NOBODY: Any = None  # in the place of a cluster that is not asked
@@ -41,6 +46,13 @@ def test_a_time(text: str, milliseconds: int) -> None:
     assert parse_time(text) == milliseconds
 
 
+@pytest.mark.parametrize("text", ["2013", "20130101", "1357016400", "1357016400000000"])
+def test_a_time_in_another_unit(text: str) -> None:
+    """A year, a date, seconds or microseconds would take a group to the wrong end of the log."""
+    with pytest.raises(SettingsError, match="milliseconds between 1973 and 5138"):
+        parse_time(text)
+
+
 @pytest.mark.parametrize(
     "text", ["", "-1", "2013-01-01T05:00:00", "yesterday", "1969-01-01T00:00:00Z", "9" * 40]
 )
@@ -59,10 +71,19 @@ def test_offsets_as_spark_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "null", "5", "[]", '{"t":{"0":-2}}', '{"t":5}', '{"t":']
+    "text",
+    [
+        *("", "{}", "null", "5", "[]", '{"t":{"0":-2}}', '{"t":5}', '{"t":', '{"t":{"0":1e999}}'),
+        *('{"t":{"0":5.9}}', '{"t":{"0":true}}', '{"t":{"0":"7"}}', '{"t":{"0":5,"0":3}}'),
+        *('{"t":{"0":5,"00":3}}', '{"t":{"0":5},"t":{"1":5}}', '{"t u":{"0":5}}'),
+        *('{"t":{"0":9223372036854775808}}', '{"t":{"2147483648":0}}', "[" * 100_000),
+    ],
 )
 def test_no_offsets(text: str) -> None:
-    """Wishes such as the earliest (-2) are no offsets, and nothing is not taken for all."""
+    """Wishes such as the earliest (-2), what stands twice, and what Kafka cannot have.
+
+    Nothing is not taken for all.
+    """
     with pytest.raises(SettingsError, match="as Spark writes them"):
         parse_offsets(text)
 
@@ -118,6 +139,92 @@ def test_the_part_of_the_group_is_taken(tmp_path: Path) -> None:
     assert dict(origin.offsets) == {TopicPartition("t", 0): 6}
     assert (author.command, author.query_id, author.batch_id) == ("group seed", "", -1)
     assert len(author.run_id) == 8
+
+
+def test_a_topic_that_is_not_there(tmp_path: Path) -> None:
+    """One of several that are named: it is more likely misspelled than to be left out."""
+    file = tmp_path / "offsets"
+    file.write_text("t,0,6\nu,0,7\n")
+    with pytest.raises(SettingsError, match="no offsets of the topics v") as raised:
+        named(file=file, topics=frozenset({"t", "v"})).read(NOBODY, (), {})
+    assert raised.value.fix == "Check --topic"
+
+
+def test_the_file_of_another_group_is_named(tmp_path: Path) -> None:
+    """It may be meant; it is not hidden."""
+    file = tmp_path / "offsets"
+    file.write_text("h,t,0,5")
+    origin, _ = named(file=file).read(NOBODY, (), {})
+    assert origin.what == f"the file {file} (group 'h')"
+
+
+class Copy:
+    """A cluster with partition 0 of topic t alone."""
+
+    def of_times(self, what: str, times: Mapping[TopicPartition, int]) -> Origin:
+        there = {tp: at for tp, at in times.items() if tp == TopicPartition("t", 0)}
+        return Origin(what=what, offsets=there)
+
+
+def exported(tmp_path: Path, **times: int | None) -> Path:
+    file = tmp_path / "offsets.json"
+    rows = tuple(
+        ExportedPartition(partition=TopicPartition(topic, 0), offset=5, timestamp=at)
+        for topic, at in times.items()
+    )
+    file.write_text(
+        write_json([ExportedGroup(group="g", partitions=rows)], servers="a:1", exported_at=5)
+    )
+    return file
+
+
+def test_a_topic_without_times_is_left_out(tmp_path: Path) -> None:
+    """As the error of its file advises."""
+    cluster: Any = Copy()
+    file = exported(tmp_path, t=7, empty=None)
+    with pytest.raises(SettingsError, match=r"no time for empty-0.*--topic"):
+        named(file=file, by_time=True).read(cluster, (), {})
+    origin, _ = named(file=file, by_time=True, topics=frozenset({"t"})).read(cluster, (), {})
+    assert origin.offsets == {TopicPartition("t", 0): 7}
+
+
+def test_a_copy_that_lacks_a_partition(tmp_path: Path) -> None:
+    """Is not taken for whole: the group would hold nothing of it."""
+    cluster: Any = Copy()
+    file = exported(tmp_path, t=7, u=7)
+    with pytest.raises(PartitionVanishedError, match=r"lacks partitions .* u-0"):
+        named(file=file, by_time=True).read(cluster, (), {})
+
+
+def test_a_checkpoint_that_goes_on_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch that the commits name is the one whose offsets they have."""
+    files = CheckpointFiles(tmp_path / "c", {TopicPartition("t", 0): 0})
+    committed = Checkpoint.committed
+
+    def and_one_more(checkpoint: Checkpoint) -> Durable:
+        found = committed(checkpoint)
+        newest = checkpoint.batches().committed[-1] + 1
+        files.plan(newest, {TopicPartition("t", 0): 10 * newest})
+        files.commit(newest)
+        return found
+
+    files.plan(0, {TopicPartition("t", 0): 0})
+    files.commit(0)
+    monkeypatch.setattr(Checkpoint, "committed", and_one_more)
+    for _ in range(3):
+        origin, author = named(checkpoint=str(files.folder)).read(NOBODY, (), {})
+        assert origin.offsets == {TopicPartition("t", 0): 10 * author.batch_id}
+
+
+def test_a_checkpoint_without_kafka(tmp_path: Path) -> None:
+    """Has nothing for a group, whatever the topics are."""
+    files = CheckpointFiles(tmp_path / "c", {})
+    files.plan(0, {})
+    files.commit(0)
+    with pytest.raises(SettingsError, match="has no offsets of Kafka"):
+        named(checkpoint=str(files.folder)).read(NOBODY, (), {})
 
 
 def test_a_ledger(tmp_path: Path) -> None:

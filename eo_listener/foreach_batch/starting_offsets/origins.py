@@ -95,6 +95,8 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
 
     `where` names the checkpoint to people.
     """
+    # Before, not after: a live query commits a newer one meanwhile, which is not lost.
+    newest = max(checkpoint.batches().committed, default=-1)
     durable = checkpoint.committed() if checkpoint.exists() else None
     if durable is None or durable.offsets is None:
         found = "; ".join(map(str, durable.findings)) if durable is not None else ""
@@ -103,7 +105,6 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
             cause=found or "the query has not finished one yet, or the path is another one",
             fix="Check the path; it is the query's checkpointLocation",
         )
-    newest = checkpoint.batches().committed[-1]
     if durable.findings or durable.offsets.batch < newest:
         lost = FileFinding(file=f"offsets/{newest}", kind=FileFindingKind.MISSING)
         raise CheckpointError(where, durable.findings[0] if durable.findings else lost)
