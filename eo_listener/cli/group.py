@@ -27,7 +27,7 @@ from eo_listener.cli.options import (
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_times import record_times
-from eo_listener.model.errors import SettingsError, StorageError
+from eo_listener.model.errors import SettingsError, StorageError, few
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.offsets_file import (
     ExportedGroup,
@@ -105,7 +105,7 @@ def seed(
     execute: Execute = False,
     as_json: Json = False,
 ) -> None:
-    """Give a group offsets where it holds none, or lower ones.
+    """Give a group offsets where it holds none, and take it forward where it is behind.
 
     Never takes it back: for that there is `group rewind`. Refused while the group has members, or
     moves within --watch seconds.
@@ -249,13 +249,7 @@ def export(
     with closing(ClusterReader(given)) as reader:
         there = tuple(tp for tp in reader.partitions() if not wanted or tp.topic in wanted)
         held = {group: reader.group(group, there, stable=True) for group in groups}
-    for group, positions in held.items():
-        if not positions:
-            raise SettingsError(
-                f"group {group} holds no offsets" + (" of these topics" if wanted else ""),
-                cause="they expired, nobody has committed, or the name is another one",
-                fix="See what it holds: eo-listener status GROUP -b SERVERS",
-            )
+    _refuse_absent(held, wanted)
     found = _exported(given, held, times=times) if form is _Format.JSON else _plain(held)
     text = (
         write_csv(found)
@@ -263,6 +257,21 @@ def export(
         else write_json(found, servers=servers, exported_at=time.time_ns() // 1_000_000)
     )
     _write(output, text)
+
+
+def _refuse_absent(
+    held: Mapping[str, Mapping[TopicPartition, Position]], wanted: frozenset[str]
+) -> None:
+    """Raise for a group, and for a topic, of which there is nothing to export."""
+    groups = [group for group, positions in held.items() if not positions]
+    topics = wanted - {tp.topic for positions in held.values() for tp in positions}
+    if groups or topics:
+        of_topics = f" of {few(sorted(topics or wanted))}" if wanted else ""
+        raise SettingsError(
+            f"group {few(groups or held)} holds no offsets{of_topics}",
+            cause="they expired, nobody has committed, or the name is another one",
+            fix="See what it holds: eo-listener status GROUP -b SERVERS",
+        )
 
 
 def _exported(

@@ -103,7 +103,7 @@ def _wanted(
 ) -> dict[TopicPartition, int]:
     if not origin.offsets:
         raise SettingsError(
-            f"{origin.what} has no offsets of the topics named", fix="Check --topic"
+            f"{origin.what} has no offsets", fix="Check the place that the offsets are taken from"
         )
     topics = {tp.topic for tp in origin.offsets}
     there = [tp for tp in cluster.partitions(None) if tp.topic in topics]
@@ -146,7 +146,9 @@ def _print(origin: Origin, change: GroupChange, *, executed: bool) -> None:
         out.print(named(line), soft_wrap=True)
     count = len(change.positions())
     if not count:
-        out.print(Text("nothing to commit: the group is there already"))
+        there = all(one.direction is Direction.SAME for one in change.partitions)
+        why = "the group is there already" if there else "no partition would go back"
+        out.print(Text(f"nothing to commit: {why}"))
     elif executed:
         out.print(named(f"committed: {count} partitions, and read back"))
     else:

@@ -1,0 +1,55 @@
+"""What `eo-listener group` prints of a change, and refuses to export, without a broker."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from eo_listener.cli.group import _refuse_absent
+from eo_listener.cli.group_changes import _print
+from eo_listener.commit.groups.group_change import GroupChange
+from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import Position, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+AUTHOR = CommitMetadata(name="", query_id="", run_id="12345678", batch_id=-1, command="group seed")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({T0: 5}, "the group is there already"),
+        ({T0: 7}, "no partition would go back"),
+        ({T0: 5, T1: 7}, "no partition would go back"),
+    ],
+)
+def test_a_rewind_of_nothing_says_why(
+    wanted: dict[TopicPartition, int], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group that is behind is not where it was to go."""
+    held = {T0: Position(offset=5)}
+    change = GroupChange.plan("g", held, wanted, AUTHOR, rewinds=True)
+    _print(Origin(what="x", offsets=wanted), change, executed=True)
+    assert f"nothing to commit: {words}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("groups", "wanted", "words"),
+    [
+        (("g", "none"), (), "group none holds no offsets$"),
+        (("g", "none"), ("t",), "group none holds no offsets of t$"),
+        (("g",), ("t", "v"), "group g holds no offsets of v$"),
+    ],
+)
+def test_nothing_is_left_out_of_an_export(
+    groups: tuple[str, ...], wanted: tuple[str, ...], words: str
+) -> None:
+    """A group or a topic that is named and has nothing is more likely misspelled."""
+    held = {group: {T0: Position(offset=5)} if group == "g" else {} for group in groups}
+    with pytest.raises(SettingsError) as raised:
+        _refuse_absent(held, frozenset(wanted))
+    assert re.search(words, raised.value.problem)
+    _refuse_absent({"g": held["g"]}, frozenset({"t"}))
