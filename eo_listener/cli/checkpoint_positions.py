@@ -32,11 +32,14 @@ class CheckpointReading:
         """What is committed; nothing of what is planned."""
         if not self._checkpoint.exists():
             return CheckpointPositions(label=self.label, exists=False)
-        durable = self._checkpoint.committed()
+        # Before, not after: a live query commits a newer one meanwhile, which is not lost.
         newest = max(self._checkpoint.batches().committed, default=None)
+        durable = self._checkpoint.committed()
         offsets = durable.offsets
+        if offsets is not None:
+            newest = max(offsets.batch, newest or 0)
         damaged = [str(finding) for finding in durable.findings]
-        if offsets is not None and newest is not None and offsets.batch < newest and not damaged:
+        if offsets is not None and offsets.batch < (newest or 0) and not damaged:
             damaged.append(f"offsets/{newest} {FileFindingKind.MISSING.value}")
         return CheckpointPositions(
             label=self.label,
