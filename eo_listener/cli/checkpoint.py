@@ -58,7 +58,9 @@ def show(
     location: Location,
     batch: Annotated[
         int | None,
-        typer.Option(min=0, help="The offsets of this batch. Default: the newest committed one."),
+        typer.Option(
+            min=0, help="The offsets of this batch, done or not. Default: the newest committed one."
+        ),
     ] = None,
     storage: Storage = None,
     as_json: Json = False,
@@ -138,10 +140,10 @@ def _print(where: str, contents: CheckpointContents) -> None:
         ("checkpoint", where),
         ("query id", contents.query_id or "not readable"),
         ("batches", f"planned {_numbers(planned)}; committed {_numbers(committed)}"),
-        ("batch", "none is done" if contents.batch is None else _batch(contents.batch)),
+        ("batch", "none is done" if contents.batch is None else _batch(contents, contents.batch)),
     ]
     if contents.in_doubt is not None:
-        facts.append(("in doubt", _batch(contents.in_doubt)))
+        facts.append(("in doubt", _batch(contents, contents.in_doubt)))
     for name, text in facts:
         out.print(named(f"{name:<11} {text}"), soft_wrap=True)
     table = _table(contents)
@@ -173,8 +175,11 @@ def _others(contents: CheckpointContents) -> Iterator[str]:
             yield f"source {source.id} is not Kafka: {said}"
 
 
-def _batch(batch: BatchOffsets) -> str:
-    parts = [f"{batch.batch}, format v{batch.version}"]
+def _batch(contents: CheckpointContents, batch: BatchOffsets) -> str:
+    parts = [str(batch.batch)]
+    if batch != contents.in_doubt and not contents.done(batch):
+        parts.append("not committed")
+    parts.append(f"format v{batch.version}")
     if batch.continuous:
         parts.append("an epoch of continuous processing")
     if batch.planned_at is not None:
@@ -212,8 +217,8 @@ def _document(where: str, contents: CheckpointContents) -> Mapping[str, object]:
         "query_id": contents.query_id,
         "planned": list(contents.batches.planned),
         "committed": list(contents.batches.committed),
-        "batch": _batch_document(contents.batch),
-        "in_doubt": _batch_document(contents.in_doubt),
+        "batch": _batch_document(contents, contents.batch),
+        "in_doubt": _batch_document(contents, contents.in_doubt),
         "sources": [
             {
                 "id": source.id,
@@ -236,11 +241,14 @@ def _document(where: str, contents: CheckpointContents) -> Mapping[str, object]:
     }
 
 
-def _batch_document(batch: BatchOffsets | None) -> Mapping[str, object] | None:
+def _batch_document(
+    contents: CheckpointContents, batch: BatchOffsets | None
+) -> Mapping[str, object] | None:
     if batch is None:
         return None
     return {
         "batch": batch.batch,
+        "done": contents.done(batch),
         "format": batch.version,
         "continuous": batch.continuous,
         "planned_at": batch.planned_at,

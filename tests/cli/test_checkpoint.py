@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
-from eo_listener.model.errors import EoListenerError
+from eo_listener.model.errors import EoListenerError, SettingsError
 from tests.attack import surgery
 from tests.spark.checkpoint.recorded import read, unpack
 
@@ -52,6 +52,24 @@ def test_show_prints_where_the_query_is(plain: Path) -> None:
         "next_offset": 16,
         "in_doubt_until": 24,
     }
+
+
+def test_show_says_that_a_batch_is_not_committed(plain: Path) -> None:
+    """Its end is no place to begin at; that of an older one is."""
+    assert "batch       2, not committed, format v1" in run("show", plain, "--batch", "2").stdout
+    assert document("show", plain, "--batch", "2")["batch"]["done"] is False
+    assert "not committed" not in run("show", plain, "--batch", "0").stdout
+    found = document("show", plain)
+    assert (found["batch"]["done"], found["in_doubt"]["done"]) == (True, False)
+
+
+def test_diff_of_checkpoints_without_kafka(tmp_path: Path) -> None:
+    """Is not equal: there is nothing to compare."""
+    folder = unpack("4.0.0", "plain", tmp_path / "c")
+    (folder / "offsets" / "2").write_text('v1\n{"batchTimestampMs":1}\n5')
+    (folder / "offsets" / ".2.crc").unlink()
+    with pytest.raises(SettingsError, match="has no offsets of Kafka"):
+        run("diff", folder, folder)
 
 
 def test_show_reads_a_remote_checkpoint() -> None:

@@ -48,6 +48,10 @@ class CheckpointContents:
     sources: tuple[SourceContents, ...]
     findings: tuple[FileFinding, ...]
 
+    def done(self, batch: BatchOffsets) -> bool:
+        """Whether it is committed, or a later one is: asynchronous progress leaves some out."""
+        return bool(self.batches.committed) and batch.batch <= self.batches.committed[-1]
+
 
 class _Findings:
     """Reads on where a file cannot be used, and keeps what is wrong with it, once."""
@@ -83,8 +87,9 @@ def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> Checkpoin
     else:
         shown = checkpoint.offsets(batch)
     newest = batches.planned[-1] if batches.planned else -1
-    if shown is not None and batch is None:
-        last = max(last, shown.batch)  # a live query has committed it since
+    if batch is None and shown is not None and shown.batch > last:
+        batches = checkpoint.batches()  # a live query has committed it since
+        last = batches.committed[-1]
     in_doubt = None
     if batch is None and newest > last:
         in_doubt = findings.of(lambda: checkpoint.offsets(newest))
