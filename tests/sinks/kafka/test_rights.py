@@ -60,6 +60,7 @@ class Asked:
         given: list[tuple[str, str]] = []
         while (text := says()) is not None:
             commands = text.partition("administrator")[2].partition(": ")[2]
+            assert commands, text
             given += [self.locked.grant(command) for command in commands.split("; ")]
             assert PASSWORD not in text
             assert len(given) < 20, given
