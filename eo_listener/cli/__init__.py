@@ -26,6 +26,7 @@ from eo_listener.cli import (
     preflight,
     status,
 )
+from eo_listener.cli.options import escaped
 from eo_listener.model.errors import EoListenerError
 
 _CTRL_C = 130  # what a shell says of a program that SIGINT has ended
@@ -156,8 +157,9 @@ def _end_stopped(reason: OSError | KeyboardInterrupt) -> NoReturn:
 
 
 def _end(line: str, code: int) -> NoReturn:
+    shown = escaped(line, keep="\n")  # some of it others have chosen, as the names in a file
     with contextlib.suppress(OSError):
-        print(f"eo-listener: {line}", file=sys.stderr, flush=True)
+        print(f"eo-listener: {shown}", file=sys.stderr, flush=True)
     _leave(code)
 
 

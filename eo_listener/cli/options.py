@@ -135,11 +135,22 @@ def console() -> Console:
 
 def named(text: str) -> Text:
     """A text that others have chosen: what a terminal would obey is shown as an escape."""
-    return Text(
-        "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return Text(escaped(text))
+
+
+def escaped(text: str, *, keep: str = "") -> str:
+    """The text with escapes for what cannot be printed, but for the characters of `keep`."""
+    return "".join(
+        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode()
+        for one in text
     )
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on a line of its own."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    """Print one JSON document on a line of its own, with escapes where it cannot be encoded."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # such as a lone surrogate in the metadata of another program
+        text = json.dumps(value)
+    print(text, flush=True)
