@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -320,12 +321,30 @@ def _write(output: Path | None, text: str) -> None:
         sys.stdout.write(text)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        _replace(output.resolve(), text)
     except OSError as error:
         raise StorageError(
             f"the file {output} cannot be written: {error.strerror}",
             fix="Check its folder and rights",
         ) from None
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file whole or not at all: CSV that is cut off cannot be told from a whole one."""
+    if file.exists() and not file.is_file():  # such as /dev/stdout
+        file.write_text(text, encoding="utf-8")
+        return
+    written = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with written.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        if file.exists():
+            written.chmod(file.stat().st_mode)
+        written.replace(file)
+    finally:
+        written.unlink(missing_ok=True)
 
 
 def _topics(given: Sequence[str] | None) -> frozenset[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import resource
+from pathlib import Path
 
 import pytest
 
-from eo_listener.cli.group import _refuse_absent
+from eo_listener.cli.group import _refuse_absent, _write
 from eo_listener.cli.group_changes import _print
 from eo_listener.commit.groups.group_change import GroupChange
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import SettingsError
+from eo_listener.model.errors import SettingsError, StorageError
 from eo_listener.model.offsets import Position, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -53,3 +55,32 @@ def test_nothing_is_left_out_of_an_export(
         _refuse_absent(held, frozenset(wanted))
     assert re.search(words, raised.value.problem)
     _refuse_absent({"g": held["g"]}, frozenset({"t"}))
+
+
+def test_a_full_disk_leaves_the_file_before(tmp_path: Path) -> None:
+    """An export that is cut off would be read as offsets of fewer digits."""
+    file = tmp_path / "offsets.csv"
+    _write(file, "t,0,5\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="cannot be written: File too large"):
+            _write(file, "t,0,123456\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert file.read_text() == "t,0,5\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["offsets.csv"]
+
+
+def test_an_export_goes_where_it_is_sent(tmp_path: Path) -> None:
+    """Through a link to its file, with the rights it has; and to a device."""
+    file, link = tmp_path / "offsets.csv", tmp_path / "link"
+    file.touch(mode=0o640)
+    link.symlink_to(file)
+    _write(link, "t,0,6\n")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("t,0,6\n", 0o640)
+    assert link.is_symlink()
+    _write(Path("/dev/null"), "x")
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(StorageError, match="cannot be written: No such file"):
+        _write(tmp_path / "nosuch" / "x", "x")
