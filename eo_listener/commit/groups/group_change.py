@@ -96,7 +96,8 @@ class GroupChange:
                 f"group {group} would go back: {named}",
                 cause="it is ahead of where its offsets are to be taken from",
                 fix="If it is meant to read these records again, type `eo-listener group rewind` "
-                "with the same arguments. Otherwise leave these topics out: --topic",
+                "with the same --from option, for a file --from-file. Otherwise leave these topics "
+                "out: --topic",
             )
         return cls(
             group=group, author=author, rewinds=rewinds, held=dict(held), partitions=partitions

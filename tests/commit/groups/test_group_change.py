@@ -30,7 +30,7 @@ def test_a_seed_commits_what_is_new_or_further() -> None:
 
 def test_a_seed_never_goes_back() -> None:
     """Nothing is planned where one partition would, and the command that does is named."""
-    with pytest.raises(SettingsError, match=r"t-2 from 9 to 8.*group rewind"):
+    with pytest.raises(SettingsError, match=r"t-2 from 9 to 8.*group rewind` .*--from-file"):
         planned({T0: 7, T2: 8})
 
 
