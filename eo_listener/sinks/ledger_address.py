@@ -13,7 +13,7 @@ from eo_listener.model.errors import MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_repair import LedgerRepair
 
-_KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/]+)/)?(?P<topic>[^/]*)")
+_KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/@]+)/)?(?P<topic>[^/]*)")
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
 _PACKAGES: Final = {"pyarrow", "psycopg"}
 

@@ -206,6 +206,7 @@ def test_names_are_never_obeyed_by_a_terminal(
         (["-g", " ", "-b", "127.0.0.1:1"], "a group is empty"),
         (["-t", "t"], "Add -b HOST:PORT"),
         (["--ledger", "mysql://u:hidden@h/d"], "sqlite:FILE"),
+        (["--ledger", "kafka://u:hidden@h:9092/t"], "sqlite:FILE"),
         (["--ledger", "kafka:eo-ledger"], "kafka://HOST:PORT/eo-ledger"),
         (["-c", "/c", "--rows", "--columns", "a,b"], "must name three columns"),
         (["-c", "/c", "--storage", "x"], "key=value"),
