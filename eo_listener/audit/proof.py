@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
 from eo_listener.audit.intervals import Intervals, common, union, without
@@ -63,6 +64,22 @@ def prove(
             )
         )
     return tuple(found)
+
+
+def still_unclaimed(
+    findings: Iterable[AuditFinding], claims: Mapping[TopicPartition, AppliedRange]
+) -> Iterator[AuditFinding]:
+    """The findings that are left where the ledger was read once more, after the rows.
+
+    A query at work has applied batches since it was read first; their rows are claimed by now.
+    """
+    for one in findings:
+        claim = claims.get(one.partition)
+        if one.kind is not AuditFindingKind.UNCLAIMED or claim is None:
+            yield one
+            continue
+        for left in without((one.range,), union([claim.range])):
+            yield replace(one, range=left)
 
 
 def explain(

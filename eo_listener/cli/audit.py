@@ -10,7 +10,7 @@ from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, outcome
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import LedgerPositions, Positions
-from eo_listener.audit.proof import prove
+from eo_listener.audit.proof import prove, still_unclaimed
 from eo_listener.cli import audit_options as options
 from eo_listener.cli import audit_screen
 from eo_listener.cli.ledger_choice import claims
@@ -163,7 +163,8 @@ def _table(
     sink = ledger.key.sink
     counted = _Counted(store.row_origins(sink, columns))
     assert reader.logs is not None  # noqa: S101  # checked by the caller
-    proof = prove(claims(store, sink), counted, reader.logs, read_committed=committed)
+    found = prove(claims(store, sink), counted, reader.logs, read_committed=committed)
+    proof = still_unclaimed(found, claims(store, sink))
     yield from judge_rows(ledger, sink, proof, advice, counted.rows, counted.without)
 
 

@@ -18,6 +18,7 @@ from eo_listener.audit import (
     read_rows,
 )
 from eo_listener.audit.intervals import Intervals, of_offsets
+from eo_listener.audit.proof import still_unclaimed
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -284,3 +285,13 @@ def test_batches_of_other_sources_are_not_proved() -> None:
     assert (finding.kind, finding.partition) == (AuditFindingKind.COUNTED, BATCHES)
     assert finding.range == OffsetRange(0, 7)
     assert finding.gravity is Gravity.UNPROVABLE
+
+
+def test_rows_of_a_batch_that_was_applied_meanwhile_are_claimed_later() -> None:
+    """The ledger is read before the rows, so a query at work has more rows than that says."""
+    rows = [(TP.topic, TP.partition, offset) for offset in (*range(12), 14)]
+    findings = prove({TP: CLAIM}, rows, Log(LOG))
+    assert {one.kind for one in findings} == {AuditFindingKind.UNCLAIMED}
+    later = {TP: replace(CLAIM, range=OffsetRange(0, 12))}
+    (left,) = still_unclaimed(findings, later)
+    assert (left.kind, left.range) == (AuditFindingKind.UNCLAIMED, OffsetRange(14, 15))

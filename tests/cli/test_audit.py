@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.sinks.kafka.ledger import SETTINGS, records_of
+from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles, StoreFile
 from tests.cli.test_status import landed
@@ -230,6 +232,23 @@ def test_rows_lost_and_doubled_are_counted(pipeline: Pipeline) -> None:
     code, document = pipeline.audit("--rows", "--columns", "topic,partition,nosuch")
     assert code == 3
     assert any("no column 'nosuch'" in one["what"] for one in document["findings"])
+
+
+def test_rows_of_a_query_at_work_are_no_alarm(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is applied after the ledger was read, and before the rows are."""
+    origins = SqliteLedgerReader.row_origins
+
+    def later(reader: SqliteLedgerReader, *given: Any) -> Iterator[tuple[str, int, int]]:
+        ranges = {pipeline.tp: OffsetRange(90, 100)}
+        entry = entry_of(pipeline.heads, ranges, batch_id=9, topic_id=pipeline.topic_id)
+        pipeline.store.apply(replace(entry, query_id=QUERY_ID))
+        yield from origins(reader, *given)
+
+    monkeypatch.setattr(SqliteLedgerReader, "row_origins", later)
+    said = pipeline.audit("--rows")
+    assert (said[0], findings(said)) == (0, {})
 
 
 def test_a_ledger_in_a_topic(pipeline: Pipeline) -> None:
