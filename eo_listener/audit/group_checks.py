@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import (
@@ -13,7 +13,12 @@ from eo_listener.audit.position_finding import (
     single,
     size,
 )
-from eo_listener.audit.positions import GroupPositions, Positions
+from eo_listener.audit.positions import (
+    CheckpointPositions,
+    GroupPositions,
+    LedgerPositions,
+    Positions,
+)
 from eo_listener.audit.source_checks import applied_by_all, misplaced
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
@@ -23,7 +28,7 @@ from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
 def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
     """Say of each group what is wrong with it."""
-    done = _durable(positions)
+    done = durable(positions.checkpoint, positions.ledgers)
     for group in positions.groups:
         check = _GroupCheck(positions, group, done, advice)
         found = list(check.findings())
@@ -39,15 +44,16 @@ def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFindi
             )
 
 
-def _durable(positions: Positions) -> Mapping[TopicPartition, int]:
+def durable(
+    checkpoint: CheckpointPositions | None, ledgers: Sequence[LedgerPositions]
+) -> Mapping[TopicPartition, int]:
     """What a group may hold: the end of the committed batch, else what every ledger has."""
-    checkpoint = positions.checkpoint
     if checkpoint is not None and checkpoint.exists:
         return checkpoint.done
-    if len({ledger.key.query for ledger in positions.ledgers}) > 1:
+    if len({ledger.key.query for ledger in ledgers}) > 1:
         return {}  # of which of them the group is nobody knows
     lowest: dict[TopicPartition, int] = {}
-    for ledger in positions.ledgers:
+    for ledger in ledgers:
         for tp, head in ledger.heads.items():
             lowest[tp] = min(head.range.until, lowest.get(tp, head.range.until))
     return lowest

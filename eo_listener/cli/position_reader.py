@@ -5,13 +5,15 @@ What cannot be read becomes a finding, and the rest is read all the same.
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from eo_listener.audit.evidence import LogFacts
+from eo_listener.audit.group_checks import durable
 from eo_listener.audit.position_finding import PositionFinding
 from eo_listener.audit.position_judge import not_read
 from eo_listener.audit.positions import (
@@ -32,6 +34,7 @@ from eo_listener.model.errors import (
     EoListenerError,
     KafkaError,
     MissingExtraError,
+    SettingsError,
     StorageError,
 )
 from eo_listener.model.offsets import Position, TopicPartition
@@ -96,13 +99,11 @@ class PositionReader:
                 f"checkpoint {reading.label}", lambda: reading.with_planned(before)
             )
         source = None if cluster is None else self._source(groups, checkpoint, stores)
-        done = {} if checkpoint is None else checkpoint.done
+        done = durable(checkpoint, [ledger for store in stores for ledger in store.ledgers])
         return Positions(
             source=source,
             checkpoint=checkpoint,
-            groups=()
-            if cluster is None
-            else tuple(self._settled(cluster, facts, done) for facts in groups.values()),
+            groups=() if cluster is None else tuple(self._once_more(cluster, groups, done)),
             stores=tuple(stores),
             query=request.query,
         )
@@ -142,28 +143,52 @@ class PositionReader:
     def _groups(self, cluster: ClusterDescriber) -> dict[str, GroupFacts]:
         found: dict[str, GroupFacts] = {}
         for name in self._request.groups:
-            facts = cluster.group(name)
-            if facts.held is None:
-                error = KafkaError(
-                    f"its offsets cannot be read: {facts.held_error}",
-                    code=facts.held_error or "",
-                    fix=f"eo-listener preflight -b {self._request.servers} -g {name}",
-                )
-                self.failures.append(not_read(f"group {name}", error))
-            else:
+            facts = self._held(cluster.group(name))
+            if facts is not None:
                 found[name] = facts
         return found
 
-    def _settled(
-        self, cluster: ClusterDescriber, facts: GroupFacts, done: Mapping[TopicPartition, int]
-    ) -> GroupPositions:
-        """The group once more; one that is behind is given a moment."""
-        before: Mapping[TopicPartition, Position] = facts.held or {}
+    def _held(self, facts: GroupFacts) -> GroupFacts | None:
+        """The same; None where its offsets could not be read, which is a failure."""
+        if facts.held is not None:
+            return facts
+        words = ["eo-listener", "preflight", "-b", self._request.servers or "", "-g", facts.name]
+        error = KafkaError(
+            f"its offsets cannot be read: {facts.held_error}",
+            code=facts.held_error or "",
+            fix=shlex.join(words),
+        )
+        self.failures.append(not_read(f"group {facts.name}", error))
+        return None
+
+    def _once_more(
+        self,
+        cluster: ClusterDescriber,
+        groups: Mapping[str, GroupFacts],
+        done: Mapping[TopicPartition, int],
+    ) -> Iterator[GroupPositions]:
+        """The groups as they are now; all together are given a moment to catch up."""
         deadline = time.monotonic() + _SETTLE
+        for facts in groups.values():
+            found = self._settled(cluster, facts, done, deadline)
+            if found is not None:
+                yield found
+
+    def _settled(
+        self,
+        cluster: ClusterDescriber,
+        facts: GroupFacts,
+        done: Mapping[TopicPartition, int],
+        deadline: float,
+    ) -> GroupPositions | None:
+        """One group; None where it cannot be read any more, which is a failure."""
+        before: Mapping[TopicPartition, Position] = facts.held or {}
         while True:
-            after = cluster.group(facts.name).held or {}
-            behind = any(at.offset < done.get(tp, 0) for tp, at in after.items())
-            if not behind or time.monotonic() >= deadline:
+            now = self._held(cluster.group(facts.name))
+            if now is None:
+                return None
+            after = now.held or {}
+            if not _is_behind(before, after, done) or time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE)
         return GroupPositions(
@@ -210,12 +235,32 @@ class PositionReader:
         self._opened.enter_context(closing(self.logs))
         with closing(ClusterReader(properties)) as reader:
             partitions = reader.partitions(topics)
+        for topic in sorted(set(self._request.topics) - {tp.topic for tp in partitions}):
+            missing = SettingsError(
+                f"it does not exist at {self._request.servers}, or the client may not see it",
+                fix="check the name",
+            )
+            self.failures.append(not_read(f"topic {topic}", missing))
         logs = self.logs.facts(partitions)
         return SourcePositions(
             servers=self._request.servers or "",
             logs=logs,
             open_since=_open_since(properties, logs),
         )
+
+
+def _is_behind(
+    before: Mapping[TopicPartition, Position],
+    after: Mapping[TopicPartition, Position],
+    done: Mapping[TopicPartition, int],
+) -> bool:
+    """Whether a listener at work has still to commit to a group, of topics that it holds."""
+    topics = {tp.topic for tp in (*before, *after)}
+    return any(
+        tp not in after or after[tp].offset < at
+        for tp, at in done.items()
+        if tp != BATCHES and (tp.topic in topics or not topics)
+    )
 
 
 def _open_since(
