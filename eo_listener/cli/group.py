@@ -321,10 +321,11 @@ def _write(output: Path | None, text: str) -> None:
         sys.stdout.write(text)
         return
     try:
-        _replace(output.resolve(), text)
-    except OSError as error:
+        _replace(output.resolve(strict=output.is_symlink()), text)
+    except (OSError, RuntimeError) as error:  # the latter for links in a circle, up to Python 3.12
+        why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
         raise StorageError(
-            f"the file {output} cannot be written: {error.strerror}",
+            f"the file {output} cannot be written: {why}",
             fix="Check its folder and rights",
         ) from None
 

@@ -82,5 +82,8 @@ def test_an_export_goes_where_it_is_sent(tmp_path: Path) -> None:
     assert link.is_symlink()
     _write(Path("/dev/null"), "x")
     assert Path("/dev/null").is_char_device()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(StorageError, match="cannot be written: "):
+        _write(tmp_path / "loop", "x")
     with pytest.raises(StorageError, match="cannot be written: No such file"):
         _write(tmp_path / "nosuch" / "x", "x")
