@@ -114,7 +114,7 @@ def test_links_lead_somewhere(path: Path) -> None:
     ("sink", "page"),
     [
         (DeltaSink, "delta.md"),
-        (IcebergSink, "iceberg_sink.md"),
+        (IcebergSink, "iceberg.md"),
         (KafkaSink, "kafka_sink.md"),
         (PostgresSink, "postgres.md"),
         (SqliteSink, "sqlite.md"),
