@@ -237,7 +237,8 @@ class _LedgerCheck:
             what=f"it is behind the checkpoint: {listed(behind)}; {size(behind):,} records that "
             f"the query has done are not in the sink{rest}",
             cause="the store was restored from an older copy, batches were done without "
-            "exactly_once, or rows of the ledger were edited",
+            "exactly_once, or rows of the ledger were edited; a sink that the query no longer "
+            "writes to is left out by --sink, with the name of the other",
             fix=self._advice.begin_from_ledger(self._ledger),
             ranges=single(behind),
             harm=Harm.LOST,

@@ -135,8 +135,8 @@ _CAUSES = {
     "are not the source's",
     AuditFindingKind.TAIL: "the table was restored from a copy older than the ledger, or rows were "
     "deleted",
-    AuditFindingKind.DUPLICATE: "rows were copied or written without the sink, or the transform "
-    "makes several of one record",
+    AuditFindingKind.DUPLICATE: "rows were copied or written without the sink, the transform makes "
+    "several of one record, or the topic was recreated and the rows are of both",
     AuditFindingKind.UNCLAIMED: "another query or program writes to the table, or the ledger was "
     "restored from an older copy",
 }
@@ -144,7 +144,10 @@ _CAUSES = {
 
 def _fix(ledger: LedgerPositions, kind: AuditFindingKind, advice: Advice) -> str:
     if kind is AuditFindingKind.DUPLICATE:
-        return "delete all but one of each topic, partition and offset, while no driver runs"
+        return (
+            "if the topic was never recreated, delete all but one row of each topic, partition and "
+            "offset, while no driver runs"
+        )
     if kind in _LOST:
         return (
             "restore the table and its ledger from one copy; or read these offsets once more by a "

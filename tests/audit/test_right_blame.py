@@ -167,6 +167,21 @@ def test_nothing_is_advised_that_loses_records() -> None:
     assert "cut back" in cut.fix
 
 
+def test_rows_of_a_recreated_topic_are_not_to_be_deleted() -> None:
+    """They have the offsets of the new topic's rows, and are other records."""
+    twice = AuditFinding(kind=AuditFindingKind.DUPLICATE, partition=TP, range=OffsetRange(0, 7))
+    found = only(outcome(judge_rows(ledger(60), "delays", [twice], ADVICE, 9)))
+    assert "recreated" in found.cause
+    assert found.fix.startswith("if the topic was never recreated, delete")
+
+
+def test_a_sink_that_the_query_no_longer_writes_to() -> None:
+    """Its ledger stays where it was, and is left out by naming the other."""
+    old = ledger(40, key=LedgerKey("old", "flights"))
+    found = only(judged(checkpoint=checkpoint(60), stores=(store(ledger(60), old),)))
+    assert "--sink" in found.cause
+
+
 def test_a_new_partition_is_not_taken_for_a_held_one() -> None:
     """Only what nothing holds is new."""
     found = judged(source=source(log(), log()), groups=(group(60, 50),), checkpoint=checkpoint(60))
