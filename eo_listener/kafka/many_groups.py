@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -47,7 +48,7 @@ class HeldByGroup:
 class ManyGroups:
     """The groups of one cluster. Every call takes `timeout` seconds at most, and raises KafkaError.
 
-    With `apart` a process of its own asks, until `close`. For one thread.
+    With `apart` a process of its own asks, until `close`. For one thread; any may call `close`.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class ManyGroups:
         self._properties = dict(properties)
         self._timeout = timeout
         self._apart = apart
+        self._lock = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
         self._child: int | None = None
 
@@ -76,12 +78,14 @@ class ManyGroups:
 
     def close(self) -> None:
         """End the process, whatever it waits for."""
-        if self._child is not None:
+        with self._lock:  # a pool that is shut down by two threads closes its pipes twice
+            pool, child = self._pool, self._child
+            self._pool = self._child = None
+        if child is not None:
             with suppress(ProcessLookupError):
-                os.kill(self._child, signal.SIGKILL)
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = self._child = None
+                os.kill(child, signal.SIGKILL)
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def _call(self, ask: Any, *arguments: Any) -> Any:
         if not self._apart:

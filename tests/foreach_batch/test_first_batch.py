@@ -185,7 +185,7 @@ def test_a_crash_between_two_functions_accuses_nobody(names: tuple[str, str]) ->
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_renamed_table_doubles_nothing(number: int) -> None:
-    """Renamed with its last batch not in Spark's commits; after the UPDATE it is a replay."""
+    """Renamed with its last batch not in Spark's commits; with its ledger it is a replay."""
     store = MemoryStore()
     stage = stage_of(MemorySink(store, key="old"))
     for batch in range(number + 1):
@@ -195,7 +195,7 @@ def test_a_renamed_table_doubles_nothing(number: int) -> None:
     store.rows["new"] = store.rows.pop("old")
     stage.sinks[:] = [MemorySink(store, key="new")]
     for on_first in ("fail", "accept"):
-        with pytest.raises(NotInLedgerError, match="UPDATE eo_ledger SET sink = 'new'"):
+        with pytest.raises(NotInLedgerError, match="ledger rename LEDGER --sink old"):
             stage.run(number, on_first=on_first)
     assert len(store.rows["new"]) == held
     store.heads[LedgerKey("new", "flights")] = store.heads.pop(LedgerKey("old", "flights"))
