@@ -229,11 +229,12 @@ def test_tasks_that_are_kept_come_in_order(
     """One after the other where they are large, several together where they are small."""
     monkeypatch.setattr(arrow_rows, "_cores", lambda _: None)
     frame = spark.range(0, 1000, 1, 10)
+    before = set(spark.sparkContext._jsc.getPersistentRDDs().keySet())  # Delta keeps some
     for most in (1, 1 << 20):
         monkeypatch.setattr(fetch_plan, "TASK_BYTES", most)
         found = numbers(frame, planned(*[100] * 10), task_rows=100)
         assert found == list(range(1000))
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+    assert set(spark.sparkContext._jsc.getPersistentRDDs().keySet()) <= before
 
 
 @pytest.mark.spark
