@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
 from eo_listener.commit.groups.group_events import Positions
 from eo_listener.commit.groups.group_offsets import Waiting
+from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.model.errors import KafkaError, SettingsError
@@ -58,6 +59,7 @@ class Worker:
         self._changed = threading.Condition()
         self._suspended_before = _suspended()
         self._stopping = False
+        self._notifying = False  # the thread tells the observers what came of a request
         self._store: GroupStore | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -124,8 +126,9 @@ class Worker:
     def flush(self, deadline: float) -> bool:
         """Wait until nothing is pending; say whether all that was offered is confirmed.
 
-        Gives up when the monotonic clock passes `deadline`, and at once when Kafka refused
-        all that is left: that lasts until somebody changes something.
+        The observers have been notified of it by then, unless one of them calls this. Gives up when
+        the monotonic clock passes `deadline`, and at once when Kafka refused all that is left: that
+        lasts until somebody changes something.
         """
         with self._changed:
             self._cluster_state.retry_now()
@@ -136,7 +139,10 @@ class Worker:
                 if left <= 0 or self._cluster_state.stuck(now):
                     return False
                 self._changed.wait(left)
-            return self._cluster_state.complete()
+            complete = self._cluster_state.complete()
+            if threading.current_thread() is not self._thread:
+                self._changed.wait_for(lambda: not self._notifying, deadline - time.monotonic())
+            return complete
 
     def close(self, deadline: float) -> None:
         """Stop the thread, give up what is unconfirmed, and say so.
@@ -219,16 +225,14 @@ class Worker:
             reached("snapshot.answered")
         except Exception as error:  # noqa: BLE001  # `_failure` distinguishes ours from Kafka's, and logs
             code, detail = _failure("read", request.group, error)
-            with self._changed:
-                group = self._cluster_state.group(request.group)
-                events = group.on_snapshot_failed(request, code, time.monotonic(), detail)
-                self._changed.notify_all()
+            self._take_in(
+                request.group,
+                lambda group, now: group.on_snapshot_failed(request, code, now, detail),
+            )
         else:
-            with self._changed:
-                group = self._cluster_state.group(request.group)
-                events = group.on_snapshot(request, snapshot, time.monotonic())
-                self._changed.notify_all()
-        self._notify(events)
+            self._take_in(
+                request.group, lambda group, now: group.on_snapshot(request, snapshot, now)
+            )
 
     def _send_commit(self, request: CommitRequest) -> None:
         answer: Mapping[TopicPartition, str | None]
@@ -238,11 +242,24 @@ class Worker:
         except Exception as error:  # noqa: BLE001  # `_failure` distinguishes ours from Kafka's, and logs
             code, detail = _failure("commit to", request.group, error)
             answer = dict.fromkeys(request.positions, code)
+        self._take_in(
+            request.group, lambda group, now: group.on_commit_answer(request, answer, now, detail)
+        )
+
+    def _take_in(
+        self, group: str, answer: Callable[[GroupState, float], tuple[Event, ...]]
+    ) -> None:
+        """Let a group's state know what came of a request, and then the observers."""
         with self._changed:
-            group = self._cluster_state.group(request.group)
-            events = group.on_commit_answer(request, answer, time.monotonic(), detail)
+            events = answer(self._cluster_state.group(group), time.monotonic())
+            self._notifying = True
             self._changed.notify_all()
-        self._notify(events)
+        try:
+            self._notify(events)
+        finally:
+            with self._changed:
+                self._notifying = False
+                self._changed.notify_all()
 
     def _commit(self, request: CommitRequest) -> Mapping[TopicPartition, str | None]:
         reached("commit.before-request")

@@ -98,6 +98,27 @@ def test_offers_are_committed_and_reported(house: RecordedCommitter) -> None:
     ]
 
 
+def test_a_flush_waits_for_the_observers() -> None:
+    """What is flushed the metrics show, and an observer that flushes does not wait for itself."""
+    flushed: list[bool] = []
+    seen: list[Event] = []
+
+    def slow(event: Event) -> None:
+        flushed.append(committer.flush(5.0))
+        time.sleep(0.3)
+        seen.append(event)
+
+    groups = MemoryGroups()
+    committer = Committer(lambda cluster: groups, observers=Observers(slow))
+    committer.offer(commit(5))
+    assert committer.flush(5.0)
+    assert [type(event) for event in seen] == [Committed]
+    started = time.monotonic()
+    committer.close(5.0)
+    assert flushed == [True]
+    assert time.monotonic() - started < 3.0
+
+
 def test_an_offer_returns_at_once_while_kafka_hangs(house: RecordedCommitter) -> None:
     """A thousand offers to a cluster that does not answer take no time, and one request."""
     release = threading.Event()
