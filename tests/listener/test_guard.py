@@ -198,6 +198,7 @@ def test_a_healthy_life_raises_no_alarm(
 ) -> None:
     """Restarts, idle times, markers of transactions, new partitions, two sources: not a word."""
     plain, transactional, group = topics.create(), topics.create(), unique("g")
+    threads = threading.active_count()
     listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
     data = queries.read(subscribe=f"{plain},{transactional}", eo__commit__group=group).union(
         queries.read(subscribe=plain, eo__commit__group=unique("g"), failOnDataLoss="false")
@@ -216,4 +217,5 @@ def test_a_healthy_life_raises_no_alarm(
     assert listener.flush()
     unwanted = (GuardViolation, ProgressEventsMissed, CommitRefused)
     assert not [event for event in recording.events if isinstance(event, unwanted)]
-    assert threading.active_count() < 100
+    # py4j keeps a thread for each of Spark's that has called Python
+    assert threading.active_count() < threads + 20
