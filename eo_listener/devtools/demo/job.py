@@ -45,11 +45,12 @@ _FLUSH: Final = 5.0  # seconds for the last commits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to read, where files may lie, and the most rows of a batch."""
+    """What to read, where files may lie, the most rows of a batch, where numbers are served."""
 
     servers: str
     folder: str
     most: int
+    metrics_port: int | None = None
 
     def text(self) -> str:
         """All of it in one line."""
@@ -125,7 +126,9 @@ def run(job: Job, target: DemoTarget, say: Callable[[News], None]) -> None:
             say(News(what="committed"))
 
     with session(folder, log) as spark:
-        listener = OffsetCommitListener(observers=[observe], flush_timeout=_FLUSH)
+        listener = OffsetCommitListener(
+            observers=[observe], flush_timeout=_FLUSH, metrics_port=job.metrics_port
+        )
         spark.streams.addListener(listener)
         try:
             query = start(spark, job, RowsWritten(target, say))

@@ -66,9 +66,17 @@ class _InMemory:
 
     readings: Sequence[Repeater] = ()
 
-    def __init__(self, servers: str, folder: Path, scoreboard: Scoreboard) -> None:
+    def __init__(
+        self, settings: DemoSettings, servers: str, folder: Path, scoreboard: Scoreboard
+    ) -> None:
         scoreboard.results = self._results = MemoryResults()
-        self.query: Query = FlightsQuery(servers, folder, self._results, scoreboard.observe)
+        self.query: Query = FlightsQuery(
+            servers,
+            folder,
+            self._results,
+            scoreboard.observe,
+            metrics_port=settings.metrics_port,
+        )
 
     def step(self) -> None:
         pass
@@ -88,7 +96,7 @@ def prepared(
 ) -> Iterator[DemoPipeline]:
     """Prepare the way that was asked for; nothing of it runs yet. Raises UnavailableError."""
     if settings.store is None:
-        yield _InMemory(servers, folder, scoreboard)
+        yield _InMemory(settings, servers, folder, scoreboard)
         return
     with (
         opened(settings, servers, folder) as target,

@@ -39,13 +39,20 @@ class FlightsQuery:
     """Runs the query from `start` to `stop`; all that Spark writes lies in `folder`."""
 
     def __init__(
-        self, servers: str, folder: Path, results: MemoryResults, observer: Observer
+        self,
+        servers: str,
+        folder: Path,
+        results: MemoryResults,
+        observer: Observer,
+        *,
+        metrics_port: int | None = None,
     ) -> None:
         self.log = folder / LOG
         self._servers = servers
         self._folder = folder
         self._results = results
         self._observer = observer
+        self._metrics_port = metrics_port
         self._running = threading.Event()
         self._stopping = threading.Event()
         self._failure: EoListenerError | None = None
@@ -85,7 +92,11 @@ class FlightsQuery:
     def _run(self) -> None:
         try:
             with session(self._folder, self.log) as spark:
-                listener = OffsetCommitListener(observers=[self._observer], flush_timeout=_FLUSH)
+                listener = OffsetCommitListener(
+                    observers=[self._observer],
+                    flush_timeout=_FLUSH,
+                    metrics_port=self._metrics_port,
+                )
                 spark.streams.addListener(listener)
                 query = self._query(spark)
                 try:

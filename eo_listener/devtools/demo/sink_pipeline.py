@@ -47,7 +47,9 @@ class IntoSink:
         self._chaos = Chaos(settings.kills, scoreboard.wanted)
         lives = settings.kills + 1
         most = min(MOST, max(_FEWEST, scoreboard.wanted // (lives * _BATCHES_A_LIFE)))
-        job = Job(servers=servers, folder=str(folder), most=most)
+        job = Job(
+            servers=servers, folder=str(folder), most=most, metrics_port=settings.metrics_port
+        )
         self._driver = Driver(job, target, self._observe)
         self._checkpoint = Checkpoint(str(self._driver.checkpoint))
         scoreboard.results, scoreboard.store = self._rows, target.store

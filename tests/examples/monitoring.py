@@ -1,0 +1,145 @@
+"""The files of examples/monitoring: rules, dashboard, and which metrics an expression names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, InfoMetricFamily
+
+from eo_listener.observers.metrics.counts import Numbers
+from eo_listener.observers.metrics.families import Families
+from tests.examples.program import EXAMPLES
+
+FOLDER = EXAMPLES / "monitoring"
+TARGET = frozenset({"job", "instance"})  # the labels that Prometheus gives each series of a target
+_OF_OTHERS: Mapping[str, frozenset[str]] = {
+    "up": TARGET,
+    "ALERTS": TARGET | {"alertname", "alertstate"},
+    "kafka_consumergroup_lag": TARGET | {"consumergroup", "topic", "partition"},
+}
+_WORDS = frozenset(
+    {
+        *("sum", "max", "count", "by", "on", "ignoring", "group_left", "and", "or", "unless"),
+        *("offset", "time", "vector", "absent", "increase", "rate", "delta", "clamp_min"),
+        *("avg_over_time", "last_over_time"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of alerts.yml; `name` is that of the alert or of the recorded series."""
+
+    name: str
+    expr: str
+    is_alert: bool
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+def rules() -> list[Rule]:
+    """All of alerts.yml, in order."""
+    (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
+    return [
+        Rule(
+            name=one.get("alert") or one["record"],
+            expr=one["expr"],
+            is_alert="alert" in one,
+            labels=one.get("labels", {}),
+            annotations=one.get("annotations", {}),
+        )
+        for one in group["rules"]
+    ]
+
+
+def alerts() -> list[Rule]:
+    """The alerts among them."""
+    return [rule for rule in rules() if rule.is_alert]
+
+
+def panels() -> list[dict[str, Any]]:
+    """The panels of the dashboard."""
+    found: list[dict[str, Any]] = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+    return found
+
+
+def queries() -> list[str]:
+    """All queries of the dashboard."""
+    return [target["expr"] for panel in panels() for target in panel["targets"]]
+
+
+def commands(text: str) -> list[str]:
+    """The lines that somebody types."""
+    return re.findall(r"^ *\$? *(eo-listener .*?)(?: +# .*)?$", text, re.MULTILINE)
+
+
+def metrics() -> dict[str, frozenset[str]]:
+    """The labels of each series that can be asked for, ours and those of others that rules use."""
+    known = dict(_OF_OTHERS)
+    for family in Families(0).draw(Numbers()):
+        labels = TARGET | frozenset(getattr(family, "_labelnames", ()))
+        known |= dict.fromkeys(_series(family), labels)
+    for rule in rules():
+        if not rule.is_alert:
+            named = [known[name] for name, _ in selectors(rule.expr)]
+            known[rule.name] = frozenset().union(*named)
+    return known
+
+
+def _series(family: Metric) -> Iterator[str]:
+    if isinstance(family, CounterMetricFamily):
+        yield f"{family.name}_total"
+    elif isinstance(family, InfoMetricFamily):
+        yield f"{family.name}_info"
+    elif family.type == "histogram":
+        yield from (f"{family.name}_{part}" for part in ("bucket", "sum", "count"))
+    else:
+        yield family.name
+
+
+def selectors(expr: str) -> list[tuple[str, frozenset[str]]]:
+    """Each series that an expression asks for, with the labels that it is chosen by."""
+    bare = re.sub(r"\b(?:by|on|ignoring|group_left) *\([^)]*\)", "", expr)
+    bare = re.sub(r"\[\w+\]|\b\d\w*", "", bare)  # durations and numbers
+    found = re.findall(r"([A-Za-z_:][\w:]*)(?:\{([^}]*)\})?", bare)
+    return [
+        (name, frozenset(re.findall(r"(\w+) *(?:=~|!~|!=|=)", chosen)))
+        for name, chosen in found
+        if name not in _WORDS
+    ]
+
+
+def grouped(expr: str) -> frozenset[str]:
+    """The labels by which an expression sums or matches."""
+    lists = re.findall(r"\b(?:by|on|ignoring) *\(([^)]*)\)", expr)
+    return frozenset(label.strip() for one in lists for label in one.split(",") if label.strip())
+
+
+_TIMES = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SECONDS = re.compile(
+    r"\b(?:300|900|3600|86400)\b"
+)  # those that rules compare ages with, or divide by
+
+
+def faster(times: int) -> str:
+    """alerts.yml for a world in which a minute takes a minute divided by `times`."""
+
+    def shorter(found: re.Match[str]) -> str:
+        return f"{int(found[1]) * _TIMES[found[2]] // times}ms"
+
+    def of_expr(expr: str) -> str:
+        in_durations = re.sub(r"(?<=[\[ ])(\d+)(s|m|h|d)(?=[\]\s)]|$)", shorter, expr)
+        return _SECONDS.sub(lambda found: f"{int(found[0]) / times:g}", in_durations)
+
+    whole = yaml.safe_load((FOLDER / "alerts.yml").read_text())
+    for rule in whole["groups"][0]["rules"]:
+        rule["expr"] = of_expr(rule["expr"])
+        if "for" in rule:
+            rule["for"] = re.sub(r"^(\d+)(s|m|h|d)$", shorter, rule["for"])
+    return str(yaml.safe_dump(whole))

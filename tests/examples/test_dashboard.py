@@ -1,0 +1,58 @@
+"""Every query of the dashboard has data in the demo, which a real Prometheus scrapes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eo_listener.devtools.broker.ports import assign
+from tests.devtools.demo.program import demo
+from tests.examples.monitoring import FOLDER, queries
+from tests.prometheus_server import PrometheusServer, prometheus
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+
+_LONGEST = 150.0  # seconds until the demo's query has run some batches
+
+
+def config(port: int) -> str:
+    """prometheus.yml for that port, scraped twice a second."""
+    given = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
+    given["global"] = {"scrape_interval": "500ms", "evaluation_interval": "500ms"}
+    given["rule_files"] = [str(FOLDER / "alerts.yml")]
+    given["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
+    return str(yaml.safe_dump(given))
+
+
+def without_data(server: PrometheusServer) -> list[str]:
+    """The queries that have no answer, apart from the 0 that stands for one."""
+    asked = [query.removesuffix(" or vector(0)") for query in queries() if "increase" not in query]
+    of_trouble = "alertname"  # none fires in the demo
+    return [query for query in asked if of_trouble not in query and not server.query(query)]
+
+
+def test_every_query_has_data_in_the_demo(tmp_path: Path) -> None:
+    """Groups, queries and the sink; what counts trouble is 0, no alert fires, KEDA has its lag."""
+    port = assign(1, {"metrics": None}, {})[1]["metrics"]
+    arguments = ("--sink", "sqlite", "--rows", "60000", "--rate", "3000")
+    with (
+        prometheus(tmp_path, config(port)) as server,
+        demo(*arguments, "--json", "--metrics-port", str(port)) as running,
+    ):
+        deadline = time.monotonic() + _LONGEST
+        while left := without_data(server):
+            assert running.process.poll() is None, (left, running.err)
+            assert time.monotonic() < deadline, left
+            time.sleep(0.5)
+        for query in queries():
+            (of_trouble,) = server.query(query) if " or vector(0)" in query else [None]
+            assert of_trouble is None or of_trouble["value"][1] == "0", query
+        scaled = yaml.safe_load((FOLDER / "keda.yml").read_text())["spec"]["triggers"][0]
+        asked = scaled["metadata"]["query"].replace("flights-to-pg", "flights-demo")
+        assert len(server.query(asked)) == 1
+        assert server.firing() == {}
+        assert running.end() == 0, running.err
+        assert running.left() == []

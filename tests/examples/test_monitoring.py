@@ -1,0 +1,164 @@
+"""What rules, dashboard and their page name is there: metrics, labels, commands, sections."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer.main
+import yaml
+
+from eo_listener import cli
+from tests.examples.monitoring import (
+    FOLDER,
+    Rule,
+    alerts,
+    commands,
+    grouped,
+    metrics,
+    panels,
+    queries,
+    rules,
+    selectors,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
+of_each = pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.name)
+of_each_alert = pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
+
+
+def sections() -> dict[str, str]:
+    """The text of each section of the page that is about an alert, by the alert's name."""
+    parts = re.split(r"^### (EoListener\w+)$", PAGE.read_text(), flags=re.MULTILINE)
+    return {
+        name: text.partition("\n## ")[0]
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def check_names(expr: str) -> None:
+    """Each series exists, has the labels it is chosen by, and some have those it is summed by."""
+    known = metrics()
+    named = selectors(expr)
+    assert named
+    for name, chosen in named:
+        assert name in known, name
+        assert chosen <= known[name], (name, chosen)
+    assert grouped(expr) <= frozenset().union(*(known[name] for name, _ in named))
+
+
+def test_a_name_that_is_wrong_is_found() -> None:
+    """A metric, a label and a grouping that do not exist."""
+    check_names('sum by (query) (rate(eo_listener_sink_batches_total{outcome="applied"}[5m]))')
+    for wrong in (
+        "rate(eo_listener_sink_batch_total[5m])",
+        'eo_listener_sink_batches_total{result="applied"}',
+        "sum by (topic) (eo_listener_sink_batches_total)",
+        "summ(eo_listener_sink_batches_total)",
+    ):
+        with pytest.raises(AssertionError):
+            check_names(wrong)
+
+
+@of_each
+def test_each_rule_names_what_exists(rule: Rule) -> None:
+    """Metrics and labels, by the families that are served."""
+    check_names(rule.expr)
+
+
+@of_each_alert
+def test_each_alert_says_what_happened_why_and_what_to_type(alert: Rule) -> None:
+    """In labels that its result has, with a severity, and a section of the page to read."""
+    assert alert.labels["severity"] in {"page", "ticket"}
+    assert set(alert.annotations) == {"summary", "description", "runbook"}
+    text = alert.annotations["description"]
+    assert text.index("Cause:") < text.index("Type")
+    assert commands(text)
+    shown = set(re.findall(r"\$labels\.(\w+)", " ".join(alert.annotations.values())))
+    summed = grouped(alert.expr)
+    has = frozenset().union(*(metrics()[name] for name, _ in selectors(alert.expr)))
+    assert shown <= (summed if re.match(r"\s*(?:sum|max|time\(\) - max) by", alert.expr) else has)
+    assert alert.annotations["runbook"] == f"docs/alerts.md#{alert.name.lower()}"
+
+
+def test_each_alert_has_its_section_and_its_test() -> None:
+    """On the page, and in the files for promtool; no other has one."""
+    names = [alert.name for alert in alerts()]
+    assert list(sections()) == names
+    tested = "".join(path.read_text() for path in FOLDER.glob("*_test.yml"))
+    fired = set(re.findall(r'alertname="(EoListener\w+)"\}\', value: [12]', tested))
+    assert fired == set(names)
+
+
+@of_each_alert
+def test_a_section_says_what_the_alert_says(alert: Rule) -> None:
+    """It has the alert's commands, and its severity."""
+    section = sections()[alert.name]
+    assert f"({alert.labels['severity']})" in section
+    for line in commands(alert.annotations["description"]):
+        plain = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: PLACES[found[1]], line)
+        assert plain in commands(section), plain
+
+
+PLACES = {"cluster": "SERVERS", "consumergroup": "GROUP", "query": "QUERY"}
+
+
+def test_each_command_can_be_typed() -> None:
+    """Its subcommand and its options exist, and none that must be given is missing."""
+    texts = [alert.annotations["description"] for alert in alerts()]
+    lines = {line for text in [*texts, PAGE.read_text()] for line in commands(text)}
+    assert len(lines) > 8
+    for line in lines:
+        parse(re.sub(r"\{\{ \$labels\.\w+ \}\}", "x", line))
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    """Such as an option that was renamed."""
+    for wrong in ("eo-listener state g -b k:9092", "eo-listener status g -b k:9092 --nosuch"):
+        with pytest.raises(Exception, match=r"state|nosuch"):
+            parse(wrong)
+
+
+def parse(line: str) -> None:
+    """Read a command line as the command would, and do nothing."""
+    words = shlex.split(line)[1:]
+    command = cast(Any, typer.main.get_command(cli.app))
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    command.make_context(line, words)
+
+
+def test_the_dashboard_asks_for_what_exists() -> None:
+    """In few panels, the full width of a phone each, with a title and a unit."""
+    for query in queries():
+        check_names(query)
+    assert 5 < len(panels()) < 10
+    for panel in panels():
+        assert panel["title"]
+        assert panel["gridPos"]["w"] == 24
+        assert panel["fieldConfig"]["defaults"]["unit"] in {"short", "s"}
+        assert panel["datasource"]["uid"] == "${datasource}"
+
+
+def test_the_other_files_fit_the_rules() -> None:
+    """The job that is watched is the one that is scraped; KEDA asks for a metric that exists."""
+    scraped = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
+    assert scraped["rule_files"] == ["alerts.yml"]
+    (job,) = scraped["scrape_configs"]
+    (down,) = [alert for alert in alerts() if alert.name == "EoListenerTargetDown"]
+    assert f'up{{job="{job["job_name"]}"}} == 0' in down.expr
+    scaled = yaml.safe_load((FOLDER / "keda.yml").read_text())["spec"]
+    (trigger,) = scaled["triggers"]
+    check_names(trigger["metadata"]["query"])
+
+
+def test_recorded_series_are_used() -> None:
+    """Each by an alert, and their names say what they are of."""
+    used = " ".join(alert.expr for alert in alerts())
+    for rule in rules():
+        if not rule.is_alert:
+            assert rule.name in used
+            assert re.fullmatch(r"eo_listener:\w+:(?:new30m|rate5m)", rule.name)
