@@ -89,8 +89,15 @@ def test_each_alert_has_its_section_and_its_test() -> None:
     names = [alert.name for alert in alerts()]
     assert list(sections()) == names
     tested = "".join(path.read_text() for path in FOLDER.glob("*_test.yml"))
-    fired = set(re.findall(r'alertname="(EoListener\w+)"\}\', value: [12]', tested))
+    fired = set(re.findall(r'alertname="(EoListener\w+)"\}\', value: [123]', tested))
     assert fired == set(names)
+
+
+def test_the_page_names_what_exists() -> None:
+    """Alerts, and metrics; each in its text too, and not only as a heading."""
+    text = PAGE.read_text()
+    assert set(re.findall(r"\bEoListener\w+", text)) == {alert.name for alert in alerts()}
+    assert set(re.findall(r"\beo_listener_\w+", text)) <= set(metrics())
 
 
 @of_each_alert
@@ -153,6 +160,16 @@ def test_the_other_files_fit_the_rules() -> None:
     scaled = yaml.safe_load((FOLDER / "keda.yml").read_text())["spec"]
     (trigger,) = scaled["triggers"]
     check_names(trigger["metadata"]["query"])
+
+
+def test_the_expressions_of_the_page_of_metrics() -> None:
+    """What docs/metrics.md says is got by an expression names what exists."""
+    text = (PAGE.parent / "metrics.md").read_text()
+    table = text.partition("## What is got by an expression")[2]
+    found = re.findall(r"^\| (?!asked)[^|]+ \| `(.+?)`", table, re.MULTILINE)
+    assert len(found) > 8
+    for expr in found:
+        check_names(expr)
 
 
 def test_recorded_series_are_used() -> None:
