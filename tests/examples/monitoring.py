@@ -27,7 +27,7 @@ _WORDS = frozenset(
     {
         *("sum", "max", "count", "by", "on", "ignoring", "group_left", "and", "or", "unless"),
         *("offset", "time", "vector", "absent", "increase", "rate", "delta", "clamp_min"),
-        *("avg_over_time", "last_over_time"),
+        *("avg_over_time", "last_over_time", "changes"),
     }
 )
 
@@ -123,7 +123,7 @@ def grouped(expr: str) -> frozenset[str]:
 
 _TIMES = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SECONDS = re.compile(
-    r"\b(?:300|900|3600|86400)\b"
+    r"\b(?:300|900|1800|3600|86400)\b"
 )  # those that rules compare ages with, or divide by
 
 

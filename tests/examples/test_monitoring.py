@@ -172,6 +172,17 @@ def test_the_expressions_of_the_page_of_metrics() -> None:
         check_names(expr)
 
 
+def test_every_counter_is_watched_for_news_in_the_same_way() -> None:
+    """What promtool shows of one of the recorded series then holds for all of them."""
+    forms = set()
+    for rule in rules():
+        if rule.name.endswith(":new30m"):
+            counter = f"eo_listener_{rule.name.split(':')[1]}_total"
+            assert rule.expr.count(counter) == 4
+            forms.add(rule.expr.replace(counter, "COUNTER"))
+    assert len(forms) == 1
+
+
 def test_recorded_series_are_used() -> None:
     """Each by an alert, and their names say what they are of."""
     used = " ".join(alert.expr for alert in alerts())

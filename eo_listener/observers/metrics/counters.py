@@ -78,7 +78,7 @@ class EventCounters:
         self._clock, self._wall = clock, wall
         self._lock = threading.Lock()
         self._queries: set[str] = set()  # those with counters, whether they have runs or not
-        self._now = Numbers()
+        self._now = Numbers(started=wall())
         self._count(Counted.INTERNAL_ERRORS, times=0)
 
     def __call__(self, event: Event) -> None:

@@ -186,7 +186,9 @@ class Run:
 
 @dataclass(slots=True)
 class Numbers:
-    """All numbers. `held`: offsets confirmed to us; `last_commits`: seconds since the epoch."""
+    """All numbers. `held`: offsets confirmed to us; times are seconds since the epoch."""
+
+    started: float | None = None
 
     counts: dict[Counted, Counter[Labels]] = field(
         default_factory=lambda: {family: Counter() for family in Counted}
@@ -202,6 +204,7 @@ class Numbers:
         """A copy that later events do not change; runs in the order their newest batches began."""
         runs = sorted(self.runs.items(), key=lambda item: item[1].metrics.started or 0.0)
         return Numbers(
+            started=self.started,
             counts={family: counted.copy() for family, counted in self.counts.items()},
             latencies=self.latencies.copy(),
             latency_seconds=dict(self.latency_seconds),

@@ -52,6 +52,12 @@ class Families:
         yield InfoMetricFamily(
             "eo_listener_build", "Version of eo_listener, as a label.", {"version": __version__}
         )
+        yield _gauge(
+            "start_timestamp_seconds",
+            "Time at which this process began to count, in seconds since the epoch.",
+            (),
+            [((), numbers.started)],
+        )
         for family in Counted:
             counter = CounterMetricFamily(family.title, family.meaning, labels=family.labels)
             for labels, times in numbers.counts[family].items():

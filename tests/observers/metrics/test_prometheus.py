@@ -482,6 +482,15 @@ def test_in_a_program_of_several_processes_each_metric_is_there_once(tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
+def test_the_start_tells_two_lives_of_a_driver_apart() -> None:
+    """It is there before any event, and stays; a counter of 1 in each life says nothing of that."""
+    clock = iter([1000.0, 2000.0, 3000.0])
+    first, second = (EventCounters(10, wall=lambda: next(clock)) for _ in range(2))
+    first(committed(Offsets({P0: 5})))
+    assert (first.numbers().started, second.numbers().started) == (1000.0, 2000.0)
+    assert (value(series(), "start_timestamp_seconds") or 0.0) > 1e9
+
+
 def test_the_document_names_every_metric_and_no_other() -> None:
     """docs/metrics.md is what people write their dashboards by."""
     text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
