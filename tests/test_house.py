@@ -328,7 +328,7 @@ def test_every_store_has_its_steps_under_the_same_names() -> None:
     assert len(stores) > 1
     for store in stores:
         # Rows come to Iceberg from Spark itself, with Spark's types.
-        none = {"kafka": of_sql, "iceberg": {"types", "merge"}, "delta": {"user_sql"}}
+        none = {"kafka": of_sql, "iceberg": {"types"}, "delta": {"user_sql"}}
         lacking = none.get(store.name, set())
         assert (steps | of_sql) - lacking <= {path.stem for path in store.glob("*.py")}, store
 

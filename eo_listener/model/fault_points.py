@@ -20,6 +20,7 @@ And of exactly_once and its sinks, between Spark's plan and its commit log:
     batch.planned          exactly_once knows the ranges, and has read no ledger yet
     batch.judged           every ledger was read; nothing is written yet
     sink.staged            the executors have staged the rows; the transaction is not begun
+                           (Iceberg: those of an upsert; there is a branch for the batch)
     sink.fenced            Kafka: an older driver can do nothing any more; the ledger is not read
     sink.ledger-read       Kafka: it is compared next; the transaction is not begun
     sink.begun             the transaction is open, and holds the store's lock (Kafka without

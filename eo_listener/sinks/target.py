@@ -33,6 +33,9 @@ class Mode(Enum):
     IDEMPOTENT = "idempotent"
 
 
+WITH_LEDGER: Final = (Mode.APPEND, Mode.UPSERT)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Where rows go, and how. With `apply`, `table` only names the sink in the ledger."""
@@ -41,6 +44,7 @@ class Target:
     mode: Mode
     keys: tuple[str, ...]
     version_column: str | None
+    delete_when: str | None
     apply: tuple[str, ...] | Function | None
     create: bool
     dead_letters: str | None
@@ -54,22 +58,18 @@ class Target:
         mode: str,
         keys: str | Sequence[str],
         version_column: str | None = None,
+        delete_when: str | None = None,
         apply: Apply | None,
         create: bool,
         dead_letters: str | None,
         max_dead_letters: float = SHARE,
+        modes: Sequence[Mode] = tuple(Mode),
     ) -> Target:
-        """Check the arguments of a sink; raises SettingsError."""
+        """Check the arguments of a sink, which has these `modes`; raises SettingsError."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
-        try:
-            how = Mode(mode)
-        except ValueError:
-            raise SettingsError(
-                f"mode must be one of {', '.join(repr(one.value) for one in Mode)}, got {mode!r}",
-                fix="Give one of these",
-            ) from None
+        how = mode_of(mode, modes)
         _check_names(table, dead_letters, (*names, version_column))
-        _check_keys(how, names, version_column)
+        check_keys(how, names, version_column, delete_when)
         if apply is not None and how is not Mode.APPEND:
             raise SettingsError(
                 f"apply= says itself what is written, so mode {mode!r} has no meaning with it",
@@ -80,6 +80,7 @@ class Target:
             mode=how,
             keys=names,
             version_column=version_column,
+            delete_when=delete_when,
             apply=_checked(apply),
             create=create,
             dead_letters=dead_letters,
@@ -126,26 +127,44 @@ def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | N
         )
 
 
-def _check_keys(mode: Mode, keys: tuple[str, ...], version: str | None) -> None:
-    if mode is Mode.APPEND and keys:
+def mode_of(mode: str, modes: Sequence[Mode]) -> Mode:
+    """Return the mode of that name, which must be one of `modes`; raises SettingsError."""
+    found = next((one for one in modes if one.value == mode), None)
+    if found is None:
         raise SettingsError(
-            "keys= has no meaning when rows are appended",
-            fix='Add mode="upsert", or drop keys=',
+            f"mode must be one of {', '.join(repr(one.value) for one in modes)}, got {mode!r}",
+            fix="Give one of these",
         )
-    if mode is not Mode.APPEND and not keys:
+    return found
+
+
+def check_keys(
+    mode: Mode, keys: Sequence[str], version: str | None, delete_when: str | None = None
+) -> None:
+    """Raise SettingsError for keys, a version or a condition that `mode` has no use for."""
+    if mode is Mode.APPEND:
+        given = {"keys": keys, "version_column": version, "delete_when": delete_when}
+        for name, value in given.items():
+            if value:
+                raise SettingsError(
+                    f"{name}= has no meaning when rows are appended",
+                    fix=f'Add mode="upsert" and keys=, or drop {name}=',
+                )
+        return
+    if not keys:
         raise SettingsError(
             f"mode {mode.value!r} needs to know which columns identify a row",
             fix='Add keys=("column", ...)',
-        )
-    if version is not None and mode is Mode.APPEND:
-        raise SettingsError(
-            "version_column= has no meaning when rows are appended",
-            fix='Add mode="upsert" and keys=, or drop version_column=',
         )
     if version in keys:
         raise SettingsError(
             f"version_column={version!r} is one of keys=, so rows with one key have one version",
             fix="Name a column that changes with each version of a row, or take it out of keys=",
+        )
+    if delete_when is not None and not delete_when.strip():
+        raise SettingsError(
+            "delete_when= is empty",
+            fix="Give a condition in SQL on the rows of a batch, or drop delete_when=",
         )
 
 

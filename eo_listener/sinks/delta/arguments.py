@@ -5,23 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.spark_columns import quoted
+from eo_listener.sinks.target import WITH_LEDGER, Mode, check_keys, mode_of
 
 _PART = re.compile(r"`(?:[^`]|``)+`|\w+")
-
-
-class Mode(Enum):
-    """What happens to the rows."""
-
-    APPEND = "append"
-    UPSERT = "upsert"
-
-
-def quoted(name: str) -> str:
-    """Return `name` as Spark's SQL writes an identifier, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,52 +43,19 @@ class Target:
     ) -> Target:
         """Check them; raises SettingsError."""
         _check_place(table, path)
-        try:
-            how = Mode(mode)
-        except ValueError:
-            raise SettingsError(
-                f"mode must be one of {', '.join(repr(one.value) for one in Mode)}, got {mode!r}",
-                fix="Give one of these",
-            ) from None
-        found = cls(
+        how, names = mode_of(mode, WITH_LEDGER), _names("keys", keys)
+        check_keys(how, names, version_column, delete_when)
+        return cls(
             table=table,
             path=path,
             mode=how,
-            keys=_names("keys", keys),
+            keys=names,
             version_column=version_column,
             delete_when=delete_when,
             partition_by=_names("partition_by", partition_by),
             new_columns=new_columns,
             create=create,
         )
-        found._check_keys()
-        return found
-
-    def _check_keys(self) -> None:
-        if self.mode is Mode.UPSERT:
-            if not self.keys:
-                raise SettingsError(
-                    'mode "upsert" needs to know which columns identify a row',
-                    fix='Add keys=("column", ...)',
-                )
-            if self.version_column in self.keys:
-                raise SettingsError(
-                    f"version_column={self.version_column!r} is one of keys=, so rows with one key "
-                    "have one version",
-                    fix="Name a column that changes with each version of a row, or take it out of "
-                    "keys=",
-                )
-            return
-        for name, given in {
-            "keys": self.keys,
-            "version_column": self.version_column,
-            "delete_when": self.delete_when,
-        }.items():
-            if given:
-                raise SettingsError(
-                    f"{name}= has no meaning when rows are appended",
-                    fix=f'Add mode="upsert" and keys=, or drop {name}=',
-                )
 
     def reference(self, location: str | None = None) -> str:
         """The table as Spark's SQL names it; `location` is where its path is, with a scheme."""

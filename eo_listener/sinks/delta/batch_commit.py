@@ -23,16 +23,17 @@ from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import REASON, RowFilter
-from eo_listener.sinks.delta.arguments import Mode
 from eo_listener.sinks.delta.batch_records import BatchRecord, Doubt, QueryState, application_id
-from eo_listener.sinks.delta.catalog import add_columns, columns_of, create, table_columns, widened
+from eo_listener.sinks.delta.catalog import add_columns, create, table_columns
 from eo_listener.sinks.delta.errors import explained, in_doubt
-from eo_listener.sinks.delta.merge import Merge, release
-from eo_listener.sinks.delta.types import check_version, is_traced
+from eo_listener.sinks.delta.merge import prepared
+from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.spark.jvm.delta_log import cloned
+from eo_listener.sinks.spark_columns import check_upsert, columns_of
+from eo_listener.sinks.spark_merge import Merge, release
+from eo_listener.sinks.target import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,14 +43,10 @@ if TYPE_CHECKING:
     from eo_listener.sinks.delta.arguments import Target
     from eo_listener.sinks.delta.commits import Commit
     from eo_listener.sinks.delta.connection import Connection, TableLog
-    from eo_listener.sinks.delta.types import Columns
+    from eo_listener.sinks.spark_columns import Columns
 
 _CONF: Final = "spark.databricks.delta."
 _COUNTED: Final = f"{_CONF}history.metricsEnabled"
-_OF_MERGE: Final = {
-    f"{_CONF}schema.autoMerge.enabled": "false",
-    f"{_CONF}merge.materializeSource": "none",  # the rows are kept already
-}
 
 
 class BatchCommit:
@@ -82,13 +79,12 @@ class BatchCommit:
             if self._target.mode is Mode.APPEND:
                 chosen = frame.select(*(widened(name, rows, there) for name in columns))
                 return self._appended(chosen, location, record)
-            merge = Merge(
-                target=self._target,
+            merge = Merge.of(
+                self._target,
                 table=self._connection.reference,
                 label=self._label,
+                rows=rows,
                 columns=columns,
-                traced=is_traced(rows),
-                located=is_traced(rows) and set(ORIGIN) <= set(columns),
             )
             return self._merged(frame, merge, record)
 
@@ -138,15 +134,15 @@ class BatchCommit:
 
     def _check_columns(self, columns: tuple[str, ...], rows: Columns, there: Columns) -> None:
         target = self._target
-        for setting, names in {"keys": target.keys, "partition_by": target.partition_by}.items():
-            missing = [name for name in names if name not in columns]
-            if missing and (setting == "keys" or not there):
-                raise SettingsError(
-                    f"{setting}= names {', '.join(map(repr, missing))}, which the rows do not have",
-                    fix="Name columns of the transform's result, upper and lower case included",
-                )
-        if target.version_column is not None:
-            check_version(target.version_column, rows, there)
+        missing = [name for name in target.partition_by if name not in columns and not there]
+        if missing:
+            raise SettingsError(
+                f"partition_by= names {', '.join(map(repr, missing))}, which the rows do not have",
+                fix="Name columns of the transform's result, upper and lower case included",
+            )
+        if target.mode is Mode.UPSERT:
+            written = {name: rows[name] for name in columns}
+            check_upsert(target.keys, target.version_column, written, there)
 
     @contextmanager
     def _unmarked(self) -> Iterator[DataFrame]:
@@ -189,24 +185,15 @@ class BatchCommit:
         return self._committed(record, lambda: writer.save(location))
 
     def _merged(self, frame: DataFrame, merge: Merge, record: BatchRecord) -> Applied:
-        staged = merge.staged(frame)
-        try:
-            reached("sink.staged")
-            with merge.view(staged) as view:
-                merge.check(self._session, view)
-                # MERGE takes them from its session alone, which others may use at the same time.
-                settings = {
-                    **_OF_MERGE,
-                    f"{_CONF}write.txnAppId": application_id(record.query),
-                    f"{_CONF}write.txnVersion": str(record.number),
-                    f"{_CONF}commitInfo.userMetadata": record.text(),
-                }
-                own, text = cloned(self._session, settings), merge.statement(view)
-                reached("sink.begun")
-                reached("sink.commit-sent")
-                return self._committed(record, lambda: own.sql(text).collect())
-        finally:
-            release(staged)
+        commit = {
+            f"{_CONF}write.txnAppId": application_id(record.query),
+            f"{_CONF}write.txnVersion": str(record.number),
+            f"{_CONF}commitInfo.userMetadata": record.text(),
+        }
+        with prepared(merge, frame, commit) as write:
+            reached("sink.begun")
+            reached("sink.commit-sent")
+            return self._committed(record, write)
 
     def _committed(self, record: BatchRecord, commit: Callable[[], object]) -> Applied:
         try:

@@ -7,32 +7,21 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.model.errors import SettingsError
-from eo_listener.sinks.delta.arguments import Target, quoted
+from eo_listener.sinks.delta.arguments import Target
+from eo_listener.sinks.spark_columns import columns_of, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from eo_listener.sinks.delta.types import Columns
+    from eo_listener.sinks.spark_columns import Columns
     from eo_listener.spark.jvm.delta_log import DeltaTable
 
 FORGETS: Final = "delta.setTransactionRetentionDuration"
 COORDINATED: Final = "delta.coordinatedCommits.commitCoordinator-preview"
 SETTINGS: Final = (FORGETS, COORDINATED)
 """The properties of a table that are asked for."""
-
-_WIDER: Final = {
-    "tinyint": ("smallint", "int", "bigint"),
-    "smallint": ("int", "bigint"),
-    "int": ("bigint",),
-    "float": ("double",),
-}
-
-
-def columns_of(frame: DataFrame) -> Columns:
-    """The columns of a DataFrame and their types."""
-    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
 
 
 def table_columns(session: SparkSession, reference: str) -> Columns:
@@ -61,17 +50,6 @@ def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None
     """Add these columns of `frame` to the table, by a commit of its own."""
     writer = _empty(frame, columns).write.format("delta").mode("append")
     writer.option("mergeSchema", "true").save(location)
-
-
-def widened(name: str, rows: Columns, table: Columns) -> Column:
-    """A column of the rows; in the table's type, where that holds each of its values.
-
-    What else differs Delta refuses.
-    """
-    column, given, wanted = F.col(quoted(name)), rows[name], table.get(name)
-    if wanted is not None and given != wanted and wanted in _WIDER.get(given, ()):
-        return column.cast(wanted)
-    return column
 
 
 def _empty(frame: DataFrame, columns: Iterable[str]) -> DataFrame:

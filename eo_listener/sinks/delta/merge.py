@@ -1,228 +1,36 @@
-"""The newest row of each key of a batch, and the MERGE that brings it into the table.
-
-The rows are computed once, and kept without a lineage: MERGE reads them several times, and rows
-that are computed again can be others. Their columns are called by number, so that no name of the
-user's meets one of ours.
-"""
+"""The MERGE of a batch, in a session of its own: its number is a setting of the session."""
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # its usual name
-
-from eo_listener.model.errors import PoisonRowError
-from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.delta.arguments import quoted
-from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie
-from eo_listener.spark.jvm.calls import FAILURES
+from eo_listener.spark.jvm.delta_log import cloned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from eo_listener.sinks.delta.arguments import Target
+    from eo_listener.sinks.spark_merge import Merge
 
-logger = logging.getLogger("eo_listener")
+_CONF: Final = "spark.databricks.delta."
+_OF_MERGE: Final = {
+    f"{_CONF}schema.autoMerge.enabled": "false",
+    f"{_CONF}merge.materializeSource": "none",  # the rows are kept already
+}
 
-_DELETED: Final = "eo_deleted"
-_PLACE, _TIED = "eo_place", "eo_tied"
-_NO_ORIGIN: Final = "CAST(NULL AS string), CAST(NULL AS int), CAST(NULL AS bigint)"
 
+@contextmanager
+def prepared(
+    merge: Merge, frame: DataFrame, commit: Mapping[str, str]
+) -> Iterator[Callable[[], object]]:
+    """Stage the rows of `frame`, and give what merges them, by a commit with these settings.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
-    """How the rows of a batch go into `table`; `columns` are those that are written.
-
-    `traced`: the rows have topic, partition and offset. `located`: the table has them too.
+    Raises as `Merge.staged` does.
     """
-
-    target: Target
-    table: str
-    label: str
-    columns: tuple[str, ...]
-    traced: bool
-    located: bool
-
-    def staged(self, frame: DataFrame) -> DataFrame:
-        """Compute the rows of `frame`, each with its place among those of its key.
-
-        `release` the result when it is merged.
-        """
-        deleted = F.lit(False) if self.target.delete_when is None else self._deletes()
-        given = frame.select(
-            *(F.col(quoted(name)).alias(one) for name, one in self._staged_names()),
-            deleted.alias(_DELETED),
-            *(
-                F.col(quoted(name)).alias(one)
-                for name, one in zip(ORIGIN, STAGED_ORIGIN, strict=True)
-                if self.traced
-            ),
-        )
-        newest = self._newest()
-        placed = given.select(
-            "*",
-            F.expr(_ordered(newest.place())).alias(_PLACE),
-            F.expr(newest.tied()).alias(_TIED),
-        )
-        return placed.localCheckpoint()
-
-    @contextmanager
-    def view(self, staged: DataFrame) -> Iterator[str]:
-        """Give the rows that `staged` returned a name, until the end."""
-        name = f"eo_staged_{uuid4().hex}"
-        staged.createOrReplaceTempView(name)
-        try:
-            yield name
-        finally:
-            staged.sparkSession.catalog.dropTempView(name)
-
-    def statement(self, view: str) -> str:
-        """The MERGE of the rows in `view`."""
-        names = dict(self._staged_names())
-        others = [name for name in self.columns if name not in self.target.keys]
-        listed = ", ".join(map(quoted, self.columns))
-        values = ", ".join(f"eo_given.{names[name]}" for name in self.columns)
-        each = ", ".join(f"eo_there.{quoted(name)} = eo_given.{names[name]}" for name in others)
-        parts = [
-            f"MERGE INTO {self.table} AS eo_there",
-            f"USING (SELECT * FROM {view} WHERE {_PLACE} = 1) AS eo_given",
-            f"ON {self._same_key()}",
-        ]
-        if self.target.delete_when is not None:
-            parts.append(f"WHEN MATCHED AND eo_given.{_DELETED} AND {self._newer()} THEN DELETE")
-        if each:
-            parts.append(f"WHEN MATCHED AND {self._newer()} THEN UPDATE SET {each}")
-        parts.append(
-            f"WHEN NOT MATCHED AND NOT eo_given.{_DELETED} THEN INSERT ({listed}) VALUES ({values})"
-        )
-        return "\n".join(parts)
-
-    def check(self, session: SparkSession, view: str) -> None:
-        """Refuse rows that cannot be merged.
-
-        Raises SettingsError where the newest of the rows with one key cannot be determined,
-        PoisonRowError for a row without a key or a version.
-        """
-        origin = ", ".join(STAGED_ORIGIN) if self.traced else _NO_ORIGIN
-        lacks = [f"{self._staged(key)} IS NULL" for key in self.target.keys]
-        version = self.target.version_column
-        if version is not None:
-            lacks.append(f"{self._staged(version)} IS NULL")
-        lacking = f"({' OR '.join(lacks)})"
-        asked = (
-            f"SELECT {lacking}, {origin} FROM {view} "
-            f"WHERE {lacking} OR ({_PLACE} = 1 AND {_TIED}) ORDER BY 1 DESC LIMIT 1"
-        )
-        for lacks_some, *origin_found in _rows(session, asked):
-            if lacks_some:
-                raise self._lacking(origin_found)
-            raise tie(self.target.keys, version, origin_found if self.traced else None)
-        if version is not None and self.located:
-            for clashing in _rows(session, self._clash(view, version)):
-                raise tie(self.target.keys, version, clashing, there=True)
-
-    def _clash(self, view: str, version: str) -> str:
-        """A row that is neither older nor newer than that of its key in the table."""
-        topic, partition, _ = map(quoted, ORIGIN)
-        given_topic, given_partition, _ = STAGED_ORIGIN
-        values = self._values()
-        there = [f"eo_there.{quoted(name)}" for name in values]
-        given = [f"eo_given.{self._staged(name)}" for name in values]
-        return (
-            f"SELECT {', '.join(f'eo_given.{one}' for one in STAGED_ORIGIN)} FROM {view} eo_given "
-            f"JOIN {self.table} eo_there ON {self._same_key()} WHERE eo_given.{_PLACE} = 1 "
-            f"AND eo_there.{quoted(version)} = eo_given.{self._staged(version)} "
-            f"AND NOT {self._unknown()} AND NOT (eo_there.{topic} = eo_given.{given_topic} "
-            f"AND eo_there.{partition} = eo_given.{given_partition}) "
-            f"AND NOT ({_text(there)} <=> {_text(given)}) LIMIT 1"
-        )
-
-    def _newer(self) -> str:
-        """Whether a row of the batch replaces that of its key in the table."""
-        version = self.target.version_column
-        if version is None:
-            return "true"
-        there, given = f"eo_there.{quoted(version)}", f"eo_given.{self._staged(version)}"
-        same = f"{given} = {there}"
-        if self.located:
-            pairs = [
-                f"eo_given.{staged} {sign} eo_there.{quoted(name)}"
-                for name, staged, sign in zip(ORIGIN, STAGED_ORIGIN, ("=", "=", ">="), strict=True)
-            ]
-            same += f" AND ({self._unknown()} OR ({' AND '.join(pairs)}))"
-        return f"({there} IS NULL OR {given} > {there} OR ({same}))"
-
-    def _unknown(self) -> str:
-        """Whether the table's row does not say where it came from."""
-        return f"({' OR '.join(f'eo_there.{quoted(name)} IS NULL' for name in ORIGIN)})"
-
-    def _same_key(self) -> str:
-        pairs = (
-            f"eo_there.{quoted(key)} = eo_given.{self._staged(key)}" for key in self.target.keys
-        )
-        return " AND ".join(pairs)
-
-    def _newest(self) -> Newest:
-        version = self.target.version_column
-        values = [self._staged(name) for name in self._values()]
-        return Newest(
-            keys=tuple(map(self._staged, self.target.keys)),
-            version=None if version is None else self._staged(version),
-            values=(_text([*values, _DELETED]),),
-            traced=self.traced,
-        )
-
-    def _values(self) -> Sequence[str]:
-        """The columns that say more than where a row came from."""
-        return [one for one in self.columns if not (self.traced and one in ORIGIN)]
-
-    def _staged_names(self) -> list[tuple[str, str]]:
-        return [(name, f"c{at}") for at, name in enumerate(self.columns)]
-
-    def _staged(self, name: str) -> str:
-        return f"c{self.columns.index(name)}"
-
-    def _deletes(self) -> Any:
-        return F.coalesce(F.expr(self.target.delete_when or "").cast("boolean"), F.lit(False))
-
-    def _lacking(self, found: Sequence[Any]) -> PoisonRowError:
-        needed = [*self.target.keys, *filter(None, [self.target.version_column])]
-        known = None not in found
-        partition = TopicPartition(found[0], found[1]) if known else None
-        where = f"the row from offset {found[2]} of {partition}" if known else "a row"
-        return PoisonRowError(
-            f"{where} cannot be written to {self.label}: one of {', '.join(needed)} is null",
-            partition=partition,
-            offset=found[2] if known else None,
-            cause="they say which row of the table it replaces, and whether it is newer",
-            fix="Filter such rows out in the transform, or give them values",
-        )
-
-
-def release(kept: DataFrame) -> None:
-    """Let the executors drop the rows of a local checkpoint."""
-    try:
-        kept._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001  # pyspark frees no checkpoint
-    except FAILURES:  # an earlier error counts more, and Spark drops them in the end
-        logger.debug("the rows of a batch could not be dropped", exc_info=True)
-
-
-def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in session.sql(text).collect()]
-
-
-def _text(values: Sequence[str]) -> str:
-    """Values as one text: not every type can be compared (maps)."""
-    named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))
-    return f"to_json(struct({named}), map('ignoreNullFields', 'false'))"
-
-
-def _ordered(window: str) -> str:
-    """Spark numbers no rows without an order; where nothing orders them, any will do."""
-    return window if " ORDER BY " in window else f"{window.removesuffix(')')} ORDER BY 0)"
+    with merge.staged(frame) as view:
+        # Others may use the batch's own session at the same time.
+        own = cloned(frame.sparkSession, {**_OF_MERGE, **commit})
+        text = merge.statement(view)
+        yield lambda: own.sql(text).collect()

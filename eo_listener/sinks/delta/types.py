@@ -1,29 +1,25 @@
-"""Which columns order the versions of a row, and which of Spark's types say so. Pure."""
+"""Columns of a batch in the types of a Delta table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING
 
-from eo_listener.sinks.newest_row import ORIGIN, unordered
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-_ORDERED: Final = frozenset(
-    {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz"}
-)
-_OF_KAFKA: Final = ("string", "int", "bigint")
+from eo_listener.sinks.spark_columns import is_wider, quoted
 
-Columns = Mapping[str, str]
-"""Spark's types (`simpleString`), by the columns' names."""
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from eo_listener.sinks.spark_columns import Columns
 
 
-def is_traced(rows: Columns) -> bool:
-    """Whether rows have topic, partition and offset, as Kafka's own."""
-    return tuple(rows.get(name) for name in ORIGIN) == _OF_KAFKA
+def widened(name: str, rows: Columns, table: Columns) -> Column:
+    """A column of the rows; in the table's type, where that holds each of its values.
 
-
-def check_version(version: str, rows: Columns, table: Columns) -> None:
-    """Raise SettingsError for a version whose order is not that of numbers or of time."""
-    for where, columns in (("", rows), (" in the table", table)):
-        kind = columns.get(version)
-        if kind is not None and kind not in _ORDERED:
-            raise unordered(version, f"of type {kind}{where}")
+    What else differs Delta refuses.
+    """
+    column, wanted = F.col(quoted(name)), table.get(name)
+    if wanted is not None and is_wider(wanted, rows[name]):
+        return column.cast(wanted)
+    return column

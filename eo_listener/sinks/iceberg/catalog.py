@@ -11,8 +11,9 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
-from eo_listener.sinks.iceberg.names import TableName, column
+from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.newest_row import ORIGIN
+from eo_listener.sinks.spark_columns import quoted
 from eo_listener.spark.jvm.iceberg_table import (
     IcebergTable,
     ThrownError,
@@ -22,6 +23,7 @@ from eo_listener.spark.jvm.iceberg_table import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _FORMAT: Final = "format-version"
 
@@ -72,24 +74,38 @@ def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> I
     return found
 
 
-def fitted(spark: Any, name: TableName, frame: DataFrame, *, new_columns: bool) -> DataFrame:
-    """Return the rows of `frame` with the columns of the table, in its order.
+def matched(
+    spark: Any, name: TableName, frame: DataFrame, *, new_columns: bool
+) -> tuple[tuple[str, ...], StructType]:
+    """Return which columns of `frame` are written, and the table's schema.
 
-    Those that the rows lack are null. With `new_columns` those that the table lacks are added to
-    it first. Raises SettingsError for columns that do not fit, PoisonRowError for a marked row.
+    With `new_columns` those that the table lacks are added to it first. Raises SettingsError for
+    columns that do not fit.
     """
     with java_errors():
         there = spark.table(name.sql).schema
     lacking = [one for one in frame.columns if one not in {*there.names, *ORIGIN, REASON}]
     if lacking and new_columns:
         _refuse_case(lacking, there.names)
-        added = columns_as_sql(frame.select(*map(column, lacking)))
+        added = columns_as_sql(frame.select(*map(quoted, lacking)))
         with java_errors():
             spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({added})")
             there = spark.table(name.sql).schema
-    rows = RowFilter.of(frame.columns, there.names)
-    _refuse_marked(frame, marked=rows.marked, label=name.key)
-    return frame.select(*_columns(rows.columns, there))
+    return RowFilter.of(frame.columns, there.names).columns, there
+
+
+def fitted(frame: DataFrame, columns: Sequence[str], there: StructType) -> DataFrame:
+    """Return these columns of `frame` as the table has them, in its order; null what they lack."""
+    from pyspark.sql import functions  # noqa: PLC0415  # only the sinks that need it import Spark
+
+    return frame.select(
+        *(
+            functions.col(quoted(field.name))
+            if field.name in columns
+            else functions.lit(None).cast(field.dataType).alias(field.name)
+            for field in there.fields
+        )
+    )
 
 
 def unmarked(frame: DataFrame, label: str) -> DataFrame:
@@ -97,17 +113,6 @@ def unmarked(frame: DataFrame, label: str) -> DataFrame:
     rows = RowFilter.of(frame.columns, None)
     _refuse_marked(frame, marked=rows.marked, label=label)
     return frame.drop(REASON)
-
-
-def _columns(given: Sequence[str], there: Any) -> list[Any]:
-    from pyspark.sql import functions  # noqa: PLC0415  # only the sinks that need it import Spark
-
-    return [
-        functions.col(column(field.name))
-        if field.name in given
-        else functions.lit(None).cast(field.dataType).alias(field.name)
-        for field in there.fields
-    ]
 
 
 def _refuse_case(lacking: Sequence[str], there: Sequence[str]) -> None:
@@ -124,9 +129,9 @@ def _refuse_marked(frame: DataFrame, *, marked: bool, label: str) -> None:
     if not marked:
         return
     where = [name for name in ORIGIN if name in frame.columns]
-    columns = [column(name) for name in (*where, REASON)]
+    columns = [quoted(name) for name in (*where, REASON)]
     with java_errors():
-        found = frame.where(f"{column(REASON)} IS NOT NULL").select(*columns).first()
+        found = frame.where(f"{quoted(REASON)} IS NOT NULL").select(*columns).first()
     if found is not None:
         origin = ", ".join(f"{name} {found[name]}" for name in where) or "unknown origin"
         traced = len(where) == len(ORIGIN)

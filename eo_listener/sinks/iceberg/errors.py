@@ -33,6 +33,8 @@ _AWAY: Final = (
     "IOException",
     "RESTException",
 )
+_SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
+"""Spark's name for it; it must never occur, as one row of each key is merged."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
 _SECRETS: Final = re.compile(r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+")
 
@@ -46,6 +48,12 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
             f"{label}: another commit came first ({said})",
             cause="other programs write to the table at the same time",
             fix="Nothing to do: the batch is written once more",
+        )
+    if _SEVERAL in error.text:
+        return SinkError(
+            f"{label}: several rows of the batch match one row of the table",
+            cause="the columns of keys= are compared otherwise in a MERGE than within the batch",
+            fix="Use keys of simple types, such as numbers and strings; nothing was written",
         )
     if error.is_any(*_FORBIDDEN):
         return SinkError(

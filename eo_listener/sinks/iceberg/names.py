@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.spark_columns import quoted
 
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _OURS: Final = re.compile(r"eo_([0-9a-f]{16})_[0-9a-f]{8}_[0-9a-f]{12}")
@@ -26,8 +27,8 @@ class TableName:
         parts: list[str] = []
         at = 0
         while found := _PART.match(text, at):
-            quoted, plain = found.groups()
-            parts.append(plain if quoted is None else quoted.replace("``", "`"))
+            in_backticks, plain = found.groups()
+            parts.append(plain if in_backticks is None else in_backticks.replace("``", "`"))
             at = found.end()
             if text[at : at + 1] != ".":
                 break
@@ -49,29 +50,24 @@ class TableName:
     @property
     def key(self) -> str:
         """The name as it goes into keys and texts."""
-        return ".".join(one if _is_plain(one) else _quoted(one) for one in self.parts)
+        return ".".join(one if _is_plain(one) else quoted(one) for one in self.parts)
 
     @property
     def sql(self) -> str:
         """The name for a statement."""
-        return ".".join(map(_quoted, self.parts))
+        return ".".join(map(quoted, self.parts))
 
     @property
     def namespace(self) -> str:
         """The namespace's name for a statement."""
-        return ".".join(map(_quoted, self.parts[:-1]))
+        return ".".join(map(quoted, self.parts[:-1]))
 
     def branch(self, name: str) -> str:
         """A branch of the table, for a statement that reads or writes it."""
-        return f"{self.sql}.{_quoted('branch_' + name)}"
+        return f"{self.sql}.{quoted('branch_' + name)}"
 
 
 _LEAST: Final = 3
-
-
-def column(name: str) -> str:
-    """A column's name for a statement or for `pyspark.sql.functions.col`."""
-    return _quoted(name)
 
 
 def new_branch(query: str, run_id: str) -> str:
@@ -96,7 +92,3 @@ def _digest(text: str, digits: int) -> str:
 
 def _is_plain(part: str) -> bool:
     return re.fullmatch(r"\w+", part) is not None
-
-
-def _quoted(part: str) -> str:
-    return "`" + part.replace("`", "``") + "`"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from eo_listener.model.errors import JvmError, SettingsError, SinkError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey, sql_literal
@@ -17,11 +17,13 @@ from eo_listener.sinks.iceberg import catalog
 from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import translated
 from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
+from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.publication import Publication, RowWriter
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
-from eo_listener.sinks.target import Apply, Target
-from eo_listener.spark.jvm.iceberg_table import ThrownError, java_errors, session
+from eo_listener.sinks.spark_columns import check_upsert, columns_of
+from eo_listener.sinks.target import WITH_LEDGER, Apply, Mode, Target
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, java_errors, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,9 +37,12 @@ class IcebergSink:
     """Writes batches into an Iceberg table, each in the commit that moves its ledger.
 
     `table` is its full name, catalog and namespace included, of a catalog of the query's session.
-    Rows are appended; with `apply` your own SQL statements, or a function of (branch, entry), run
-    on them instead. They are then in the view eo_batch, and `{table}` in a statement stands for
-    the table, which must exist.
+    `mode`: "append"; "upsert" by `keys`, a MERGE (the newest row of a key, by `version_column` if
+    there is one, else by offset). Where `delete_when`, a condition in SQL on the batch's rows, is
+    true for the newest row of a key, the row in the table is deleted.
+    With `apply` your own SQL statements, or a function of (branch, entry), run on the rows instead.
+    They are then in the view eo_batch, and `{table}` in a statement stands for the table, which
+    must exist.
     Where it is absent it is made, in format 2, with the columns of the first batch, partitioned by
     `partition_by` (as Spark SQL has it: "days(departed)") and with `properties`; with
     `create=False` it must be there. Columns that the rows lack become null. With `new_columns`
@@ -55,6 +60,10 @@ class IcebergSink:
         self,
         table: str,
         *,
+        mode: str = "append",
+        keys: str | Sequence[str] = (),
+        version_column: str | None = None,
+        delete_when: str | None = None,
         apply: Apply | None = None,
         create: bool = True,
         partition_by: str | Sequence[str] = (),
@@ -69,7 +78,15 @@ class IcebergSink:
             )
         self._name = TableName.parse(table)
         self._target = Target.of(
-            table=table, mode="append", keys=(), apply=apply, create=create, dead_letters=None
+            table=table,
+            mode=mode,
+            keys=keys,
+            version_column=version_column,
+            delete_when=delete_when,
+            apply=apply,
+            create=create,
+            dead_letters=None,
+            modes=WITH_LEDGER,
         )
         for statement in self._target.statements:
             check_statement(statement)
@@ -119,19 +136,8 @@ class IcebergSink:
         with self._explained():
             spark = frame.sparkSession
             table = find(spark, self._name)
-            if self._target.apply is not None:
-                table = table or self._absent()
-                rows: RowWriter = UserSql(
-                    name=self._name,
-                    table=table,
-                    frame=catalog.unmarked(frame, self.label),
-                    target=self._target,
-                    entry=entry,
-                )
-            else:
-                table = table or catalog.make(spark, self._name, frame, self._creation)
-                fitted = catalog.fitted(spark, self._name, frame, new_columns=self._new_columns)
-                rows = _Append(self._name, fitted)
+            table = table or self._made(frame)
+            rows = self._writer(table, frame, entry)
         return Publication(
             label=self.label,
             table=table,
@@ -152,10 +158,33 @@ class IcebergSink:
         self.__dict__.update(state)
         self.close()
 
-    def _absent(self) -> NoReturn:
-        raise SettingsError(
-            f"there is no table {self._name.key}, and apply= does not say its columns",
-            fix=f"Create it: CREATE TABLE {self._name.sql} (...) USING iceberg",
+    def _made(self, frame: DataFrame) -> IcebergTable:
+        target = self._target
+        if target.apply is not None:
+            raise SettingsError(
+                f"there is no table {self._name.key}, and apply= does not say its columns",
+                fix=f"Create it: CREATE TABLE {self._name.sql} (...) USING iceberg",
+            )
+        check_upsert(target.keys, target.version_column, columns_of(frame), {})
+        return catalog.make(frame.sparkSession, self._name, frame, self._creation)
+
+    def _writer(self, table: IcebergTable, frame: DataFrame, entry: Entry) -> RowWriter:
+        """What writes the rows of `frame`. Raises SettingsError and PoisonRowError."""
+        name, target = self._name, self._target
+        rows = catalog.unmarked(frame, self.label)
+        if target.apply is not None:
+            return UserSql(name=name, table=table, frame=rows, target=target, entry=entry)
+        columns, there = catalog.matched(
+            frame.sparkSession, name, rows, new_columns=self._new_columns
+        )
+        if target.mode is Mode.APPEND:
+            return _Append(name, catalog.fitted(rows, columns, there))
+        kinds = columns_of(rows)
+        written = {column: kinds[column] for column in columns}
+        known = {field.name: field.dataType.simpleString() for field in there.fields}
+        check_upsert(target.keys, target.version_column, written, known)
+        return Upsert(
+            name=name, table=table, frame=rows, columns=columns, target=target, label=self.label
         )
 
     def _has_files_of(self, snapshot: int) -> bool:

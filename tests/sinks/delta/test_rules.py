@@ -8,7 +8,6 @@ import pytest
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.delta import DeltaSink
-from eo_listener.sinks.delta.types import check_version, is_traced
 
 
 @pytest.mark.parametrize(
@@ -44,19 +43,3 @@ def test_names_of_tables(name: str) -> None:
     assert sink.key == name
     assert sink.label == f"Delta table {name}"
     assert DeltaSink(path="/lake/it's").key == "/lake/it's"
-
-
-def test_only_what_has_an_order_is_a_version() -> None:
-    """A number or a moment, in the rows and in the table."""
-    check_version("at", {"at": "bigint"}, {"at": "timestamp"})
-    check_version("at", {"at": "date"}, {})
-    for rows, table in (({"at": "string"}, {}), ({"at": "int"}, {"at": "double"})):
-        with pytest.raises(SettingsError, match="version_column='at'"):
-            check_version("at", rows, table)
-
-
-def test_rows_say_where_they_come_from_by_the_types_of_kafka() -> None:
-    """Other columns of these names are data."""
-    assert is_traced({"topic": "string", "partition": "int", "offset": "bigint", "x": "int"})
-    assert not is_traced({"topic": "string", "partition": "bigint", "offset": "bigint"})
-    assert not is_traced({"topic": "string"})

@@ -1,0 +1,76 @@
+"""Columns of Spark's DataFrames and tables: their names in SQL, and which types an upsert takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.newest_row import ORIGIN, unordered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ORDERED: Final = frozenset(
+    {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz"}
+)
+_OF_KAFKA: Final = ("string", "int", "bigint")
+_WIDER: Final = {
+    "tinyint": ("smallint", "int", "bigint"),
+    "smallint": ("int", "bigint"),
+    "int": ("bigint",),
+    "float": ("double",),
+}
+
+Columns: TypeAlias = Mapping[str, str]
+"""Spark's types (`simpleString`), by the columns' names."""
+
+
+def columns_of(frame: DataFrame) -> Columns:
+    """The columns of a DataFrame and their types."""
+    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+
+
+def quoted(name: str) -> str:
+    """Return `name` as Spark's SQL writes an identifier, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def is_wider(wanted: str, given: str) -> bool:
+    """Whether the type `wanted` is another one, which holds each value of `given`."""
+    return wanted in _WIDER.get(given, ())
+
+
+def is_traced(rows: Columns) -> bool:
+    """Whether rows have topic, partition and offset, as Kafka's own."""
+    return tuple(rows.get(name) for name in ORIGIN) == _OF_KAFKA
+
+
+def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table: Columns) -> None:
+    """Raise SettingsError where rows cannot be upserted into the columns of `table`.
+
+    Which lack the keys, whose version has not the order of numbers or of time, or whose keys and
+    version the table would convert: two keys could become one there, and a newer row an older one.
+    """
+    needed = {"keys": keys, "version_column": [] if version is None else [version]}
+    for setting, names in needed.items():
+        missing = [name for name in names if name not in rows]
+        if missing:
+            raise SettingsError(
+                f"{setting}= names {', '.join(map(repr, missing))}, which the rows or the table "
+                "lack",
+                fix="Name columns of the transform's result, upper and lower case included",
+            )
+    if version is not None:
+        for where, columns in (("", rows), (" in the table", table)):
+            kind = columns.get(version)
+            if kind is not None and kind not in _ORDERED:
+                raise unordered(version, f"of type {kind}{where}")
+    for name in (*keys, *needed["version_column"]):
+        given, wanted = rows.get(name), table.get(name)
+        if given and wanted and given != wanted and not is_wider(wanted, given):
+            raise SettingsError(
+                f"column {name!r} is {given} in the rows and {wanted} in the table",
+                cause="it is compared with the table's, and values that differ could be one there",
+                fix=f"Cast it to {wanted} in the transform",
+            )

@@ -1,0 +1,262 @@
+"""MERGE by key into an Iceberg table: on the branch of the batch, and computed on main as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.model.ledger import Applied
+from eo_listener.model.offsets import OffsetRange
+from eo_listener.sinks.iceberg import IcebergSink
+from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
+from eo_listener.sinks.iceberg.publication import Publication, Staged
+from eo_listener.sinks.spark_merge import Merge
+from eo_listener.spark.jvm.iceberg_table import MAIN
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, rows_of
+from tests.sinks.iceberg import test_conformance as appends
+from tests.sinks.iceberg.lake import Lake
+from tests.sinks.merge_suite import TP, MergeSuite, row
+from tests.sinks.upsert_model import REFUSED, SPARK, Model, Row, batches, compare
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.slow
+class TestConformance(appends.TestIcebergSink):
+    """An upsert is written as what is appended."""
+
+    def open_sink(self, target: str) -> IcebergSink:
+        """Each row is a key of its own."""
+        return self.lake.sink(target, mode="upsert", keys=("topic", "partition", "offset"))
+
+    def test_a_next_batch_follows(self) -> None:
+        """Rows replace those before them that have their key."""
+        first = entry_of({}, {TP: OffsetRange(0, 2)})
+        with self.opened() as sink:
+            self.write(sink, first)
+            second = entry_of(sink.applied(QUERY), {TP: OffsetRange(2, 4)}, batch_id=1)
+            rows = [(*one[:3], "again") for one in rows_of(first)]
+            self.write(sink, second, rows)
+        self.check(rows, heads_of(second))
+
+    def test_a_batch_without_ranges_marks_the_heads(self) -> None:
+        """Its row, which comes from state alone, replaces that of its key."""
+        first = entry_of({}, {TP: OffsetRange(0, 2)})
+        with self.opened() as sink:
+            self.write(sink, first)
+            empty = entry_of(sink.applied(QUERY), {TP: OffsetRange(2, 2)}, batch_id=1)
+            self.write(sink, empty, [(*TP, 0, "from state")])
+        self.check([(*TP, 0, "from state"), rows_of(first)[1]], heads_of(empty))
+
+
+class TestIceberg(MergeSuite):
+    """Into tables of a catalog in a database."""
+
+    table = "t"
+
+    @pytest.fixture(autouse=True)
+    def _store(self, lake: Lake) -> None:
+        self.lake = lake
+
+    def sink(self, **arguments: Any) -> IcebergSink:
+        """Another driver's."""
+        return self.lake.sink(self.table, **arguments)
+
+    def frame(self, query: str) -> Any:
+        """In the session of the catalog."""
+        return self.lake.spark.sql(query)
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """By another session."""
+        session = self.lake.other()
+        if not session.catalog.tableExists(self.lake.table(self.table)):
+            return []
+        found = session.table(self.lake.table(self.table)).selectExpr(*columns).collect()
+        return sorted(tuple(one) for one in found)
+
+    def run(self, statement: str) -> None:
+        """What another program does to the table."""
+        self.lake.other().sql(statement.format(table=self.lake.table(self.table)))
+
+    def at(self, point: str, do: Callable[[], object]) -> Any:
+        """Act once, when a fault point is reached."""
+        left = [do]
+
+        def hook(name: str) -> None:
+            if name == point and left:
+                left.pop()()
+
+        return hooked(hook)
+
+    def check_recomputed(self) -> None:
+        """A newer row that comes to main while an older one is merged stays."""
+        options = {"version_column": "at"}
+        self.write([[row(1, "first", 0, at="1"), row(2, "other", 1, at="1")]], **options)
+        newer = "UPDATE {table} SET word = 'foreign', at = 9 WHERE id = 1"
+        late = [row(1, "late", 2, at="2"), row(2, "next", 3, at="2")]
+        with self.at("sink.commit-sent", lambda: self.run(newer)):
+            try:
+                self.write([late], **options)
+            except RetriableSinkError:
+                self.write([late], **options)
+        assert self.read("id", "word") == [(1, "foreign"), (2, "next")]
+
+    def test_where_main_has_moved_the_merge_is_computed_again(self) -> None:
+        """It is refused, repeated as any conflict is, and then sees what has come."""
+        self.check_recomputed()
+        branches = self.lake.java(self.table).branches
+        assert sum(is_branch_of(QUERY, name) for name in branches) == 1
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("plant", [0, 1], ids=["files-added-again", "main-replaced"])
+    def test_a_merge_that_is_published_after_main_has_moved_is_found(
+        self, plant: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its files behind the other commit, or its branch in the place of it."""
+        monkeypatch.setattr(Publication, "_moved", (files_added_again, main_replaced)[plant])
+        with pytest.raises(AssertionError):
+            self.check_recomputed()
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+    def test_rows_change_their_partition(self, mode: str) -> None:
+        """Both ways in which Iceberg writes a MERGE; main has all of a batch, or nothing."""
+        options = {
+            "properties": {"write.merge.mode": mode},
+            "partition_by": "word",
+            "delete_when": "word = 'gone'",
+        }
+        self.write([[row(1, "a", 0), row(2, "b", 1), row(3, "c", 2)]], **options)
+        seen: list[Any] = []
+        with self.at("sink.rows-written", lambda: seen.append(self.read("id", "word"))):
+            self.write([[row(1, "b", 3), row(2, "gone", 4), row(4, "a", 5)]], **options)
+        assert seen == [[(1, "a"), (2, "b"), (3, "c")]]
+        assert self.read("id", "word") == [(1, "b"), (3, "c"), (4, "a")]
+        files = self.lake.other().table(f"{self.lake.table(self.table)}.delete_files").count()
+        assert (files > 0) == (mode == "merge-on-read")
+
+    @pytest.mark.slow
+    def test_batches_without_rows_to_insert(self) -> None:
+        """One without rows, and ones that only delete, also from a table that is just made."""
+        gone = {"delete_when": "word = 'gone'"}
+        none = f"SELECT * FROM (SELECT {row(1, 'a', 0)}) WHERE id = 0"
+        rounds = [[row(1, "gone", 0)], none, [row(1, "a", 1), row(2, "b", 2)]]
+        assert self.write([*rounds, [row(1, "gone", 3), row(7, "gone", 4)]], **gone) == [1, 0, 2, 2]
+        assert self.read("id", "word") == [(2, "b")]
+        assert dict(self.sink().applied(QUERY)) == self.heads
+
+    @pytest.mark.slow
+    def test_names_are_data(self) -> None:
+        """Of the table, of keys and of others; columns that the rows lack are null, or stay."""
+        self.table = "it's `a.b`"
+        there = "`k.1` int, `a``b` string, c0 string, eo_there string"
+        self.run(f"CREATE TABLE {{table}} ({there}) USING iceberg")
+        given = "SELECT 1 `k.1`, '{0}' `a``b`, '{0}' c0"
+        self.write([given.format("x")], keys="k.1")
+        self.run("UPDATE {table} SET eo_there = 'mine'")
+        self.write([f"{given.format('y')} UNION ALL SELECT 2, 'z', 'z'"], keys="k.1")
+        assert self.read("*") == [(1, "y", "y", "mine"), (2, "z", "z", None)]
+
+    @pytest.mark.slow
+    def test_columns_that_do_not_fit_are_refused_by_name(self) -> None:
+        """Unknown ones unless they are wanted, keys of another type, and keys that lack."""
+        self.write([[row(1, "a", 0)]])
+        with pytest.raises(SettingsError, match="no column 'extra'"):
+            self.write([[row(1, "b", 1, extra="5")]])
+        with pytest.raises(SettingsError, match="column 'id' is string in the rows and int in"):
+            self.write(["SELECT '1' id, 'b' word"])
+        with pytest.raises(SettingsError, match="keys= names 'nr'"):
+            self.write([[row(1, "b", 1)]], keys="nr")
+        self.table = "absent"
+        with pytest.raises(SettingsError, match="version_column= names 'at'"):
+            self.write([[row(1, "b", 1)]], version_column="at")
+        assert not self.lake.other().catalog.tableExists(self.lake.table("absent"))
+        self.table = "t"
+        self.write([[row(1, "b", 1, extra="5"), row(2, "c", 2, extra="6")]], new_columns=True)
+        assert self.read("id", "word", "extra") == [(1, "b", 5), (2, "c", 6)]
+
+    @pytest.mark.slow
+    def test_several_rows_for_one_of_the_table_are_named(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It cannot be, and if it were, nothing would be written."""
+        self.write([[row(1, "a", 0)]])
+        real = Merge.statement
+        monkeypatch.setattr(
+            Merge, "statement", lambda self, view: real(self, view).replace("eo_place = 1", "true")
+        )
+        with pytest.raises(SinkError, match="several rows of the batch match one row"):
+            self.write([[row(1, "b", 1), row(1, "c", 2)]])
+        assert self.read("id", "word") == [(1, "a")]
+
+    @pytest.mark.slow
+    def test_the_table_is_what_the_model_says(self) -> None:
+        """After each batch; or none of the rows is the newest, and it stays as it was."""
+        tables = iter(range(1_000))
+
+        @settings(max_examples=12, deadline=None)
+        @given(drawn=batches(), versioned=st.booleans(), located=st.booleans())
+        def check(drawn: list[list[Row]], versioned: bool, located: bool) -> None:
+            self.table, self.heads = f"m{next(tables)}", {}
+            known = [
+                [one._replace(v=min(one.v, REFUSED - 1)) for one in rows] for rows in drawn if rows
+            ]
+            names = [*SPARK] if located else ["k", "version", "v"]
+            types = ", ".join(f"{name} {SPARK[name]}" for name in names)
+            self.run(f"CREATE TABLE {{table}} ({types}) USING iceberg")
+            options = {"keys": "k", "version_column": "version" if versioned else None}
+
+            def put(rows: Sequence[Row]) -> Applied:
+                self.write([[selected(one) for one in rows]], **options)
+                return Applied(rows=0)
+
+            model = Counted(versioned=versioned, located=located)
+            compare(model, known, put, lambda: self.read("k", "version", "v"))
+
+        check()
+
+
+class Counted(Model):
+    """How many rows a MERGE has changed is not known to Iceberg."""
+
+    def upsert(self, batch: Sequence[Row]) -> tuple[int, int]:
+        """Apply it."""
+        super().upsert(batch)
+        return 0, 0
+
+
+def selected(one: Row) -> str:
+    """A row of SQL, with Kafka's types."""
+    return ", ".join(
+        f"CAST({value!r} AS {SPARK[name]}) AS {name}"
+        for name, value in zip(SPARK, one, strict=True)
+    )
+
+
+def files_added_again(self: Publication, staged: Staged) -> None:
+    """What is right for an append."""
+    again, summary = new_branch(QUERY, "run"), {"eo-ledger": staged.ledger}
+    if self.table.main == staged.base:
+        self.table.publish(staged.branch, at=staged.base, summary=summary)
+    elif self.table.main is not None:
+        at = self.table.main
+        self.table.publish_again(staged.branch, again, at=at, drop=(), summary=summary)
+
+
+def main_replaced(self: Publication, staged: Staged) -> None:
+    """What is in main by then is not asked for."""
+    java = self.table._table
+    append = java.newFastAppend().toBranch(staged.branch)
+    append.set("eo-ledger", staged.ledger).commit()
+    refs = java.manageSnapshots()
+    if self.table.main is None:
+        refs = refs.createBranch(MAIN, java.snapshot(staged.branch).snapshotId())
+    else:
+        refs = refs.replaceBranch(MAIN, staged.branch)
+    refs.commit()

@@ -1,0 +1,68 @@
+"""Which columns of Spark's an upsert takes, without Spark."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.spark_columns import Columns, check_upsert, is_traced, quoted
+
+
+def check(rows: Columns, table: Columns) -> None:
+    check_upsert(["id"], "at", {"id": "int", **rows}, table)
+
+
+def test_only_what_has_an_order_is_a_version() -> None:
+    """A number or a moment, in the rows and in the table."""
+    check({"at": "bigint"}, {})
+    check({"at": "date"}, {"at": "date"})
+    for rows, table in (({"at": "string"}, {}), ({"at": "int"}, {"at": "double"})):
+        with pytest.raises(SettingsError, match="version_column='at'"):
+            check(rows, table)
+
+
+@pytest.mark.parametrize(
+    ("rows", "table"),
+    [
+        ({"id": "string"}, {"id": "int"}),  # '1' and '01' are one number
+        ({"id": "bigint"}, {"id": "int"}),
+        ({"id": "decimal(10,4)"}, {"id": "decimal(10,2)"}),
+        ({"id": "timestamp"}, {"id": "date"}),
+        ({"at": "timestamp"}, {"at": "date"}),  # of two on one day the older could win
+    ],
+)
+def test_what_the_table_would_convert_is_no_key_and_no_version(
+    rows: Columns, table: Columns
+) -> None:
+    """Values that differ could be one in the table; the column is named, and what to cast it to."""
+    (name,) = rows
+    said = re.escape(f"column '{name}' is {rows[name]} in the rows")
+    with pytest.raises(SettingsError, match=said):
+        check({"at": "bigint", **rows}, table)
+
+
+def test_a_type_that_holds_more_is_taken() -> None:
+    """As Spark widens it when it is written."""
+    check({"id": "int", "at": "int"}, {"id": "bigint", "at": "bigint"})
+
+
+def test_columns_that_lack_are_named() -> None:
+    """By the setting that names them."""
+    with pytest.raises(SettingsError, match="keys= names 'id', which"):
+        check_upsert(["id"], None, {"Id": "int"}, {})
+    with pytest.raises(SettingsError, match="version_column= names 'at', which"):
+        check_upsert(["id"], "at", {"id": "int"}, {})
+
+
+def test_rows_say_where_they_come_from_by_the_types_of_kafka() -> None:
+    """Other columns of these names are data."""
+    assert is_traced({"topic": "string", "partition": "int", "offset": "bigint", "x": "int"})
+    assert not is_traced({"topic": "string", "partition": "bigint", "offset": "bigint"})
+    assert not is_traced({"topic": "string"})
+
+
+def test_any_name_can_be_quoted() -> None:
+    """Dots and backticks included."""
+    assert [quoted(name) for name in ("a", "a.b", "a`b")] == ["`a`", "`a.b`", "`a``b`"]
