@@ -1,0 +1,60 @@
+"""Append every event to its raw table, as it came: both tables in each batch.
+
+python -m examples.lakehouse.stream_write_raw localhost:9092 lake-data [--once]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+from pyspark.sql.streaming.query import StreamingQuery
+
+from eo_listener import IcebergSink, exactly_once
+from examples.lakehouse import settings
+
+QUERY = "stream-write-raw"  # the ledger is kept under this name: never change it
+
+
+def to_raw(records: DataFrame) -> list[DataFrame]:
+    """The rows of each table: the fields of the event, and where it came from."""
+    return [
+        raw(records, settings.FLIGHTS, settings.FLIGHT_SCHEMA),
+        raw(records, settings.WEATHER, settings.WEATHER_SCHEMA),
+    ]
+
+
+def raw(records: DataFrame, topic: str, schema: str) -> DataFrame:
+    """The events of one topic."""
+    event = F.from_json(F.col("value").cast("string"), schema)
+    return (
+        records.where(F.col("topic") == topic)
+        .withColumn("event", event)
+        .select("event.*", "topic", "partition", "offset", "timestamp")
+    )
+
+
+def start(servers: str, folder: Path, *, once: bool, per_trigger: int = 20_000) -> StreamingQuery:
+    """Start the query."""
+    spark = settings.session(folder, QUERY)
+    sinks = [
+        IcebergSink(table, partition_by="days(time_hour)", properties=settings.TABLE)
+        for table in (settings.RAW_FLIGHTS, settings.RAW_WEATHER)
+    ]
+    writer = (
+        settings.read_stream(spark, servers, per_trigger)
+        .writeStream.queryName(QUERY)
+        .foreachBatch(exactly_once(*sinks, transform=to_raw))
+        .option("checkpointLocation", str(folder / "checkpoints" / QUERY))
+    )
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=settings.TRIGGER).start()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    start(sys.argv[1], Path(sys.argv[2]), once="--once" in sys.argv).awaitTermination()
