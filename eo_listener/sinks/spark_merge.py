@@ -7,7 +7,6 @@ user's meets one of ours.
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -18,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from eo_listener.model.errors import PoisonRowError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.kept_rows import kept
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie
 from eo_listener.sinks.spark_columns import is_traced, quoted
-from eo_listener.spark.jvm.calls import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eo_listener.sinks.spark_columns import Columns
-
-logger = logging.getLogger("eo_listener")
 
 _DELETED: Final = "eo_deleted"
 _PLACE, _TIED = "eo_place", "eo_tied"
@@ -86,17 +83,14 @@ class Merge:
         rows with one key cannot be determined, PoisonRowError for a row without a key or a version.
         """
         session, view = frame.sparkSession, f"eo_staged_{uuid4().hex}"
-        kept = self._placed(frame).localCheckpoint()
-        try:
-            kept.createOrReplaceTempView(view)
+        with kept(self._placed(frame)) as rows:
+            rows.createOrReplaceTempView(view)
             try:
                 reached("sink.staged")
                 self._check(session, view)
                 yield view
             finally:
                 session.catalog.dropTempView(view)
-        finally:
-            release(kept)
 
     def count(self, session: SparkSession, view: str) -> int:
         """How many keys the rows in `view` have."""
@@ -237,14 +231,6 @@ class Merge:
             cause="they say which row of the table it replaces, and whether it is newer",
             fix="Filter such rows out in the transform, or give them values",
         )
-
-
-def release(kept: DataFrame) -> None:
-    """Let the executors drop the rows of a local checkpoint."""
-    try:
-        kept._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001  # pyspark frees no checkpoint
-    except FAILURES:  # an earlier error counts more, and Spark drops them in the end
-        logger.debug("the rows of a batch could not be dropped", exc_info=True)
 
 
 def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:

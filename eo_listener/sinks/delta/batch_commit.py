@@ -6,22 +6,17 @@ word. So a batch counts as written when its own commit is found in the log, and 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from pyspark.sql import functions as F  # noqa: N812  # its usual name
-
 from eo_listener.model.errors import (
     OutcomeUnknownError,
-    PoisonRowError,
     RetriableSinkError,
     SettingsError,
     SinkError,
 )
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.delta.batch_records import BatchRecord, Doubt, QueryState, application_id
 from eo_listener.sinks.delta.catalog import add_columns, create, table_columns
@@ -29,14 +24,14 @@ from eo_listener.sinks.delta.errors import explained, in_doubt
 from eo_listener.sinks.delta.merge import prepared
 from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed
+from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import check_upsert, columns_of
-from eo_listener.sinks.spark_merge import Merge, release
+from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -75,7 +70,7 @@ class BatchCommit:
         record = self._record()
         there = table_columns(self._session, self._connection.reference)
         columns = self._matched(rows, there, location)
-        with self._unmarked() as frame:
+        with unmarked(self._frame, self._label) as frame:
             if self._target.mode is Mode.APPEND:
                 chosen = frame.select(*(widened(name, rows, there) for name in columns))
                 return self._appended(chosen, location, record)
@@ -143,35 +138,6 @@ class BatchCommit:
         if target.mode is Mode.UPSERT:
             written = {name: rows[name] for name in columns}
             check_upsert(target.keys, target.version_column, written, there)
-
-    @contextmanager
-    def _unmarked(self) -> Iterator[DataFrame]:
-        """The rows, computed and kept where some may be marked. Raises PoisonRowError."""
-        if REASON not in self._frame.columns:
-            yield self._frame
-            return
-        kept = self._frame.localCheckpoint()
-        try:
-            self._refuse_marked(kept)
-            yield kept
-        finally:
-            release(kept)
-
-    def _refuse_marked(self, frame: DataFrame) -> None:
-        names = [F.col(name) if name in frame.columns else F.lit(None) for name in ORIGIN]
-        marked = frame.where(F.col(REASON).isNotNull()).select(*names, REASON).limit(1).collect()
-        for topic, partition, offset, reason in marked:
-            known = None not in (topic, partition, offset)
-            tp = TopicPartition(topic, partition) if known else None
-            where = f"the row from offset {offset} of {tp}" if known else "a row"
-            raise PoisonRowError(
-                f"{where} cannot be written to {self._label}: {reason}",
-                partition=tp,
-                offset=offset if known else None,
-                cause="the batch fails at such a row, and nothing of it was written",
-                fix="Filter such rows out in the transform, or into a sink of their own: "
-                "exactly_once([sink, other], transform=...)",
-            )
 
     def _appended(self, frame: DataFrame, location: str, record: BatchRecord) -> Applied:
         writer = frame.write.format("delta").mode("append").option("mergeSchema", "false")

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.model.errors import PoisonRowError, SettingsError
-from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.dead_letters import REASON, RowFilter
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.dead_letters import RowFilter
 from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
@@ -48,7 +49,7 @@ class Creation:
 
 def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> IcebergTable:
     """Make the table with the columns of `frame`. Raises as `find` does."""
-    columns = columns_as_sql(frame.drop(REASON))
+    columns = columns_as_sql(frame)
     statement = creation.statement(name, columns)
     if not creation.create:
         raise SettingsError(
@@ -84,7 +85,7 @@ def matched(
     """
     with java_errors():
         there = spark.table(name.sql).schema
-    lacking = [one for one in frame.columns if one not in {*there.names, *ORIGIN, REASON}]
+    lacking = [one for one in frame.columns if one not in {*there.names, *ORIGIN}]
     if lacking and new_columns:
         _refuse_case(lacking, there.names)
         added = columns_as_sql(frame.select(*map(quoted, lacking)))
@@ -96,23 +97,14 @@ def matched(
 
 def fitted(frame: DataFrame, columns: Sequence[str], there: StructType) -> DataFrame:
     """Return these columns of `frame` as the table has them, in its order; null what they lack."""
-    from pyspark.sql import functions  # noqa: PLC0415  # only the sinks that need it import Spark
-
     return frame.select(
         *(
-            functions.col(quoted(field.name))
+            F.col(quoted(field.name))
             if field.name in columns
-            else functions.lit(None).cast(field.dataType).alias(field.name)
+            else F.lit(None).cast(field.dataType).alias(field.name)
             for field in there.fields
         )
     )
-
-
-def unmarked(frame: DataFrame, label: str) -> DataFrame:
-    """Return the rows without the mark. Raises PoisonRowError for a row that has one."""
-    rows = RowFilter.of(frame.columns, None)
-    _refuse_marked(frame, marked=rows.marked, label=label)
-    return frame.drop(REASON)
 
 
 def _refuse_case(lacking: Sequence[str], there: Sequence[str]) -> None:
@@ -122,25 +114,6 @@ def _refuse_case(lacking: Sequence[str], there: Sequence[str]) -> None:
             f"the rows have the column {alike[0]!r}, which the table spells otherwise",
             cause="Spark takes names that differ in nothing but case for one",
             fix="Rename the column in the transform as the table has it",
-        )
-
-
-def _refuse_marked(frame: DataFrame, *, marked: bool, label: str) -> None:
-    if not marked:
-        return
-    where = [name for name in ORIGIN if name in frame.columns]
-    columns = [quoted(name) for name in (*where, REASON)]
-    with java_errors():
-        found = frame.where(f"{quoted(REASON)} IS NOT NULL").select(*columns).first()
-    if found is not None:
-        origin = ", ".join(f"{name} {found[name]}" for name in where) or "unknown origin"
-        traced = len(where) == len(ORIGIN)
-        raise PoisonRowError(
-            f"a row ({origin}) cannot be written to {label}: {found[REASON]}",
-            partition=TopicPartition(found["topic"], found["partition"]) if traced else None,
-            offset=found["offset"] if traced else None,
-            cause="the transform has marked it, and nothing of the batch was written",
-            fix="Filter such rows out in the transform",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -21,6 +21,7 @@ from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.publication import Publication, RowWriter
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
+from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.spark_columns import check_upsert, columns_of
 from eo_listener.sinks.target import WITH_LEDGER, Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, java_errors, session
@@ -133,19 +134,20 @@ class IcebergSink:
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # other sinks need the plan
         """Write the rows of `frame` and `entry`, and publish both in one commit."""
-        with self._explained():
-            spark = frame.sparkSession
-            table = find(spark, self._name)
-            table = table or self._made(frame)
-            rows = self._writer(table, frame, entry)
-        return Publication(
-            label=self.label,
-            table=table,
-            ledgers=self._ledgers,
-            rows=rows,
-            entry=entry,
-            accept_expired=self._accept_expired,
-        ).write()
+        with ExitStack() as stack:
+            with self._explained(), java_errors():
+                found = find(frame.sparkSession, self._name)
+                rows = stack.enter_context(unmarked(frame, self.label))
+                table = found or self._made(rows)
+                writer = self._writer(table, rows, entry)
+            return Publication(
+                label=self.label,
+                table=table,
+                ledgers=self._ledgers,
+                rows=writer,
+                entry=entry,
+                accept_expired=self._accept_expired,
+            ).write()
 
     def close(self) -> None:
         """Let go of what was read; there is no connection but the session's."""
@@ -169,22 +171,20 @@ class IcebergSink:
         return catalog.make(frame.sparkSession, self._name, frame, self._creation)
 
     def _writer(self, table: IcebergTable, frame: DataFrame, entry: Entry) -> RowWriter:
-        """What writes the rows of `frame`. Raises SettingsError and PoisonRowError."""
+        """What writes the rows of `frame`. Raises SettingsError."""
         name, target = self._name, self._target
-        rows = catalog.unmarked(frame, self.label)
         if target.apply is not None:
-            return UserSql(name=name, table=table, frame=rows, target=target, entry=entry)
-        columns, there = catalog.matched(
-            frame.sparkSession, name, rows, new_columns=self._new_columns
-        )
+            return UserSql(name=name, table=table, frame=frame, target=target, entry=entry)
+        spark = frame.sparkSession
+        columns, there = catalog.matched(spark, name, frame, new_columns=self._new_columns)
         if target.mode is Mode.APPEND:
-            return _Append(name, catalog.fitted(rows, columns, there))
-        kinds = columns_of(rows)
+            return _Append(name, catalog.fitted(frame, columns, there))
+        kinds = columns_of(frame)
         written = {column: kinds[column] for column in columns}
         known = {field.name: field.dataType.simpleString() for field in there.fields}
         check_upsert(target.keys, target.version_column, written, known)
         return Upsert(
-            name=name, table=table, frame=rows, columns=columns, target=target, label=self.label
+            name=name, table=table, frame=frame, columns=columns, target=target, label=self.label
         )
 
     def _has_files_of(self, snapshot: int) -> bool:

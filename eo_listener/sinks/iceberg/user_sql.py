@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.sinks.kept_rows import kept
 from eo_listener.sinks.target import STAGED
 from eo_listener.spark.jvm.iceberg_table import ThrownError, java_errors
 
@@ -98,12 +99,12 @@ class UserSql:
     @contextmanager
     def _staged(self) -> Iterator[DataFrame]:
         """Compute the rows once, and name them: statements read them several times."""
-        with java_errors():
-            rows = self.frame.localCheckpoint()
-            rows.createOrReplaceTempView(STAGED)
-        try:
-            yield rows
-        finally:
+        with ExitStack() as stack:
             with java_errors():
-                self.frame.sparkSession.catalog.dropTempView(STAGED)
-                rows.unpersist()
+                rows = stack.enter_context(kept(self.frame))
+                rows.createOrReplaceTempView(STAGED)
+            try:
+                yield rows
+            finally:
+                with java_errors():
+                    self.frame.sparkSession.catalog.dropTempView(STAGED)

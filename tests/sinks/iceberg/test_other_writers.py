@@ -18,7 +18,15 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import is_branch_of
 from eo_listener.testing.faults import hooked
-from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of, plan_of, rows_of
+from eo_listener.testing.made_up_entries import (
+    FRAME,
+    QUERY,
+    Row,
+    entry_of,
+    heads_of,
+    plan_of,
+    rows_of,
+)
 from tests.sinks.iceberg.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -96,6 +104,23 @@ def test_columns_that_do_not_fit_are_refused_by_name(lake: Lake) -> None:
         None,
         5,
     ]
+
+
+@pytest.mark.slow
+def test_rows_that_may_be_marked_are_computed_once(lake: Lake) -> None:
+    """Else one could be marked when it is written, and not when it is asked for."""
+    context = lake.spark.sparkContext
+    computed = context.accumulator(0)
+
+    def count(row: Row) -> tuple[str, int, int, str, str | None]:
+        computed.add(1)
+        return (*row, None)
+
+    one = entry(0)
+    rows = context.parallelize(rows_of(one) * 3, 1).map(count)
+    frame = lake.spark.createDataFrame(rows, f"{FRAME}, eo_poison string")
+    assert lake.sink("t").apply(frame, one, plan_of(one)).rows == 3
+    assert computed.value == 3
 
 
 def branches(lake: Lake, table: str = "t") -> int:

@@ -1,0 +1,71 @@
+"""Rows of a batch that Spark computes once: rows that are computed again can be others."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+
+from eo_listener.model.errors import PoisonRowError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.dead_letters import REASON, RowFilter
+from eo_listener.sinks.newest_row import ORIGIN
+from eo_listener.sinks.spark_columns import quoted
+from eo_listener.spark.jvm.calls import FAILURES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger("eo_listener")
+
+
+@contextmanager
+def kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """Compute the rows of `frame`, and have the executors keep them until the end."""
+    computed = frame.localCheckpoint()
+    try:
+        yield computed
+    finally:
+        _release(computed)
+
+
+@contextmanager
+def unmarked(frame: DataFrame, label: str) -> Iterator[DataFrame]:
+    """The rows of `frame` for a store without dead letters; kept where some may be marked.
+
+    Raises PoisonRowError for one that is, SettingsError as `RowFilter.of` does.
+    """
+    if not RowFilter.of(frame.columns, None).marked:
+        yield frame
+        return
+    with kept(frame) as computed:
+        _refuse_marked(computed, label)
+        yield computed.drop(REASON)
+
+
+def _refuse_marked(frame: DataFrame, label: str) -> None:
+    names = [F.col(quoted(name)) if name in frame.columns else F.lit(None) for name in ORIGIN]
+    marked = frame.where(F.col(REASON).isNotNull()).select(*names, REASON).limit(1).collect()
+    for topic, partition, offset, reason in marked:
+        known = None not in (topic, partition, offset)
+        tp = TopicPartition(topic, partition) if known else None
+        where = f"the row from offset {offset} of {tp}" if known else "a row"
+        raise PoisonRowError(
+            f"{where} cannot be written to {label}: {reason}",
+            partition=tp,
+            offset=offset if known else None,
+            cause="the batch fails at such a row, and nothing of it was written",
+            fix="Filter such rows out in the transform, or into a sink of their own: "
+            "exactly_once([sink, other], transform=...)",
+        )
+
+
+def _release(computed: DataFrame) -> None:
+    try:
+        computed._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001  # pyspark frees no checkpoint
+    except FAILURES:  # an earlier error counts more, and Spark drops them in the end
+        logger.debug("the rows of a batch could not be dropped", exc_info=True)
