@@ -84,8 +84,7 @@ class Publication:
         except OutcomeUnknownError:
             raise  # the branch may be main's head now, and the ledger's anchor
         except Exception:
-            if staged.branch in self.table.branches:
-                self._drop(staged.branch)
+            self._drop(staged.branch)
             raise
         reached("sink.committed")
         return Applied(rows=added if written is None else written)
@@ -205,7 +204,9 @@ class Publication:
     def _drop(self, branch: str) -> None:
         """Drop the branch of a batch that failed; where that fails too, the next batch does it."""
         try:
-            self.table.drop_branch(branch)
+            self.table.refresh()
+            if branch in self.table.branches:
+                self.table.drop_branch(branch)
         except (ThrownError, JvmError) as error:
             logger.warning(
                 "%s: branch %s of a batch that failed is left for the next one: %s",

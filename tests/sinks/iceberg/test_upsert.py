@@ -107,11 +107,22 @@ class TestIceberg(MergeSuite):
                 self.write([late], **options)
         assert self.read("id", "word") == [(1, "foreign"), (2, "next")]
 
+    def branches(self) -> int:
+        """How many branches of the query there are."""
+        return sum(is_branch_of(QUERY, name) for name in self.lake.java(self.table).branches)
+
+    @pytest.mark.slow
+    def test_a_batch_that_is_refused_leaves_no_branch(self) -> None:
+        """But for that of the batch before it."""
+        self.write([[row(1, "a", 0)]])
+        with pytest.raises(SettingsError, match="several rows with the same id"):
+            self.write([[row(1, "b", 1), row(1, "c", 1)]])
+        assert self.branches() == 1
+
     def test_where_main_has_moved_the_merge_is_computed_again(self) -> None:
         """It is refused, repeated as any conflict is, and then sees what has come."""
         self.check_recomputed()
-        branches = self.lake.java(self.table).branches
-        assert sum(is_branch_of(QUERY, name) for name in branches) == 1
+        assert self.branches() == 1
 
     @pytest.mark.slow
     @pytest.mark.parametrize("plant", [0, 1], ids=["files-added-again", "main-replaced"])
