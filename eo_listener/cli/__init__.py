@@ -25,6 +25,7 @@ from eo_listener.cli import (
     ledger,
     preflight,
     status,
+    txn,
 )
 from eo_listener.cli.options import escaped
 from eo_listener.model.errors import EoListenerError
@@ -102,6 +103,7 @@ app.command(name="follow", epilog=follow.EXAMPLE)(follow.follow)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(group.app, name="group")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(txn.app, name="txn")
 app.command(name="handover", epilog=handover.EXAMPLE)(handover.handover)
 app.add_typer(broker.app, name="broker")
 app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)

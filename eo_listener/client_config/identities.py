@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from urllib.parse import quote
+from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 LEDGER_TOPIC = "eo-ledger"
 """Where a Kafka sink's ledger is, unless it is said otherwise."""
@@ -11,10 +12,12 @@ LEDGER_TOPIC = "eo-ledger"
 INSTANCE_ID = "eo-listener"
 """The `group.instance.id` (KIP-345) of a group's live member, in the mode "member"."""
 
+_GROUP = "eo-listener-"
+
 
 def transactional_id(group: str) -> str:
     """Return the `transactional.id` of a group's commits: always the same, so that it fences."""
-    return f"eo-listener-{group}"
+    return f"{_GROUP}{group}"
 
 
 def sink_key(topics: Iterable[str]) -> str:
@@ -29,3 +32,21 @@ def sink_transactional_id(sink: str, query: str) -> str:
     and none is that of a group's commits.
     """
     return "/".join(("eo-listener", quote(sink, safe=""), quote(query, safe="")))
+
+
+class IdOwner(NamedTuple):
+    """Whose a transactional id of ours is: a sink's for a query, or a group's commits."""
+
+    sink: str | None = None
+    query: str | None = None
+    group: str | None = None
+
+    @classmethod
+    def of(cls, transactional_id: str) -> IdOwner | None:
+        """Read an id that one of the two functions above has made; None for any other."""
+        first, *names = transactional_id.split("/")
+        if first == "eo-listener" and len(names) == 2:
+            sink, query = map(unquote, names)
+            return cls(sink=sink, query=query)
+        group = transactional_id.removeprefix(_GROUP)
+        return cls(group=group) if group and group != transactional_id else None

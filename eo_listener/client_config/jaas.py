@@ -31,6 +31,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)")
+_ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 _LETTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -70,6 +71,13 @@ class LoginModule:
                 raise _unreadable(f"option {len(options) + 1} of its login module has no value")
             options[key] = value
         raise _unreadable("it does not end with a semicolon")
+
+    def text(self) -> str:
+        """Write it so that `parse`, and Java, read the same."""
+        given = "".join(
+            f' {name}="{value.translate(_ESCAPED)}"' for name, value in self.options.items()
+        )
+        return f"{self.name} required{given};"
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

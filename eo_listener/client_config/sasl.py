@@ -21,8 +21,8 @@ _KNOWN: Final = frozenset({JAAS, _MECHANISM})
 
 _SHADED: Final = "kafkashaded."  # as some platforms rename Kafka's own classes
 _SECURITY: Final = "org.apache.kafka.common.security."
-_PLAIN: Final = f"{_SECURITY}plain.PlainLoginModule"
-_SCRAM: Final = f"{_SECURITY}scram.ScramLoginModule"
+PLAIN_MODULE: Final = f"{_SECURITY}plain.PlainLoginModule"
+SCRAM_MODULE: Final = f"{_SECURITY}scram.ScramLoginModule"
 _OAUTH: Final = f"{_SECURITY}oauthbearer.OAuthBearerLoginModule"
 _KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
 # Both fetch a token with the client's id and secret, as librdkafka does by itself.
@@ -81,7 +81,7 @@ def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
 
 def _password(mechanism: str, login: LoginModule, options: Mapping[str, str]) -> dict[str, str]:
     require_known(options, "sasl.", _KNOWN)
-    _require_module(login, _PLAIN if mechanism == "PLAIN" else _SCRAM)
+    _require_module(login, PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE)
     if login.options.get("tokenauth", "").lower() == "true":
         raise OnlyJava("librdkafka cannot log in with a delegation token")
     user, password = (login.options.get(name) for name in ("username", "password"))

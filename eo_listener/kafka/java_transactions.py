@@ -1,16 +1,17 @@
-"""Transactions that tasks join, through Spark's own kafka-clients: librdkafka cannot do this.
+"""What librdkafka cannot do with transactions, through Spark's own kafka-clients.
 
-The formats are those of the shim's classes TransactionCalls, BatchWrites and TaskReport.
+Transactions that tasks join, and those that are open on a topic, whoever's they are. The formats
+are those of the shim's classes TransactionCalls, BatchWrites and TaskReport.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
 from eo_listener.kafka.java_groups import FORMAT, NO_JVM
@@ -18,6 +19,8 @@ from eo_listener.model.errors import JvmError, KafkaError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import ShimClient
 
+_ONGOING: Final = "Ongoing"
+_ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 # Where Kafka's name and librdkafka's differ: errors have librdkafka's.
 _NAMES: Final = {
     "MESSAGE_TOO_LARGE": "MSG_SIZE_TOO_LARGE",
@@ -27,12 +30,52 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransaction:
-    """What the coordinator answers about a transactional id; `state` as Kafka names it."""
+    """What the coordinator answers about a transactional id; `state` as Kafka names it.
+
+    Its time-out is in seconds. `started` is when the newest transaction began, in milliseconds
+    since 1970, None before the first; it may be over.
+    """
 
     state: str
     producer_id: int
     epoch: int
     partitions: frozenset[TopicPartition]
+    timeout: float
+    started: int | None
+
+    @property
+    def ongoing(self) -> bool:
+        """Whether a transaction is open that nobody has begun to end."""
+        return self.state == _ONGOING
+
+    @property
+    def ending(self) -> bool:
+        """Whether one is committed or aborted, and its markers are being written."""
+        return self.state in _ENDING
+
+
+class OpenProducer(NamedTuple):
+    """A producer that has a transaction open in a partition, as the partition's leader says.
+
+    `start` is the transaction's first offset there. `last_sequence` counts its records;
+    `last_written` is the time of the last one, in milliseconds since 1970, by the producer's clock
+    or the broker's, as the topic is set. `coordinator_epoch` is -1 where the leader knows none.
+    """
+
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    start: int
+    last_sequence: int
+    last_written: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenProducers:
+    """The producers of each partition with one; `errors` of those that could not be asked for."""
+
+    found: Mapping[TopicPartition, tuple[OpenProducer, ...]]
+    errors: Mapping[TopicPartition, KafkaError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +96,7 @@ class WrittenRows:
 
 
 class JavaTransactions:
-    """Has Spark's tasks join transactions of one cluster, by requests to the shim.
+    """The transactions of one cluster, by requests to the shim.
 
     `properties` are a producer's, in Java's names; they hold secrets. Each method but `close`
     raises KafkaError.
@@ -80,12 +123,7 @@ class JavaTransactions:
 
     def describe(self, transactional_id: str, timeout: float) -> DescribedTransaction:
         """Ask the coordinator for a transaction."""
-        asked = {
-            "client": self._client,
-            "properties": self._properties,
-            "timeoutMs": max(1, int(1000 * timeout)),
-            "transactionalId": transactional_id,
-        }
+        asked = {**self._opening(timeout), "transactionalId": transactional_id}
         answer = self._ask("transactions.describe", "describing the transaction", asked)
         return DescribedTransaction(
             state=answer["state"],
@@ -96,7 +134,53 @@ class JavaTransactions:
                 for topic, numbers in answer["topics"].items()
                 for number in numbers
             ),
+            timeout=answer["timeoutMs"] / 1000,
+            started=answer["startedAt"],
         )
+
+    def open_producers(
+        self, partitions: Collection[TopicPartition], timeout: float
+    ) -> OpenProducers:
+        """Ask the leaders of partitions who has a transaction open there."""
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        what = "asking for the producers of partitions"
+        answer = self._ask(
+            "transactions.producers", what, {**self._opening(timeout), "topics": topics}
+        )
+        found: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
+        for topic, rows in answer["open"].items():
+            for number, *row in rows:
+                tp = TopicPartition(topic, number)
+                found[tp] = (*found.get(tp, ()), OpenProducer(*row))
+        errors = {
+            TopicPartition(topic, int(number)): failure(f"{what} of topic {topic}", error)
+            for topic, failed in answer["errors"].items()
+            for number, error in failed.items()
+        }
+        return OpenProducers(found=found, errors=errors)
+
+    def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
+        """Ask all coordinators for the transactional ids of producers.
+
+        Kafka leaves out, without an error, ids that this client may not describe.
+        """
+        asked = {**self._opening(timeout), "producers": sorted(producer_ids)}
+        answer = self._ask("transactions.list", "listing transactions", asked)
+        return dict(answer["listed"])
+
+    def abort(self, tp: TopicPartition, producer: OpenProducer, timeout: float) -> None:
+        """Have the leader write the marker that aborts a transaction; no coordinator is asked."""
+        asked = {
+            **self._opening(timeout),
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "producerId": producer.producer_id,
+            "epoch": producer.epoch,
+            "coordinatorEpoch": max(0, producer.coordinator_epoch),  # as kafka-transactions does
+        }
+        self._ask("transactions.abort", f"aborting the transaction in {tp}", asked)
 
     def open_batch(
         self,
@@ -136,6 +220,11 @@ class JavaTransactions:
         """Close the connections."""
         with suppress(KafkaError):  # the JVM has gone, and its connections with it
             self._ask("groups.close", "closing the client", {"client": self._client})
+
+    def _opening(self, timeout: float) -> dict[str, Any]:
+        """Which client the call is for, and how long it may take."""
+        limit = max(1, int(1000 * timeout))
+        return {"client": self._client, "properties": self._properties, "timeoutMs": limit}
 
     def _ask(self, what: str, task: str, asked: Mapping[str, Any]) -> Any:
         try:

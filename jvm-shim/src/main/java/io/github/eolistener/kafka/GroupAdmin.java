@@ -30,7 +30,7 @@ final class GroupAdmin {
   private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(1);
   private static final Duration AT_ONCE = Duration.ofMillis(1); // zero would wait without limit
   private static final long REOPEN_AFTER_NS = TimeUnit.SECONDS.toNanos(30);
-  private static final int RETRY_PAUSE_MS = 50;
+  static final int RETRY_PAUSE_MS = 50;
 
   private final String id;
   private final Map<String, String> properties;

@@ -20,4 +20,19 @@ public final class TransactionCalls {
   public static Map<String, Object> describe(CallArguments arguments) {
     return GroupCalls.run(arguments, new TransactionDescribe(arguments));
   }
+
+  /** See {@link OpenProducers}. */
+  public static Map<String, Object> producers(CallArguments arguments) {
+    return GroupCalls.run(arguments, new OpenProducers(arguments));
+  }
+
+  /** See {@link TransactionList}. */
+  public static Map<String, Object> list(CallArguments arguments) {
+    return GroupCalls.run(arguments, new TransactionList(arguments));
+  }
+
+  /** See {@link TransactionAbort}. */
+  public static Map<String, Object> abort(CallArguments arguments) {
+    return GroupCalls.run(arguments, new TransactionAbort(arguments));
+  }
 }

@@ -1,8 +1,10 @@
 package io.github.eolistener.kafka;
 
 import io.github.eolistener.protocol.CallArguments;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
@@ -15,8 +17,9 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Asks a transaction's coordinator for it.
  *
- * <p>{@code {"transactionalId"}} gives {@code {"state","producerId","epoch","topics":{topic:
- * [partitions]}}}; the state is Kafka's own word, {@code "Ongoing"} for one that is open.
+ * <p>{@code {"transactionalId"}} gives {@code {"state","producerId","epoch","timeoutMs","startedAt",
+ * "topics":{topic:[partitions]}}}; the state is Kafka's own word, {@code "Ongoing"} for one that is
+ * open. It began at {@code "startedAt"}, in milliseconds since 1970, null where none is open.
  */
 final class TransactionDescribe implements GroupAdmin.Operation {
   private final String transactionalId;
@@ -44,10 +47,14 @@ final class TransactionDescribe implements GroupAdmin.Operation {
     for (TopicPartition tp : found.topicPartitions()) {
       topics.computeIfAbsent(tp.topic(), topic -> new TreeSet<>()).add(tp.partition());
     }
-    return Map.of(
-        "state", found.state().toString(),
-        "producerId", found.producerId(),
-        "epoch", found.producerEpoch(),
-        "topics", topics);
+    OptionalLong started = found.transactionStartTimeMs();
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("state", found.state().toString());
+    answer.put("producerId", found.producerId());
+    answer.put("epoch", found.producerEpoch());
+    answer.put("timeoutMs", found.transactionTimeoutMs());
+    answer.put("startedAt", started.isPresent() ? started.getAsLong() : null);
+    answer.put("topics", topics);
+    return answer;
   }
 }

@@ -13,13 +13,14 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * The calls that Python makes into Spark's JVM, each with a name, an argument and an answer, both
- * JSON.
+ * The calls that Python makes into Spark's JVM, or a {@link ShimProcess}, each with a name, an
+ * argument and an answer, both JSON.
  *
  * <p>{@code stores.pem}: a key store as PEM ({@link KeyStoreReader}). {@code groups.commit}, {@code
  * groups.snapshot}, {@code groups.close}: consumer groups through Spark's own kafka-clients ({@link
- * GroupCalls}). {@code transactions.missing}, {@code transactions.describe}: what is known of
- * transactions ({@link TransactionCalls}). {@code rows.open}, {@code rows.reports}, {@code
+ * GroupCalls}). {@code transactions.missing}, {@code transactions.describe}, {@code
+ * transactions.producers}, {@code transactions.list}, {@code transactions.abort}: transactions
+ * ({@link TransactionCalls}). {@code rows.open}, {@code rows.reports}, {@code
  * rows.close}: a batch whose tasks write into one ({@link BatchWrites}). {@code rows.partitioner}:
  * whether a partitioner can be used ({@link UserPartitioner}). An answer is an object that begins
  * with {@code "v":1}.
@@ -70,6 +71,12 @@ public final class ShimCalls {
         return TransactionCalls.missing();
       case "transactions.describe":
         return TransactionCalls.describe(arguments);
+      case "transactions.producers":
+        return TransactionCalls.producers(arguments);
+      case "transactions.list":
+        return TransactionCalls.list(arguments);
+      case "transactions.abort":
+        return TransactionCalls.abort(arguments);
       case "rows.partitioner":
         return UserPartitioner.check(arguments);
       case "rows.open":

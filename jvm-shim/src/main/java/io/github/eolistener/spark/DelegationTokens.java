@@ -30,10 +30,11 @@ public final class DelegationTokens {
 
   /** {@value #CLUSTERS} where Spark is configured to use a token for these brokers; else empty. */
   public static Optional<String> configured(String servers) {
-    if (SparkEnv.get() == null || servers == null) {
+    SparkEnv spark = environment();
+    if (spark == null || servers == null) {
       return Optional.empty();
     }
-    SparkConf conf = SparkEnv.get().conf();
+    SparkConf conf = spark.conf();
     boolean any =
         Arrays.stream((Object[]) new SparkObject(conf).call("getAll").get())
             .map(pair -> new SparkObject(pair).call("_1").get().toString())
@@ -44,13 +45,22 @@ public final class DelegationTokens {
     return any ? Optional.of(CLUSTERS) : Optional.empty();
   }
 
+  /** Null where no application runs in this JVM, and where it has no Spark at all. */
+  private static SparkEnv environment() {
+    try {
+      return SparkEnv.get();
+    } catch (NoClassDefFoundError absent) {
+      return null;
+    }
+  }
+
   private static Predicate<String> matching(Pattern target) {
     return server -> target.matcher(server.trim()).matches();
   }
 
   /** The properties, with the login by token where Spark has a token for these brokers. */
   public static Map<String, ?> withToken(Map<String, String> properties) {
-    if (SparkEnv.get() == null || !properties.containsKey("bootstrap.servers")) {
+    if (environment() == null || !properties.containsKey("bootstrap.servers")) {
       return properties; // Spark reads its settings there, and finds the cluster by these
     }
     ClassLoader loader = DelegationTokens.class.getClassLoader();

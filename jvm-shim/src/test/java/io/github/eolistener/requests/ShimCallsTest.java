@@ -65,6 +65,9 @@ class ShimCallsTest {
         "groups.snapshot | {\"group\":\"g\",\"topics\":{\"t\":{\"0\":5}}} | topics",
         "groups.commit | {\"group\":\"g\"} | metadata",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{}} | timeoutMs",
+        "transactions.producers | {\"topics\":7} | topics",
+        "transactions.list | {\"producers\":[\"hunter2\"]} | producers",
+        "transactions.abort | {\"topic\":\"t\",\"partition\":-1} | partition",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":0} | timeoutMs",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1} | client",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1"

@@ -1,0 +1,284 @@
+"""`eo-listener txn`: open transactions on topics, and the end of one that holds readers up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from eo_listener.cli.ledger import parse_partition
+from eo_listener.cli.options import (
+    BootstrapServers,
+    Execute,
+    Json,
+    KafkaProperties,
+    as_properties,
+    console,
+    print_json,
+    require_names,
+    seconds,
+)
+from eo_listener.cli.txn_screen import (
+    TypedCommand,
+    abort_document,
+    document,
+    print_abort,
+    print_reading,
+)
+from eo_listener.client_config.java_names import java_names
+from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.kafka.open_transactions import (
+    OpenTransaction,
+    TransactionVerdict,
+    has_moved,
+)
+from eo_listener.kafka.transaction_reader import TransactionReader, TransactionReading
+from eo_listener.kafka.transaction_repair import TransactionRepair
+from eo_listener.model.errors import InUseError, SettingsError, UnavailableError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.spark import java, shim
+from eo_listener.spark.kafka_clients import kafka_clients
+from eo_listener.spark.shim_process import ShimProcess
+
+app = typer.Typer(
+    help="Open transactions on topics, and the end of one that holds readers up.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_OLDEST_JAVA: Final = 11
+_WATCH: Final = 10.0
+
+Clients = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-clients",
+        help="A folder with Kafka's Java client, such as /opt/kafka/libs. Default: Spark's own.",
+    ),
+]
+
+
+class _Opened(NamedTuple):
+    reader: TransactionReader
+    repair: TransactionRepair
+    typed: TypedCommand
+
+
+@app.command(name="list", epilog="Example: eo-listener txn list -b localhost:9092 --topic delays")
+def list_(
+    servers: BootstrapServers,
+    properties: KafkaProperties = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("-t", "--topic", help="A topic; repeatable. Default: all but Kafka's own."),
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-g",
+            "--group",
+            help="The topics of a consumer group, and where it keeps its offsets; repeatable.",
+        ),
+    ] = None,
+    clients: Clients = None,
+    as_json: Json = False,
+) -> None:
+    """Show what holds consumers under read_committed up: since when, whose it is, what to type.
+
+    Exit status 1 where a transaction hangs or is over its time, 3 where that is not known of one.
+    """
+    require_names("topic", topics or ())
+    require_names("group", groups or ())
+    with _opened(servers, properties, clients) as (reader, _, typed):
+        wanted = {tp for group in groups or () for tp in reader.of_group(group)}
+        if topics or not groups:
+            wanted |= set(reader.partitions(topics))
+        reading = reader.read(sorted(wanted))
+    now_ms = time.time_ns() // 1_000_000
+    if as_json:
+        print_json(document(reading, typed, now_ms))
+    else:
+        print_reading(console(), reading, typed, now_ms)
+    status = _exit_status(reading, now_ms)
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command(
+    epilog="Example: eo-listener txn abort -b localhost:9092 "
+    "--transactional-id eo-listener/delays/flights --execute"
+)
+def abort(
+    servers: BootstrapServers,
+    properties: KafkaProperties = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(help="End what this id has open, by fencing its producer."),
+    ] = None,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option("--partition", help="One that hangs: where, such as delays-0; repeatable."),
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option(min=0, help="One that hangs: its producer, as `list` shows it.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also where its producer is seen to be at work.")
+    ] = False,
+    watch: Annotated[
+        float,
+        typer.Option(help="With --execute: seconds for which its producer must hold still before."),
+    ] = _WATCH,
+    clients: Clients = None,
+    execute: Execute = False,
+    as_json: Json = False,
+) -> None:
+    """End one transaction, as `txn list` names it, and look whether it has ended.
+
+    By its id: whoever produces with it is fenced. One that hangs, which no coordinator has, by the
+    marker of an abort; any other is refused that. Refused while the producer is at work.
+    """
+    watch = seconds("watch", watch, least=0.0)
+    wanted = _Wanted.of(transactional_id, partitions, producer_id)
+    with _opened(servers, properties, clients) as opened:
+        found = wanted.read(opened.reader)
+        ended = False
+        if found is not None and execute:
+            ended = _end(opened, wanted, found, watch=watch, live=live)
+        reading = opened.reader.held(found.producers) if ended and found is not None else {}
+    if as_json:
+        print_json(abort_document(wanted.named, found, reading, executed=execute, ended=ended))
+    else:
+        print_abort(console(), wanted.named, found, reading, executed=execute, ended=ended)
+
+
+class _Wanted(NamedTuple):
+    """Which transaction is to end: by its id, or what hangs of a producer in some partitions."""
+
+    transactional_id: str | None
+    partitions: tuple[TopicPartition, ...]
+    producer_id: int | None
+
+    @classmethod
+    def of(
+        cls, transactional_id: str | None, partitions: list[str] | None, producer_id: int | None
+    ) -> _Wanted:
+        """Read the options. Raises SettingsError."""
+        hanging = bool(partitions), producer_id is not None
+        if (transactional_id is not None) == any(hanging) or any(hanging) != all(hanging):
+            raise SettingsError(
+                "one transaction must be named, in one way",
+                fix="Give --transactional-id; or for one that hangs --partition and --producer-id, "
+                "as eo-listener txn list shows them",
+            )
+        if transactional_id is not None:
+            require_names("transactional id", [transactional_id])
+        return cls(transactional_id, tuple(map(parse_partition, partitions or ())), producer_id)
+
+    @property
+    def named(self) -> str:
+        """What it is called in texts."""
+        if self.transactional_id is not None:
+            return f"transactional id {self.transactional_id!r}"
+        where = ", ".join(map(str, self.partitions))
+        return f"producer {self.producer_id} in {where}"
+
+    def read(self, reader: TransactionReader) -> OpenTransaction | None:
+        """The transaction as it is now; None where none of that name is open.
+
+        Raises SettingsError for one that must be ended in the other way, and KafkaError where it is
+        not known which.
+        """
+        if self.transactional_id is not None:
+            return _of_id(reader, self.transactional_id)
+        reading = reader.read(self.partitions)
+        for error in reading.errors.values():
+            raise error
+        named = [one for one in reading.transactions if one.producer_id == self.producer_id]
+        for one in named:
+            _require_hanging(one)
+        return named[0] if named else None
+
+
+def _of_id(reader: TransactionReader, transactional_id: str) -> OpenTransaction | None:
+    described = reader.describe(transactional_id)
+    if described.ending:
+        raise UnavailableError(
+            f"the transaction of {transactional_id!r} is {described.state}: its coordinator is "
+            "ending it, and nobody else can",
+            cause="its markers are not written yet: a partition has no leader, or a broker is slow",
+            fix="Look again in a moment; then at the brokers",
+        )
+    if not described.ongoing:
+        return None
+    return reader.open_of(transactional_id, described)
+
+
+def _require_hanging(found: OpenTransaction) -> None:
+    if found.verdict is TransactionVerdict.HANGING:
+        return
+    if found.verdict is TransactionVerdict.UNKNOWN:
+        raise UnavailableError(
+            f"it is not known whether the transaction of producer {found.producer_id} hangs",
+            cause=found.why,
+            fix="Only one that no coordinator has is ended by a marker: any other could still be "
+            "committed in other partitions. Find out first: eo-listener txn list",
+        )
+    raise SettingsError(
+        f"the transaction of producer {found.producer_id} does not hang: its coordinator has it, "
+        f"as {found.transactional_id!r}",
+        fix=f"Give --transactional-id '{found.transactional_id}' instead",
+    )
+
+
+def _end(
+    opened: _Opened, wanted: _Wanted, found: OpenTransaction, *, watch: float, live: bool
+) -> bool:
+    """End it; False where it has ended by itself meanwhile."""
+    time.sleep(watch)
+    again = wanted.read(opened.reader)
+    if again is None or not found.is_same(again):
+        return False
+    if has_moved(found, again) and not live:
+        raise InUseError(
+            f"the producer of the transaction is at work: it has written within {watch:g} s",
+            cause="its program is alive, and ends the transaction itself",
+            fix="Stop the program first; or add --live, to end the transaction all the same",
+        )
+    if again.why is not None and not live:
+        raise UnavailableError(
+            "it is not known whether the producer of the transaction is at work",
+            cause=again.why,
+            fix="Give that right; or add --live, to end the transaction all the same",
+        )
+    if wanted.transactional_id is not None and again.described is not None:
+        opened.repair.fence(wanted.transactional_id, again.described, again.producers)
+    else:
+        opened.repair.mark_aborted(again.producers)
+    return True
+
+
+def _exit_status(reading: TransactionReading, now_ms: int) -> int:
+    verdicts = {one.verdict for one in reading.transactions}
+    if reading.errors or TransactionVerdict.UNKNOWN in verdicts:
+        return 3
+    overdue = any(one.is_overdue(now_ms) for one in reading.transactions)
+    return 1 if overdue or TransactionVerdict.HANGING in verdicts else 0
+
+
+@contextmanager
+def _opened(servers: str, given: list[str] | None, clients: Path | None) -> Iterator[_Opened]:
+    properties = as_properties(servers, given)
+    in_java: Mapping[str, str] = java_names(properties)
+    runtime = java.find(_OLDEST_JAVA, user="Kafka's Java client")
+    with closing(ShimProcess(runtime, (shim.jar(), *kafka_clients(clients)))) as process:
+        transactions = JavaTransactions(process, in_java)
+        with closing(TransactionReader(properties, transactions)) as reader:
+            repair = TransactionRepair(properties, transactions)
+            more = [] if clients is None else ["--kafka-clients", str(clients)]
+            typed = TypedCommand(servers=servers, more=tuple(more), options=bool(given))
+            yield _Opened(reader, repair, typed)

@@ -1,0 +1,132 @@
+"""librdkafka's properties in the names of Java's client, for commands that need both.
+
+The way back from `translate`: what a command is given by -X. What tunes a client is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from eo_listener.client_config.jaas import LoginModule
+from eo_listener.client_config.kafka_options import PROTOCOL
+from eo_listener.client_config.sasl import PLAIN_MODULE, SCRAM_MODULE
+from eo_listener.client_config.validation import SERVERS
+from eo_listener.model.errors import SettingsError
+
+_MODULES: Final = {
+    "PLAIN": PLAIN_MODULE,
+    "SCRAM-SHA-256": SCRAM_MODULE,
+    "SCRAM-SHA-512": SCRAM_MODULE,
+}
+_PASSWORDS: Final = {"sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms"}
+_TRUST: Final = {"ssl.ca.location", "ssl.ca.pem"}
+_OWN: Final = {
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+    "ssl.key.pem",
+    "ssl.key.password",
+}
+_STORE: Final = {"ssl.keystore.location", "ssl.keystore.password"}
+_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
+_KNOWN: Final = _PASSWORDS | _TRUST | _OWN | _STORE | {PROTOCOL, _NAME_CHECK}
+_LOGIN: Final = ("sasl.", "ssl.", "enable.ssl.", "security.", "oauthbearer_", "enable.sasl.")
+_PKCS8: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
+
+
+def java_names(properties: Mapping[str, str]) -> dict[str, str]:
+    """Translate what a client needs to connect, reading the files that it names.
+
+    Raises SettingsError, which quotes no value, for what Java's client has no equal for, and for a
+    file that cannot be read.
+    """
+    for name in properties:
+        if name.startswith(_LOGIN) and name not in _KNOWN:
+            raise SettingsError(
+                f"-X {name} cannot be given to Kafka's Java client, by which this command asks for "
+                "transactions",
+                cause="it has no equal there",
+                fix=f"Leave it out; what can be given: {', '.join(sorted(_KNOWN))}",
+            )
+    protocol = properties.get(PROTOCOL, "plaintext").strip().upper()
+    found = {SERVERS: properties[SERVERS], PROTOCOL: protocol}
+    if protocol.startswith("SASL"):
+        found |= _sasl(properties)
+    if protocol.endswith("SSL"):
+        found |= {**_trust(properties), **_own(properties), **_name_check(properties)}
+    return found
+
+
+def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
+    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
+    module = _MODULES.get(mechanism.strip().upper())
+    if module is None:
+        raise SettingsError(
+            f"this command logs in by {', '.join(_MODULES)} only",
+            cause="it asks Kafka's Java client, which needs other settings for other mechanisms",
+            fix="Give -X sasl.mechanism, sasl.username and sasl.password of a user that can log in "
+            "by one of these",
+        )
+    login = {
+        "username": properties.get("sasl.username", ""),
+        "password": properties.get("sasl.password", ""),
+    }
+    return {
+        "sasl.mechanism": mechanism.strip().upper(),
+        "sasl.jaas.config": LoginModule(name=module, options=login).text(),
+    }
+
+
+def _trust(properties: Mapping[str, str]) -> dict[str, str]:
+    pem = _text(properties, "ssl.ca.pem", "ssl.ca.location")
+    if pem is None:
+        return {}  # both take the authorities of the system, or of Java
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": pem}
+
+
+def _own(properties: Mapping[str, str]) -> dict[str, str]:
+    """The client's own certificate."""
+    if "ssl.keystore.location" in properties:
+        given = {name: properties[name] for name in _STORE if name in properties}
+        return {"ssl.keystore.type": "PKCS12", **given}
+    chain = _text(properties, "ssl.certificate.pem", "ssl.certificate.location")
+    key = _text(properties, "ssl.key.pem", "ssl.key.location")
+    if chain is None or key is None:
+        return {}
+    if not any(begin in key for begin in _PKCS8):
+        raise SettingsError(
+            "the key of -X ssl.key.* cannot be read by Kafka's Java client",
+            cause="it takes PKCS#8 only: BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY",
+            fix="Convert it: openssl pkcs8 -topk8 -in KEY -out NEW -nocrypt",
+        )
+    found = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": chain,
+        "ssl.keystore.key": key,
+    }
+    if properties.get("ssl.key.password"):
+        found["ssl.key.password"] = properties["ssl.key.password"]
+    return found
+
+
+def _name_check(properties: Mapping[str, str]) -> dict[str, str]:
+    algorithm = properties.get(_NAME_CHECK, "https").strip().lower()
+    return {_NAME_CHECK: "" if algorithm == "none" else algorithm}
+
+
+def _text(properties: Mapping[str, str], inline: str, location: str) -> str | None:
+    """A text in PEM, given itself or by its file."""
+    if inline in properties:
+        return properties[inline]
+    if location not in properties:
+        return None
+    try:
+        return Path(properties[location]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise SettingsError(
+            f"the file of -X {location} cannot be read: {why}",
+            fix="Give one file in PEM",
+        ) from None
