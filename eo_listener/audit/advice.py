@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from eo_listener.audit.positions import LedgerPositions
@@ -73,13 +73,14 @@ class Advice:
             f'.option("startingOffsets", starting_offsets(group="{quoted}", options=...))'
         )
 
-    def end_transaction(self, tp: TopicPartition, start: int) -> str:
-        """See whose transaction it is, and abort it, by Kafka's own tool."""
-        where = ["--topic", tp.topic, "--partition", str(tp.partition)]
-        tool = ["kafka-transactions", "--bootstrap-server", self.servers or "HOST:PORT"]
-        describe = shlex.join([*tool, "describe-producers", *where])
-        abort = shlex.join([*tool, "abort", *where, "--start-offset", str(start)])
-        return f"see whose it is: {describe}; if its producer is gone: {abort}"
+    def show_transactions(self, topics: Iterable[str]) -> str:
+        """See whose transactions are open on topics, and how each is ended."""
+        named = [word for topic in sorted(set(topics)) for word in ("--topic", topic)]
+        return self._kafka(["eo-listener", "txn", "list"], named)
+
+    def show_transactions_on(self, group: str) -> str:
+        """See whose transactions are open on a group and its topics, and how each is ended."""
+        return self._kafka(["eo-listener", "txn", "list"], ["--group", group])
 
     def preflight(self, topic: str) -> str:
         """See what the client may do with a topic."""

@@ -94,6 +94,7 @@ class _GroupCheck:
                 severity=Severity.NOTE,
                 about=self.about,
                 what="a transaction that commits to it is open",
+                fix=self._advice.show_transactions_on(self._group.name),
             )
         yield from self._writers()
         yield from self._lacking()

@@ -321,7 +321,7 @@ def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionF
             what=f"a transaction has been open since offset {one.start}, for "
             f"{source.open_since[tp] / 60:,.0f} minutes: consumers under read_committed wait there",
             cause="its coordinator has lost it, or its transaction.timeout.ms is that long",
-            fix=advice.end_transaction(tp, one.start),
+            fix=advice.show_transactions([tp.topic]),
             ranges={tp: (one,)},
         )
     young = {tp: one for tp, one in still_open.items() if tp not in old}
@@ -332,5 +332,6 @@ def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionF
             about=f"cluster {source.servers}",
             what=f"transactions are open: {listed(young)}; what is behind them is no lag of a "
             "query that reads committed records only",
+            fix=advice.show_transactions(tp.topic for tp in young),
             ranges=single(young),
         )

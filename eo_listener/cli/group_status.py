@@ -53,6 +53,11 @@ class GroupStatus:
         return total(self.rows) if self.rows else None
 
     @property
+    def held_up(self) -> bool:
+        """Whether a partition has an open transaction, behind which nothing committed is read."""
+        return any(row.stable_end not in (None, row.log_end) for row in self.rows)
+
+    @property
     def stable_lag(self) -> int | None:
         """The same under read_committed."""
         return total(self.rows, stable=True) if self.rows else None
@@ -106,6 +111,11 @@ class StatusReader:
         self._again = again
         self._windows: dict[tuple[str, TopicPartition], LagWindow] = {}
         self._trends: dict[str, LagTrend] = {}
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers."""
+        return self._properties.get("bootstrap.servers", "")
 
     @property
     def single(self) -> bool:

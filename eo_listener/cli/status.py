@@ -125,7 +125,7 @@ def _watch(
 
 
 def _screen(reader: StatusReader, found: Sequence[GroupStatus]) -> RenderableType:
-    return screen(found, single=reader.single)
+    return screen(found, single=reader.single, servers=reader.servers)
 
 
 def _print_error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -23,11 +24,21 @@ _COLOURS = {
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
-def screen(found: Sequence[GroupStatus], *, single: bool) -> RenderableType:
+def screen(found: Sequence[GroupStatus], *, single: bool, servers: str) -> RenderableType:
     """What a person sees of one reading."""
-    if single:
-        return _partitions(found[0])
-    return _groups(found) if found else Text("no group matches: check the names and the cluster")
+    if not found:
+        return Text("no group matches: check the names and the cluster")
+    shown = _partitions(found[0]) if single else _groups(found)
+    held_up = [one.group for one in found if one.held_up]
+    if not held_up:
+        return shown
+    words = ["eo-listener", "txn", "list", "-b", servers]
+    words += ["--group", held_up[0]] if len(held_up) == 1 else []
+    return Group(
+        shown,
+        Text("open transactions, whose they are and what to type:"),
+        named(f"  {shlex.join(words)}"),
+    )
 
 
 def length(seconds: float | None) -> str:
@@ -43,7 +54,7 @@ def length(seconds: float | None) -> str:
 def _partitions(found: GroupStatus) -> RenderableType:
     if not found.rows:
         return named(f"group {found.group} holds no offsets: check the name and the cluster")
-    opened = any(row.stable_end not in (None, row.log_end) for row in found.rows)
+    opened = found.held_up
     behind = any(row.age(found.now_ms) is not None for row in found.rows)
     watched = any(found.verdicts.values())
     table = Table(title=named(f"group {found.group}"), title_justify="left")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 
@@ -28,6 +29,7 @@ class ClusterReader:
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
         self._properties = dict(properties)
+        self._servers = properties.get("bootstrap.servers", "HOST:PORT")
         self._logs = Logs(properties)
         self._timeout = timeout
         self._stable: Client | None = None
@@ -60,8 +62,8 @@ class ClusterReader:
                 "that commits to it has been open",
                 code="UNSTABLE_OFFSET_COMMIT",
                 cause="its producer died, or is at work",
-                fix="Try again when its transaction.timeout.ms is over (60 s by default); "
-                "`kafka-transactions list` shows the transactions there are",
+                fix="Try again when its transaction.timeout.ms is over (60 s by default); whose it "
+                f"is: eo-listener txn list -b {self._servers} --group {shlex.quote(group)}",
             ) from error
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:

@@ -202,7 +202,10 @@ class TransactionReader:
         topic = found.topics[_STATE_TOPIC]
         if topic.error is not None:
             name = topic.error.name()
-            return None if name in NO_TOPIC else f"{what} failed: {name}"
+            if name in NO_TOPIC:
+                return None  # so there is no coordinator either
+            right = self._acl("Describe", "--topic", _STATE_TOPIC)
+            return f"{what} failed: {name}" + (f" ({right})" if name == _NO_TOPIC_RIGHT else "")
         lost = sum(part.leader < 0 for part in topic.partitions.values())
         if not lost:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 from eo_listener.client_config import acls
@@ -108,7 +109,8 @@ def judge_group(
         yield warning(
             about,
             "a transaction on its offsets is open: another driver is at work, or one was killed",
-            "let only one driver commit; one that was killed ends with its transaction.timeout.ms",
+            "let only one driver commit; one that was killed ends with its transaction.timeout.ms; "
+            f"whose it is: {_transactions(group.name, servers)}",
         )
     if plan.mode == "transactional" and not is_printable_ascii(group.name):
         yield problem(
@@ -137,6 +139,10 @@ def judge_group_rights(
         yield note(about, "Kafka does not report what the client may do with it")
     if group.protocol is None and group.error not in (None, _NO_RIGHT):
         yield note(about, f"it could not be described ({group.error})")
+
+
+def _transactions(group: str, servers: str) -> str:
+    return shlex.join(["eo-listener", "txn", "list", "-b", servers, "--group", group])
 
 
 def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> CheckFinding:

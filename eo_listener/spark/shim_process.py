@@ -11,9 +11,10 @@ import os
 import subprocess
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import IO, Final
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.java import Java
@@ -25,29 +26,18 @@ _END: Final = 3.0
 
 
 class ShimProcess:
-    """A `ShimClient`; `close` ends the process, which ends with its parent too.
+    """A `ShimClient`, started by the first call. `close` ends it; it ends with its parent too.
 
-    `jars` are those of the shim and of Kafka's client. Raises JvmError where Java does not start.
+    `jars` are those of the shim and of Kafka's client.
     """
 
     def __init__(self, java: Java, jars: Sequence[Path]) -> None:
+        self._command = [str(java.executable), *_QUICK]
+        self._command += ["-cp", os.pathsep.join(map(str, jars)), _MAIN]
         self._lock = threading.Lock()
-        command = [str(java.executable), *_QUICK, "-cp", os.pathsep.join(map(str, jars)), _MAIN]
-        try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a Ctrl-C is the command's, which then closes this
-            )
-        except OSError as error:
-            raise JvmError(
-                f"{java.executable} did not start", cause=error.strerror or str(error)
-            ) from error
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
         self._answers: SimpleQueue[bytes] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read, name="eo-listener-shim", daemon=True)
-        self._reader.start()
 
     def call(self, what: str, argument: str) -> str:
         """Do `what` with `argument`, as JSON texts. Raises JvmError."""
@@ -59,26 +49,22 @@ class ShimProcess:
 
     def close(self) -> None:
         """End the process, within a few seconds."""
-        process = self._process
-        try:
-            if process.stdin is not None:
-                process.stdin.close()
-        except OSError:
-            pass  # it has gone
+        process, reader = self._process, self._reader
+        if process is None or reader is None:
+            return
+        with suppress(OSError):  # it has gone
+            _pipe(process.stdin).close()
         try:
             process.wait(_END)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        self._reader.join(_END)
-        if process.stdout is not None:
-            process.stdout.close()
+        reader.join(_END)
+        _pipe(process.stdout).close()
 
     def _asked(self, line: str) -> dict[str, str]:
-        pipe = self._process.stdin
         try:
-            if pipe is None:
-                raise BrokenPipeError
+            pipe = _pipe(self._opened().stdin)
             pipe.write(line.encode() + b"\n")
             pipe.flush()
             text = self._answers.get(timeout=_LONGEST)
@@ -90,15 +76,35 @@ class ShimProcess:
                 cause="the machine is busy, or Java hangs",
             ) from error
         if not text:
+            self._answers.put(text)  # for the next call
             raise _ended()
         answer: dict[str, str] = json.loads(text)
         return answer
 
-    def _read(self) -> None:
-        pipe = self._process.stdout
-        while pipe is not None and (line := pipe.readline()):
+    def _opened(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C is the command's, which then closes this
+            )
+            self._reader = threading.Thread(
+                target=self._read, args=(_pipe(self._process.stdout),), daemon=True
+            )
+            self._reader.start()
+        return self._process
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        while line := pipe.readline():
             self._answers.put(line)
-        self._answers.put(b"")  # for good: it has ended
+        self._answers.put(b"")  # it has ended
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # noqa: S101  # each is a PIPE
+    return pipe
 
 
 def _ended() -> JvmError:

@@ -252,13 +252,13 @@ def test_an_open_transaction_is_said_and_is_no_lag() -> None:
 
 
 def test_a_hanging_transaction() -> None:
-    """Older than any coordinator leaves one open: the command that aborts it is printed."""
+    """Older than any coordinator leaves one open: the command that names it is printed."""
     found = only(
         judged(source=source(log(stable=90), open_since={TP: 7200.0}), checkpoint=checkpoint(90))
     )
     assert found.kind is Kind.HANGING_TRANSACTION
     assert "120 minutes" in found.what
-    assert found.fix.endswith("abort --topic flights --partition 0 --start-offset 90")
+    assert found.fix.endswith("txn list -b k:9092 --topic flights")
 
 
 def test_new_partitions_are_a_note() -> None:

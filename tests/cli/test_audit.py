@@ -198,7 +198,7 @@ def test_two_drivers_on_the_store(pipeline: Pipeline) -> None:
 
 
 def test_a_hanging_transaction(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A young one is a note; an old one is named, with the abort that Kafka's tool takes."""
+    """A young one is a note; an old one is named, with the command that says whose it is."""
     producer = Producer(
         {
             "bootstrap.servers": pipeline.servers,
@@ -216,7 +216,7 @@ def test_a_hanging_transaction(pipeline: Pipeline, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(source_checks, "HANGING", 0.0)
     said = pipeline.audit()
     fix = findings(said)["hanging transaction"]["fix"]
-    assert fix.endswith(f"abort --topic {pipeline.topic} --partition 0 --start-offset 100")
+    assert fix.endswith(f"txn list -b {pipeline.servers} --topic {pipeline.topic}")
     producer.abort_transaction(30)
     assert pipeline.audit()[0] == 0
 

@@ -138,3 +138,10 @@ def test_a_long_text_is_read_quickly(text: str) -> None:
     with pytest.raises(SettingsError):
         LoginModule.parse(text)
     assert time.perf_counter() - began < 10
+
+
+@given(some.dictionaries(some.sampled_from(["username", "password"]), some.text()))
+def test_what_is_written_is_read(options: dict[str, str]) -> None:
+    """Whatever a password holds."""
+    module = LoginModule(name=PLAIN, options=options)
+    assert LoginModule.parse(module.text()) == module

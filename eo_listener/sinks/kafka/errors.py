@@ -136,19 +136,13 @@ class Explanation:
     ) -> SinkLockedError:
         """The ledger cannot be read to its end."""
         whose = f"of {owner!r}" if owner is not None else "of an unknown producer"
-        describe = f"kafka-transactions --bootstrap-server {self.servers} "
         return SinkLockedError(
             f"{self.label}: partition {partition} of the ledger's topic {self.ledger} cannot be "
             f"read to its end: for {waited:g} s the transaction {whose} has been open, from "
             f"offset {offset} on",
             cause="its driver died between its last record and its commit, or hangs",
             fix="Start that query again, which ends it, or wait until its time-out is over; see "
-            + describe
-            + (
-                f"describe --transactional-id '{owner}'"
-                if owner is not None
-                else f"find-hanging --topic {self.ledger}"
-            ),
+            f"eo-listener txn list -b {self.servers} --topic {self.ledger}",
         )
 
     def _of_topics(self) -> str:

@@ -194,7 +194,7 @@ def test_another_querys_open_transaction(place: Place, monkeypatch: pytest.Monke
         sink.applied(QUERY)
     text = str(caught.value)
     assert f"eo-listener/{place.target}/it%27s%20dead" in text
-    assert "kafka-transactions" in text
+    assert f"eo-listener txn list -b {place.servers} --topic {place.ledger}" in text
     put(place.sink(), batch({}, query="it's dead"), table("ended"))
     assert sink.applied(QUERY) == heads_of(batch(heads, 1))
 

@@ -1,0 +1,339 @@
+"""`eo-listener txn`: what is printed, refused and done; a stand-in for Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from eo_listener.cli import app, txn
+from eo_listener.cli.txn_screen import TypedCommand
+from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer
+from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
+from eo_listener.kafka.transaction_reader import TransactionReading
+from eo_listener.model.errors import (
+    EoListenerError,
+    InUseError,
+    KafkaError,
+    SettingsError,
+    UnavailableError,
+)
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+_T = TypeVar("_T")
+
+T0 = TopicPartition("delays", 0)
+ID = "eo-listener/delays/flights"
+QUICK = ["--watch", "0", "--execute"]
+BY_ID = ["abort", "--transactional-id", ID]
+BY_PRODUCER = ["abort", "--partition", "delays-0", "--producer-id", "4711"]
+
+
+def transaction(
+    verdict: TransactionVerdict = TransactionVerdict.OPEN,
+    name: str | None = ID,
+    sequence: int = 1,
+    why: str | None = None,
+) -> OpenTransaction:
+    known = verdict in (TransactionVerdict.OPEN, TransactionVerdict.ENDING)
+    return OpenTransaction(
+        producer_id=4711,
+        transactional_id=name,
+        verdict=verdict,
+        producers={T0: OpenProducer(4711, 0, 0, 120, sequence, 1_000_000)},
+        holds=frozenset({T0}),
+        described=described("Ongoing") if known else None,
+        why=why,
+        first_written=None if known else 1_000_000,
+    )
+
+
+def described(state: str) -> DescribedTransaction:
+    return DescribedTransaction(
+        state=state,
+        producer_id=4711,
+        epoch=0,
+        partitions=frozenset({T0}),
+        timeout=600.0,
+        started=4_000_000_000_000,  # in the year 2096: its time-out is not over
+    )
+
+
+HANGING = transaction(TransactionVerdict.HANGING, None)
+UNKNOWN = transaction(TransactionVerdict.UNKNOWN, None, why="no right")
+
+
+@dataclass
+class Kafka:
+    """Stands in for the reader and the repair: gives one reading after the other, the last again.
+
+    `ended` has what was ended, and by which way.
+    """
+
+    readings: list[Sequence[OpenTransaction]]
+    states: list[str] = field(default_factory=lambda: ["Ongoing"])
+    errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+
+    def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
+        return (T0,)
+
+    def of_group(self, group: str) -> tuple[TopicPartition, ...]:
+        return (T0, TopicPartition("__consumer_offsets", 7))
+
+    def held(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+        return {}
+
+    def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
+        found = tuple(self._next(self.readings))
+        held = {T0: OffsetRange(120, 155)} if found or self.errors else {}
+        return TransactionReading(held=held, transactions=found, errors=self.errors)
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        return described(self._next(self.states))
+
+    def open_of(self, transactional_id: str, found: DescribedTransaction) -> OpenTransaction:
+        return self._next(self.readings)[0]
+
+    def fence(self, transactional_id: str, before: object, producers: object) -> None:
+        self.ended.append(transactional_id)
+
+    def mark_aborted(self, producers: Mapping[TopicPartition, OpenProducer]) -> None:
+        self.ended.append(str(list(producers)))
+
+    @staticmethod
+    def _next(given: list[_T]) -> _T:
+        return given.pop(0) if len(given) > 1 else given[0]
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command against a stand-in; what it raises is raised."""
+
+    def made(kafka: Kafka, *words: str, **environment: str) -> Result:
+        @contextmanager
+        def opened(servers: str, *_: object) -> Iterator[object]:
+            yield txn._Opened(kafka, kafka, TypedCommand(servers=servers))  # type: ignore[arg-type]  # stands in for both
+
+        monkeypatch.setattr(txn, "_opened", opened)
+        answer = CliRunner().invoke(app, ["txn", *words, "-b", "k:9092"], env=environment)
+        if isinstance(answer.exception, EoListenerError):
+            raise answer.exception
+        return answer
+
+    return made
+
+
+def test_a_transaction_of_ours(run: Run) -> None:
+    """Whose it is, since when, what it holds up, until when, and what to type."""
+    answer = run(Kafka([[transaction()]]), "list", "-t", "delays")
+    assert answer.exit_code == 0, "its coordinator ends it in time"
+    for said in (
+        "delays-0: consumers under read_committed stand at 120; the log ends at 155",
+        "ours: KafkaSink delays, query 'flights'",
+        "its coordinator ends it by 2096-10-02 07:16:40 UTC",
+        "start query 'flights' again",
+        f"eo-listener txn abort -b k:9092 --transactional-id {ID}",
+    ):
+        assert said in answer.stdout
+    (found,) = json.loads(run(Kafka([[transaction()]]), "list", "--json").stdout)["transactions"]
+    assert found["ours"] == {"sink": "delays", "query": "flights", "group": None}
+    assert (found["verdict"], found["ends_by"]) == ("open", 4_000_000_600_000)
+    assert found["partitions"][0]["start_offset"] == 120
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "said"),
+    [
+        (transaction(name="eo-listener-flights"), 0, "ours: commits to group flights"),
+        (transaction(name="payments"), 0, "not ours"),
+        (transaction(TransactionVerdict.ENDING), 0, "writing the markers"),
+        (HANGING, 1, "txn abort -b k:9092 --partition delays-0 --producer-id 4711"),
+        (transaction(TransactionVerdict.HANGING, "payments"), 1, "--producer-id 4711"),
+        (UNKNOWN, 3, "no right"),
+    ],
+)
+def test_each_kind(found: OpenTransaction, code: int, said: str, run: Run) -> None:
+    """Exit status 1 where something is to be done, 3 where that is not known."""
+    answer = run(Kafka([[found]]), "list")
+    assert said in answer.stdout
+    assert answer.exit_code == code
+
+
+def test_one_that_its_coordinator_does_not_end(run: Run) -> None:
+    """Its time-out is over: exit status 1."""
+    late = replace(transaction(), described=replace(described("Ongoing"), started=0))
+    answer = run(Kafka([[late]]), "list")
+    assert answer.exit_code == 1
+    assert "should have ended it by 1970-01-01 00:10:00 UTC" in answer.stdout
+
+
+def test_what_cannot_be_read_is_said(run: Run) -> None:
+    """No leader that refuses an answer makes a partition look as if it were free."""
+    refused = KafkaError("not allowed", code="TOPIC_AUTHORIZATION_FAILED", fix="kafka-acls --add")
+    answer = run(Kafka([[]], errors={T0: refused}), "list")
+    assert answer.exit_code == 3
+    assert "not known whose transactions are open in delays-0: not allowed" in answer.stdout
+    assert "kafka-acls --add" in answer.stdout
+    assert "no open transaction" in run(Kafka([[]]), "list").stdout
+
+
+def test_on_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are wrapped at 80 columns, commands are not, and no terminal obeys a name."""
+    monkeypatch.setattr(txn, "console", _narrow)
+    hostile = transaction(name="eo-listener/\x1b[31m[/b]/it%27s")
+    found = run(Kafka([[hostile]]), "list", NO_COLOR="1").stdout
+    assert "\x1b" not in found
+    assert "[/b]" in found
+    lines = [line for line in found.splitlines() if "eo-listener txn" not in line]
+    assert max(map(len, lines)) <= 80, found
+
+
+def _narrow() -> Console:
+    return Console(width=80, highlight=False, markup=False, emoji=False)
+
+
+def test_an_abort_is_a_dry_run(run: Run) -> None:
+    """It says first what it would mean, and changes nothing."""
+    kafka = Kafka([[transaction()]])
+    answer = run(kafka, *BY_ID)
+    for said in ("ForeignWriterError", "nothing is lost or doubled", "dry run"):
+        assert said in " ".join(answer.stdout.split())
+    assert not kafka.ended
+    found = json.loads(run(kafka, *BY_ID, "--json").stdout)
+    assert (found["executed"], found["ended"]) == (False, False)
+    assert "ForeignWriterError" in found["consequence"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("eo-listener-flights", "commits nothing more until its program is started again"),
+        ("payments", "ProducerFencedException"),
+    ],
+)
+def test_the_consequence_of_another_owner(name: str, said: str, run: Run) -> None:
+    """That of a listener's commits, and of a program that is not ours."""
+    found = run(Kafka([[transaction(name=name)]]), "abort", "--transactional-id", name)
+    assert said in " ".join(found.stdout.split())
+
+
+def test_one_of_ours_goes_by_fencing(run: Run) -> None:
+    """And one that no coordinator has by markers."""
+    kafka = Kafka([[transaction()]])
+    assert "ended: it is not open any more" in run(kafka, *BY_ID, *QUICK).stdout
+    assert kafka.ended == [ID]
+    kafka = Kafka([[HANGING]])
+    assert json.loads(run(kafka, *BY_PRODUCER, *QUICK, "--json").stdout)["ended"] is True
+    assert kafka.ended == [str([T0])]
+
+
+@pytest.mark.parametrize("words", [BY_ID, BY_PRODUCER])
+def test_a_producer_at_work_is_not_fenced(words: list[str], run: Run) -> None:
+    """Unless that is what is asked."""
+    verdict = TransactionVerdict.OPEN if words is BY_ID else TransactionVerdict.HANGING
+    moving = [[transaction(verdict, sequence=number)] for number in (1, 2)]
+    kafka = Kafka([*moving])
+    with pytest.raises(InUseError, match="at work"):
+        run(kafka, *words, *QUICK)
+    assert not kafka.ended
+    kafka = Kafka([*moving])
+    assert run(kafka, *words, *QUICK, "--live").exit_code == 0
+    assert kafka.ended
+
+
+def test_whether_it_is_at_work_is_not_known(run: Run) -> None:
+    """Where the leaders do not say: refused, unless that is what is asked."""
+    blind = transaction(why="give it the right to Read")
+    with pytest.raises(UnavailableError, match="right to Read"):
+        run(Kafka([[blind]]), *BY_ID, *QUICK)
+    kafka = Kafka([[blind]])
+    run(kafka, *BY_ID, *QUICK, "--live")
+    assert kafka.ended == [ID]
+
+
+@pytest.mark.parametrize("words", [BY_ID, BY_PRODUCER])
+def test_what_has_ended_by_itself(words: list[str], run: Run) -> None:
+    """Before the command, or while it waits: nothing is changed, and nothing is wrong."""
+    kafka = Kafka([[]], states=["CompleteAbort"])
+    assert "nothing to end" in run(kafka, *words, *QUICK).stdout
+    kafka = Kafka([[transaction() if words is BY_ID else HANGING], []], states=["Ongoing", "Empty"])
+    assert "has ended by itself" in run(kafka, *words, *QUICK).stdout
+    assert not kafka.ended
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "said"),
+    [
+        (transaction(), SettingsError, f"--transactional-id '{ID}'"),
+        (transaction(TransactionVerdict.ENDING), SettingsError, "does not hang"),
+        (UNKNOWN, UnavailableError, "no right"),
+    ],
+)
+def test_no_marker_for_what_a_coordinator_may_have(
+    found: OpenTransaction, error: type[EoListenerError], said: str, run: Run
+) -> None:
+    """It could still be committed in other partitions; --live is no way round that."""
+    kafka = Kafka([[found]])
+    with pytest.raises(error, match=said):
+        run(kafka, *BY_PRODUCER, *QUICK, "--live")
+    assert not kafka.ended
+    kafka = Kafka([[HANGING], [found]])
+    with pytest.raises(error, match=said):
+        run(kafka, *BY_PRODUCER, *QUICK)
+    assert not kafka.ended, "it was looked at once more"
+
+
+def test_one_that_is_being_ended_is_left_alone(run: Run) -> None:
+    """By its id: its coordinator writes its markers."""
+    with pytest.raises(UnavailableError, match="PrepareAbort"):
+        run(Kafka([[transaction()]], states=["PrepareAbort"]), *BY_ID, *QUICK)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--transactional-id", "a", "--producer-id", "7"],
+        ["--partition", "t-0"],
+        ["--producer-id", "7"],
+        ["--partition", "t", "--producer-id", "7"],
+        ["--transactional-id", " "],
+    ],
+)
+def test_one_transaction_must_be_named(words: list[str], run: Run) -> None:
+    """In one way, whole."""
+    with pytest.raises(SettingsError):
+        run(Kafka([[]]), "abort", *words)
+
+
+def test_the_options_are_repeated() -> None:
+    """In the command that is printed: but for secrets."""
+    typed = TypedCommand(servers="k:9092", more=("--kafka-clients", "/with blank"), options=True)
+    found = typed.abort(transaction())
+    assert "--kafka-clients '/with blank'" in found
+    assert found.endswith("(with the same -X)")
+    assert os.linesep not in found
+
+
+def test_a_broker_that_is_away(tmp_path: Path) -> None:
+    """One line, exit status 3, and no Java is started for it."""
+    names = ["kafka-clients", "jackson-annotations", "jackson-core", "jackson-databind"]
+    for name in [*names, "slf4j-api"]:
+        (tmp_path / f"{name}-1.0.jar").touch()
+    words = ["txn", "list", "-b", "127.0.0.1:1", "--kafka-clients", str(tmp_path)]
+    answer = CliRunner().invoke(app, words)
+    assert isinstance(answer.exception, KafkaError)
+    assert answer.exception.exit_code == 3
+    assert "Check that the broker runs" in str(answer.exception)

@@ -1,0 +1,153 @@
+"""`eo-listener txn` against a broker: what is open, whose it is, and its end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as Wire
+from typer.testing import CliRunner, Result
+
+from eo_listener.cli import app
+from eo_listener.devtools.broker import Broker
+from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.model.offsets import TopicPartition
+from tests import hanging
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+_producer_ids = itertools.count(900_000_000 + 1000 * os.getpid())
+QUICK = ["--watch", "0", "--execute", "--json"]
+
+
+def run(broker: Broker, *words: str) -> Result:
+    clients = str(broker.release.jars()[0].parent)
+    more = ["-b", broker.bootstrap_servers]
+    more += ["--kafka-clients", clients] if words[0] == "txn" else []
+    answer = CliRunner().invoke(app, [*words, *more])
+    if isinstance(answer.exception, EoListenerError):
+        raise answer.exception
+    return answer
+
+
+def listed(broker: Broker, *words: str) -> tuple[int, list[Mapping[str, Any]]]:
+    answer = run(broker, "txn", "list", "--json", *words)
+    found: list[Mapping[str, Any]] = json.loads(answer.stdout)["transactions"]
+    return answer.exit_code, found
+
+
+def shown_committed(broker: Broker, topic: str) -> list[str]:
+    """What a consumer under read_committed is shown of the first partition, up to a short end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": "true",
+            "log_level": "0",
+        }
+    )
+    found = []
+    try:
+        consumer.assign([Wire(topic, 0, 0)])
+        while (message := consumer.poll(10)) is not None and message.error() is None:
+            found.append((message.value() or b"").decode())
+    finally:
+        consumer.close()
+    return found
+
+
+@contextmanager
+def left_open(broker: Broker, name: str, topic: str, group: str) -> Iterator[Producer]:
+    """A producer that has sent a record, and offsets of a group, and stands still."""
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": name,
+            "transaction.timeout.ms": "60000",
+            "log_level": "0",
+        }
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, value="open", partition=0)
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group}
+    consumer = Consumer({**settings, "log_level": "0"})
+    producer.send_offsets_to_transaction(
+        [Wire(topic, 0, 1)], consumer.consumer_group_metadata(), 30
+    )
+    consumer.close()
+    assert producer.flush(30) == 0
+    yield producer
+
+
+def test_one_of_ours_is_found_and_fenced(broker: Broker) -> None:
+    """By topic and by group, and `status` says how; after the abort readers go on at once."""
+    topics = Topics(broker.bootstrap_servers)
+    topic, group, query = topics.create(partitions=1), unique("g"), unique("it's")
+    name = f"eo-listener/{topic}/{query.replace(chr(39), '%27')}"
+    with left_open(broker, name, topic, group) as producer:
+        Producer({"bootstrap.servers": broker.bootstrap_servers}).produce(topic, value="behind")
+        began = time.time() * 1000
+        code, (found,) = listed(broker, "-t", topic, "-g", group)
+        assert code == 0
+        assert found["ours"] == {"sink": topic, "query": query, "group": None}
+        assert (found["verdict"], found["timeout"]) == ("open", 60.0)
+        assert abs(found["since"] - began) < 60_000
+        where = {one["topic"]: one for one in found["partitions"]}
+        assert set(where) == {topic, "__consumer_offsets"}
+        assert (where[topic]["start_offset"], where[topic]["holds"]) == (0, True)
+        command = ("txn", "abort", "--transactional-id", name)
+        assert json.loads(run(broker, *command, "--json").stdout)["executed"] is False
+        assert listed(broker, "-t", topic)[1], "a dry run"
+        done = json.loads(run(broker, *command, *QUICK).stdout)
+        assert (done["ended"], done["still_held"]) == (True, [])
+        assert listed(broker, "-t", topic, "-g", group) == (0, [])
+        with pytest.raises(KafkaException, match=r"fenced|FENCED"):
+            producer.commit_transaction(30)
+    assert "nothing to end" in run(broker, *command).stdout
+    with pytest.raises(SettingsError, match="no coordinator has"):
+        run(broker, "txn", "abort", "--transactional-id", unique("nosuch"))
+
+
+def test_one_that_hangs_is_ended_by_a_marker(broker: Broker) -> None:
+    """No coordinator has it, and nobody but a marker ends it; not one that has a coordinator."""
+    servers = broker.bootstrap_servers
+    topic, producer_id = Topics(servers).create(partitions=1), next(_producer_ids)
+    with hanging.unverified(servers):
+        hanging.append(servers, TopicPartition(topic, 0), producer_id, written=1_600_000_000_000)
+    plain = Producer({"bootstrap.servers": servers, "log_level": "0"})
+    plain.produce(topic, value="behind", partition=0)
+    assert plain.flush(30) == 0
+    code, (found,) = listed(broker, "-t", topic)
+    assert (code, found["verdict"], found["transactional_id"]) == (1, "hanging", None)
+    assert (found["since"], found["by_coordinator"]) == (1_600_000_000_000, False)
+    assert f"--partition {topic}-0 --producer-id {producer_id}" in found["abort"]
+    assert shown_committed(broker, topic) == []
+    command = ("txn", "abort", "--partition", f"{topic}-0", "--producer-id", str(producer_id))
+    done = json.loads(run(broker, *command, *QUICK).stdout)
+    assert (done["ended"], done["still_held"]) == (True, [])
+    assert shown_committed(broker, topic) == ["behind"]
+    assert "nothing to end" in run(broker, *command).stdout
+
+
+def test_status_says_what_to_type(broker: Broker) -> None:
+    """Where an open transaction holds a group's partition up."""
+    servers = broker.bootstrap_servers
+    topic, group, other = Topics(servers).create(partitions=1), unique("g"), unique("g")
+    with left_open(broker, unique("tx"), topic, group) as producer:
+        producer.commit_transaction(30)
+        assert "txn list" not in run(broker, "status", group).stdout
+    with left_open(broker, unique("tx"), topic, other) as producer:
+        said = run(broker, "status", group).stdout
+        assert f"eo-listener txn list -b {servers} --group {group}" in said
+        assert f"txn list -b {servers} --group {group}" in run(broker, "status", group + "*").stdout
+        producer.abort_transaction(30)

@@ -1,0 +1,100 @@
+"""A transaction that no coordinator has, as Kafka's own tests make one: records written past it.
+
+A Produce request of a transactional producer that never said AddPartitionsToTxn. Brokers refuse
+that since 3.6, unless `transaction.partition.verification.enable` is false.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from eo_listener.model.offsets import TopicPartition
+
+_PRODUCE, _VERSION = 0, 3
+_TRANSACTIONAL: Final = 0x10
+_VERIFICATION: Final = "transaction.partition.verification.enable"
+_CASTAGNOLI: Final = 0x82F63B78
+
+
+@contextmanager
+def unverified(servers: str) -> Iterator[None]:
+    """Have brokers take records of transactions without asking the coordinator, meanwhile."""
+    _set(servers, AlterConfigOpType.SET, "false")
+    try:
+        yield
+    finally:
+        _set(servers, AlterConfigOpType.DELETE, None)
+
+
+def append(
+    servers: str,
+    tp: TopicPartition,
+    producer_id: int,
+    *,
+    sequence: int = 0,
+    written: int | None = None,
+) -> None:
+    """Append a record of an open transaction; the leader must be the first of `servers`.
+
+    `written` is its time, in milliseconds since 1970; None: now.
+    """
+    batch = _batch(
+        producer_id, sequence, time.time_ns() // 1_000_000 if written is None else written
+    )
+    topic = (
+        struct.pack(">i", 1) + _text(tp.topic) + struct.pack(">iii", 1, tp.partition, len(batch))
+    )
+    body = _text("nobody") + struct.pack(">hi", -1, 10_000) + topic + batch
+    frame = struct.pack(">hhi", _PRODUCE, _VERSION, 1) + _text("tests") + body
+    host, _, port = servers.split(",", maxsplit=1)[0].rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        answer = connection.makefile("rb")
+        (length,) = struct.unpack(">i", answer.read(4))
+        answered = answer.read(length)
+    code = struct.unpack_from(">h", answered, 4 + 4 + 2 + len(tp.topic.encode()) + 4 + 4)[0]
+    assert code == 0, f"Kafka's error {code}"
+
+
+def _set(servers: str, operation: AlterConfigOpType, value: str | None) -> None:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": "0"})
+    entry = ConfigEntry(_VERIFICATION, value, incremental_operation=operation)
+    for broker in admin.list_topics(timeout=20).brokers:
+        resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(timeout=20)
+
+
+def _batch(producer_id: int, sequence: int, written: int) -> bytes:
+    record = b"\x00\x00\x00\x01\x02x\x00"  # of offset 0 in the batch, without a key, value "x"
+    counted = struct.pack(
+        ">hiqqqhii", _TRANSACTIONAL, 0, written, written, producer_id, 0, sequence, 1
+    )
+    counted += bytes([2 * len(record)]) + record
+    rest = struct.pack(">ibI", -1, 2, _crc32c(counted)) + counted
+    return struct.pack(">qi", 0, len(rest)) + rest
+
+
+def _crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (_CASTAGNOLI if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text.encode())) + text.encode()
