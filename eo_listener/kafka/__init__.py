@@ -56,4 +56,12 @@ Metadata and NUL: confluent-kafka writes a NUL behind each metadata text and nee
 it reads past the end of a text without one, as every Java client writes it. So the Java client
 writes the NUL too, readers strip it, and a text of another program that cannot be decoded counts
 as not readable. Its offset is right all the same.
+
+Transactions that are open:
+
+- Java's client alone can ask for them (KIP-664). A command does so through the shim in a JVM of
+  its own; the id of one that its coordinator has is taken over by librdkafka.
+- Leaders say where a transaction begins in a partition, and not of which id it is. Coordinators say
+  the id, and leave out what the client may not describe. Neither says that one hangs: that is what
+  both say together (`transaction_reader`).
 """

@@ -93,7 +93,8 @@ class Kafka:
         return {}
 
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
-        found = tuple(self._next(self.readings))
+        reading = self._next(self.readings)
+        found = tuple(reading)
         held = {T0: OffsetRange(120, 155)} if found or self.errors else {}
         return TransactionReading(held=held, transactions=found, errors=self.errors)
 
