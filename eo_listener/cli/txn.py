@@ -36,9 +36,13 @@ from eo_listener.kafka.open_transactions import (
     TransactionVerdict,
     has_moved,
 )
-from eo_listener.kafka.transaction_reader import TransactionReader, TransactionReading
+from eo_listener.kafka.transaction_reader import (
+    OFFSETS_TOPIC,
+    TransactionReader,
+    TransactionReading,
+)
 from eo_listener.kafka.transaction_repair import TransactionRepair
-from eo_listener.model.errors import InUseError, SettingsError, UnavailableError
+from eo_listener.model.errors import InUseError, SettingsError, UnavailableError, few
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.spark import java, shim
 from eo_listener.spark.kafka_clients import kafka_clients
@@ -98,6 +102,12 @@ def list_(
         if topics or not groups:
             wanted |= set(reader.partitions(topics))
         reading = reader.read(sorted(wanted))
+    if not topics and not reading.transactions and {tp.topic for tp in wanted} == {OFFSETS_TOPIC}:
+        raise SettingsError(
+            f"group {few(groups or ())} holds no offsets, so its topics are not known",
+            cause="they expired, nobody has committed, or the name is another one",
+            fix="Check the name, or name the topics: --topic",
+        )
     now_ms = time.time_ns() // 1_000_000
     if as_json:
         print_json(document(reading, typed, now_ms))

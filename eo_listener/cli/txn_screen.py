@@ -278,7 +278,7 @@ def _seen(reading: TransactionReading) -> set[TopicPartition]:
 
 def _held(tp: TopicPartition, one: OffsetRange) -> str:
     if tp.topic == OFFSETS_TOPIC:
-        return f"{_partition(tp)}: commits to groups wait for the end of transactions"
+        return f"{_partition(tp)}: what transactions commit is pending from {one.start} on"
     return f"{tp}: consumers under read_committed stand at {one.start}; the log ends at {one.until}"
 
 

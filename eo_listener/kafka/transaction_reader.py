@@ -91,8 +91,16 @@ class TransactionReader:
         """The partitions of the topics of which a group holds offsets, and where it keeps these."""
         topics = {tp.topic for tp in self._cluster.group(group)}
         stores = self._cluster.partitions([OFFSETS_TOPIC])
-        own = (stores[offsets_partition(group, len(stores))],) if stores else ()
-        return (*(self._cluster.partitions(topics) if topics else ()), *own)
+        if not stores:
+            raise KafkaError(
+                f"where group {group} keeps its offsets cannot be seen",
+                code=_NO_TOPIC_RIGHT,
+                cause=f"this client may not Describe {OFFSETS_TOPIC}, or there is none yet",
+                fix="Name the topics instead: --topic; or as an administrator: "
+                + self._acl("Read", "--topic", OFFSETS_TOPIC),
+            )
+        own = stores[offsets_partition(group, len(stores))]
+        return (*(self._cluster.partitions(topics) if topics else ()), own)
 
     def held(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         """The partitions whose last stable offset is not their end."""
@@ -111,7 +119,7 @@ class TransactionReader:
             return TransactionReading(held={}, transactions=(), errors={})
         before = self._java.open_producers(held, self._timeout)
         answers = self._coordinators(before.found)
-        after = self._java.open_producers(before.found, self._timeout)
+        after = self._java.open_producers(before.found, self._timeout) if before.found else before
         transactions = judge_transactions(still_open(before.found, after.found), answers, held)
         return TransactionReading(
             held=held,

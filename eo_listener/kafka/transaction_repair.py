@@ -54,7 +54,7 @@ class TransactionRepair:
         """Take over the id. Returns when the transaction is gone; else raises KafkaError."""
         failed: KafkaError | None = None
         producer = BatchProducer(
-            self._properties, transactional_id, transaction_timeout=before.timeout
+            self._properties, transactional_id, transaction_timeout=max(1.0, before.timeout)
         )
         try:
             producer.take_over(_TIMEOUT)

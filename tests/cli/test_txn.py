@@ -87,7 +87,8 @@ class Kafka:
         return (T0,)
 
     def of_group(self, group: str) -> tuple[TopicPartition, ...]:
-        return (T0, TopicPartition("__consumer_offsets", 7))
+        own = TopicPartition("__consumer_offsets", 7)
+        return (own,) if group == "empty" else (T0, own)
 
     def held(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         return {}
@@ -188,6 +189,14 @@ def test_what_cannot_be_read_is_said(run: Run) -> None:
     assert "not known whose transactions are open in delays-0: not allowed" in answer.stdout
     assert "kafka-acls --add" in answer.stdout
     assert "no open transaction" in run(Kafka([[]]), "list").stdout
+
+
+def test_a_group_without_offsets(run: Run) -> None:
+    """Its topics are not known, unless its first commit is what is open."""
+    with pytest.raises(SettingsError, match="group empty holds no offsets"):
+        run(Kafka([[]]), "list", "-g", "empty")
+    assert run(Kafka([[transaction()]]), "list", "-g", "empty").exit_code == 0
+    assert run(Kafka([[]]), "list", "-g", "full").exit_code == 0
 
 
 def test_on_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
