@@ -87,16 +87,28 @@ class TransactionRepair:
     ) -> None:
         """Look until it is gone; what has `failed` is raised where it is not."""
         deadline = time.monotonic() + (_TIMEOUT if failed is None else _QUESTION)
+        while left := self._known_left(what, producers, known):
+            if failed is not None and (failed.code in _RIGHTS or time.monotonic() >= deadline):
+                raise failed
+            if time.monotonic() >= deadline:
+                raise KafkaError(
+                    f"{what} is still open after {_TIMEOUT:g} s: {few(left)}",
+                    code="CONCURRENT_TRANSACTIONS",
+                    cause="its markers are not written yet: a partition has no leader, or a broker "
+                    "is slow",
+                    fix="Look again: eo-listener txn list",
+                )
+            time.sleep(_PAUSE)
+
+    def _known_left(
+        self,
+        what: str,
+        producers: Mapping[TopicPartition, OpenProducer],
+        known: tuple[str, DescribedTransaction] | None,
+    ) -> list[str]:
         try:
-            while left := self._left(producers, known):
-                if failed is not None and failed.code in _RIGHTS:
-                    raise failed
-                if time.monotonic() >= deadline:
-                    raise failed or _still_open(what, left)
-                time.sleep(_PAUSE)
+            return self._left(producers, known)
         except KafkaError as error:
-            if error is failed or error.code == _STILL_OPEN:
-                raise
             raise KafkaError(
                 f"it is not known whether {what} has ended: Kafka cannot be asked any more",
                 code=error.code,
@@ -140,17 +152,5 @@ class TransactionRepair:
         )
 
 
-_STILL_OPEN: Final = "CONCURRENT_TRANSACTIONS"
-
-
 def _is_same(before: OpenProducer, now: OpenProducer) -> bool:
     return (before.producer_id, before.start) == (now.producer_id, now.start)
-
-
-def _still_open(what: str, left: list[str]) -> KafkaError:
-    return KafkaError(
-        f"{what} is still open after {_TIMEOUT:g} s: {few(left)}",
-        code=_STILL_OPEN,
-        cause="its markers are not written yet: a partition has no leader, or a broker is slow",
-        fix="Look again: eo-listener txn list",
-    )

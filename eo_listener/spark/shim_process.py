@@ -76,7 +76,6 @@ class ShimProcess:
                 cause="the machine is busy, or Java hangs",
             ) from error
         if not text:
-            self._answers.put(text)  # for the next call
             raise _ended()
         answer: dict[str, str] = json.loads(text)
         return answer

@@ -191,6 +191,19 @@ def test_what_cannot_be_read_is_said(run: Run) -> None:
     assert "no open transaction" in run(Kafka([[]]), "list").stdout
 
 
+def test_a_hundred_partitions(run: Run) -> None:
+    """The screen shows the first of them, and the command and JSON all."""
+    one = HANGING.producers[T0]
+    many = {TopicPartition("delays", number): one for number in range(100)}
+    wide = replace(HANGING, producers=many)
+    found = run(Kafka([[wide]]), "list").stdout
+    assert found.count("open in") == 10
+    assert "and 90 more partitions" in found
+    assert found.count("--partition delays-") == 100
+    (told,) = json.loads(run(Kafka([[wide]]), "list", "--json").stdout)["transactions"]
+    assert len(told["partitions"]) == 100
+
+
 def test_a_group_without_offsets(run: Run) -> None:
     """Its topics are not known, unless its first commit is what is open."""
     with pytest.raises(SettingsError, match="group empty holds no offsets"):
