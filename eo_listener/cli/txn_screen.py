@@ -186,10 +186,14 @@ def _next(found: OpenTransaction) -> Iterator[tuple[str, str]]:
         yield "why", found.why or "-"
     elif found.verdict is TransactionVerdict.ENDING:
         yield "to do", "nothing; if it stays, a partition has no leader, or a broker is slow"
-    elif found.owner is not None and found.owner.query is not None and not _hangs(found):
+    elif _hangs(found):
+        yield "to end it", "nothing does but:"
+    elif found.owner is None:
+        yield "to end it", "its own program does, where it is alive; or:"
+    elif found.owner.query is not None:
         yield "to end it", f"start query {found.owner.query!r} again; or:"
     else:
-        yield "to end it", ""
+        yield "to end it", f"start the program that commits to {found.owner.group} again; or:"
 
 
 def _facts(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
@@ -201,7 +205,7 @@ def _facts(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "since", "not known: no coordinator has it, and its first record cannot be read"
     else:
         by = "" if _by_coordinator(found) else ", by the time of its first record"
-        yield "since", f"{utc(since)}, {length(max(0.0, (now_ms - since) / 1000))}{by}"
+        yield "since", f"{utc(since)}, {length(max(0.0, (now_ms - since) / 1000))} ago{by}"
     yield "producer", _producer(found)
     for number, (tp, one) in enumerate(sorted(found.producers.items())):
         if number == _SHOWN:
@@ -289,7 +293,7 @@ def _partition(tp: TopicPartition) -> str:
 def _print_facts(out: Console, facts: Iterable[tuple[str, str]]) -> None:
     """Names and texts, wrapped beside the names: what is to be copied is printed by itself."""
     table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=len("transaction"))
     table.add_column(overflow="fold")
     for name, text in facts:
         table.add_row(name, named(text))
