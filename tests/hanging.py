@@ -26,6 +26,7 @@ from eo_listener.model.offsets import TopicPartition
 _PRODUCE, _VERSION = 0, 3
 _TRANSACTIONAL: Final = 0x10
 _VERIFICATION: Final = "transaction.partition.verification.enable"
+_VERIFIED: Final = (48, 49)  # INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING
 _CASTAGNOLI: Final = 0x82F63B78
 
 
@@ -59,14 +60,22 @@ def append(
     )
     body = _text("nobody") + struct.pack(">hi", -1, 10_000) + topic + batch
     frame = struct.pack(">hhi", _PRODUCE, _VERSION, 1) + _text("tests") + body
+    deadline = time.monotonic() + 20
+    while (code := _answer(servers, frame, tp.topic)) in _VERIFIED:  # not reconfigured yet
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert code == 0, f"Kafka's error {code}"
+
+
+def _answer(servers: str, frame: bytes, topic: str) -> int:
     host, _, port = servers.split(",", maxsplit=1)[0].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(struct.pack(">i", len(frame)) + frame)
         answer = connection.makefile("rb")
         (length,) = struct.unpack(">i", answer.read(4))
         answered = answer.read(length)
-    code = struct.unpack_from(">h", answered, 4 + 4 + 2 + len(tp.topic.encode()) + 4 + 4)[0]
-    assert code == 0, f"Kafka's error {code}"
+    code: int = struct.unpack_from(">h", answered, 4 + 4 + 2 + len(topic.encode()) + 4 + 4)[0]
+    return code
 
 
 def _set(servers: str, operation: AlterConfigOpType, value: str | None) -> None:
