@@ -26,7 +26,8 @@ from eo_listener.model.offsets import TopicPartition
 _PRODUCE, _VERSION = 0, 3
 _TRANSACTIONAL: Final = 0x10
 _VERIFICATION: Final = "transaction.partition.verification.enable"
-_VERIFIED: Final = (48, 49)  # INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING
+# NOT_ENOUGH_REPLICAS (for a coordinator that loads), INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING
+_VERIFIED: Final = (19, 48, 49)
 _CASTAGNOLI: Final = 0x82F63B78
 
 
