@@ -32,6 +32,10 @@ KEPT_BATCHES: Final = 1000
 """How many batches of a sink and query the history holds at least."""
 
 _PRUNE_EVERY = 100
+_HEAD: Final = (
+    'format, topic, "partition", topic_id, start_offset, next_offset, batch_id, query_id, run_id'
+)
+"""The columns of a head, and of its history, in the order in which both are read."""
 
 
 class Statement(NamedTuple):
@@ -110,28 +114,21 @@ class LedgerSql:
     def heads(self, sink: str, query: str) -> Statement:
         """Read all heads of a sink and query; `read_ledger_row` reads a row of the answer."""
         text = (
-            'SELECT format, topic, "partition", topic_id, start_offset, next_offset, batch_id, '
-            f"query_id, run_id, CAST(moved_at AS text) FROM {self.table(HEADS)} "
+            f"SELECT {_HEAD}, CAST(moved_at AS text) FROM {self.table(HEADS)} "
             f"WHERE {self._each(('sink', 'query'), ' AND ')}"
         )
         return Statement(text, (sink, query))
 
     def moved_by(self, query_id: str) -> Statement:
         """Read all heads that a query id has moved last; `moved` reads the answer."""
-        text = (
-            'SELECT sink, query, format, topic, "partition", topic_id, start_offset, next_offset, '
-            f"batch_id, query_id, run_id, CAST(moved_at AS text) FROM {self.table(HEADS)} "
-            f"WHERE query_id = {self.placeholder}"
-        )
-        return Statement(text, (query_id,))
+        every = self.all_heads().text
+        return Statement(f"{every} WHERE query_id = {self.placeholder}", (query_id,))
 
     def all_heads(self) -> Statement:
         """Read the heads of every sink and query; `all_rows` reads the answer."""
-        text = (
-            'SELECT sink, query, format, topic, "partition", topic_id, start_offset, next_offset, '
-            f"batch_id, query_id, run_id, CAST(moved_at AS text) FROM {self.table(HEADS)}"
+        return Statement(
+            f"SELECT sink, query, {_HEAD}, CAST(moved_at AS text) FROM {self.table(HEADS)}"
         )
-        return Statement(text)
 
     def applied_batches(self, sink: str, query: str) -> Statement:
         """Read the history of a sink and query, each partition's in the order of offsets.
@@ -139,8 +136,7 @@ class LedgerSql:
         `read_applied_batch` reads a row of the answer.
         """
         text = (
-            'SELECT format, topic, "partition", topic_id, start_offset, next_offset, batch_id, '
-            'query_id, run_id, "rows", verdict, gap_start, gap_until, CAST(applied_at AS text) '
+            f'SELECT {_HEAD}, "rows", verdict, gap_start, gap_until, CAST(applied_at AS text) '
             f"FROM {self.table(HISTORY)} WHERE {self._each(('sink', 'query'), ' AND ')} "
             'ORDER BY topic, "partition", start_offset, next_offset'
         )
@@ -294,7 +290,13 @@ def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
     Raises FormatError for a format that is not ours.
     """
     row_format, topic, partition, topic_id, start, until, batch_id, query_id, run_id, moved_at = row
-    _check_format(row_format)
+    if row_format != FORMAT:
+        raise FormatError(
+            f"the ledger holds a row of format {row_format}, and this version "
+            f"knows format {FORMAT}",
+            cause="a newer eo-listener has written it",
+            fix="Install that version of eo-listener here too",
+        )
     head = Head(
         range=OffsetRange(start, until),
         topic_id=topic_id,
@@ -330,18 +332,11 @@ def stored(
 
 def read_applied_batch(row: Sequence[Any]) -> AppliedBatch:
     """Read a row of `LedgerSql.applied_batches`. Raises FormatError as `read_ledger_row` does."""
-    row_format, topic, partition, topic_id, start, until, batch_id, query_id, run_id, *rest = row
-    _check_format(row_format)
-    rows, word, gap_start, gap_until, applied_at = rest
+    *of_head, rows, word, gap_start, gap_until, applied_at = row
+    there = read_ledger_row((*of_head, applied_at))
     return AppliedBatch(
-        partition=TopicPartition(topic, partition),
-        head=Head(
-            range=OffsetRange(start, until),
-            topic_id=topic_id,
-            query_id=query_id,
-            run_id=run_id,
-            batch_id=batch_id,
-        ),
+        partition=there.partition,
+        head=there.head,
         rows=rows,
         verdict=word,
         gap=None if gap_start is None else OffsetRange(gap_start, gap_until),
@@ -351,11 +346,9 @@ def read_applied_batch(row: Sequence[Any]) -> AppliedBatch:
 
 def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
     """Read the rows of `LedgerSql.moved_by`. Raises FormatError as `read_ledger_row` does."""
-    found: dict[LedgerKey, dict[TopicPartition, Head]] = {}
-    for sink, query, *rest in rows:
-        there = read_ledger_row(rest)
-        found.setdefault(LedgerKey(sink, query), {})[there.partition] = there.head
-    return found
+    return {
+        key: {tp: row.head for tp, row in found.items()} for key, found in all_rows(rows).items()
+    }
 
 
 def rows_changed(
@@ -368,13 +361,3 @@ def rows_changed(
         {tp: row.head for tp, row in rows.items()},
         {tp: row.moved_at for tp, row in rows.items()},
     )
-
-
-def _check_format(row_format: int) -> None:
-    if row_format != FORMAT:
-        raise FormatError(
-            f"the ledger holds a row of format {row_format}, and this version "
-            f"knows format {FORMAT}",
-            cause="a newer eo-listener has written it",
-            fix="Install that version of eo-listener here too",
-        )
