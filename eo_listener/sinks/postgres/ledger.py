@@ -54,6 +54,11 @@ def sink_key(schema: str | None, table: str) -> str:
     )
 
 
+def ledger_sql(schema: str) -> LedgerSql:
+    """Return the statements on the ledger of a schema."""
+    return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=schema)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """The ledger of the sink `key`, in `schema`; `prunes`: its history too, now and then."""
@@ -180,4 +185,4 @@ class Ledger:
         return LedgerArrays(heads=ours.table(HEADS), history=ours.table(HISTORY), moment=MOMENT)
 
     def _sql(self) -> LedgerSql:
-        return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=self.schema)
+        return ledger_sql(self.schema)

@@ -10,12 +10,19 @@ from psycopg import errors
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
-from eo_listener.sinks.ledger_sql import HEADS, LedgerSql, all_rows, read_applied_batch, stored
+from eo_listener.sinks.ledger_sql import (
+    HEADS,
+    HISTORY,
+    LedgerSql,
+    all_rows,
+    read_applied_batch,
+    stored,
+)
 from eo_listener.sinks.postgres.catalog import identifier, run
 from eo_listener.sinks.postgres.connection import connect
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.errors import translated
-from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
+from eo_listener.sinks.postgres.ledger import ledger_sql
 from eo_listener.sinks.postgres.row_origins import row_origins
 
 if TYPE_CHECKING:
@@ -102,7 +109,7 @@ class PostgresLedgerReader:
     def _sql(self, link: Connection) -> LedgerSql:
         if self._schema is None:
             self._schema = self._found(link)
-        return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=self._schema)
+        return ledger_sql(self._schema)
 
     def _found(self, link: Connection) -> str:
         seen = [str(name) for (name,) in link.execute("SELECT unnest(current_schemas(false))")]
@@ -130,7 +137,7 @@ class PostgresLedgerReader:
             )
         if isinstance(error, errors.InsufficientPrivilege) and self._schema is not None:
             tables = identifier(self._schema, HEADS).as_string(None)
-            history = identifier(self._schema, f"{HEADS}_history").as_string(None)
+            history = identifier(self._schema, HISTORY).as_string(None)
             return SettingsError(
                 f"the role may not read the ledger of {self.label}",
                 fix=f"GRANT SELECT ON {tables}, {history} TO the role of the dsn, and USAGE ON "

@@ -21,7 +21,7 @@ from eo_listener.sinks.postgres.catalog import identifier, run, run_many
 from eo_listener.sinks.postgres.connection import connect
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings, application_name
 from eo_listener.sinks.postgres.errors import translated
-from eo_listener.sinks.postgres.ledger import MOMENT, PLACE, Ledger, sink_key
+from eo_listener.sinks.postgres.ledger import Ledger, ledger_sql, sink_key
 from eo_listener.sinks.postgres.ledger_reader import PostgresLedgerReader
 from eo_listener.sinks.postgres.transaction import begin, commit, roll_back
 
@@ -128,7 +128,7 @@ class PostgresLedgerRepair:
 
     @property
     def _sql(self) -> LedgerSql:
-        return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=self._schema)
+        return ledger_sql(self._schema)
 
     def _transact(self, change: Callable[[Connection], None]) -> None:
         link = self._connection()

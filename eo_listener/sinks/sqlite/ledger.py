@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eo_listener.model.offsets import TopicPartition
     from eo_listener.sinks.sqlite.connection import Connection
 
-_SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
+SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class Ledger:
         if not self.create:
             raise SettingsError(
                 f"{self.path} has no ledger, and create=False",
-                fix=f"Create it: {'; '.join(_SQL.create())}",
+                fix=f"Create it: {'; '.join(SQL.create())}",
             )
-        for statement in _SQL.create():
+        for statement in SQL.create():
             connection.execute(statement)
 
     def applied(self, connection: Connection, query: str) -> dict[TopicPartition, Head]:
@@ -59,14 +59,14 @@ class Ledger:
 
     def read(self, connection: Connection, query: str) -> dict[TopicPartition, LedgerRow]:
         """Read the heads of `query`, of a ledger that is there."""
-        found = map(read_ledger_row, connection.execute(*_SQL.heads(self.key, query)))
+        found = map(read_ledger_row, connection.execute(*SQL.heads(self.key, query)))
         return {there.partition: there for there in found}
 
     def moved_by(
         self, connection: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Read all heads that `query_id` has moved last, of any sink and query."""
-        return moved(connection.execute(*_SQL.moved_by(query_id)))
+        return moved(connection.execute(*SQL.moved_by(query_id)))
 
     def move(self, connection: Connection, entry: Entry, *, rows: int) -> bool:
         """Move the heads by compare-and-set, and write the history.
@@ -75,12 +75,12 @@ class Ledger:
         """
         self.make(connection)
         now = datetime.now(timezone.utc)
-        for wanted in (_SQL.insert(self.key, entry, now), _SQL.move(self.key, entry, now)):
+        for wanted in (SQL.insert(self.key, entry, now), SQL.move(self.key, entry, now)):
             changed = connection.executemany(*wanted).rowcount if wanted.rows else 0
             if changed != len(wanted.rows):
                 return False
-        connection.executemany(*_SQL.history(self.key, entry, rows=rows, now=now))
-        old = _SQL.prune(self.key, entry)
+        connection.executemany(*SQL.history(self.key, entry, rows=rows, now=now))
+        old = SQL.prune(self.key, entry)
         if old is not None:
             connection.execute(*old)
         return True

@@ -5,16 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
-from eo_listener.sinks.ledger_sql import HEADS, LedgerSql, all_rows, read_applied_batch, stored
-from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
+from eo_listener.sinks.ledger_sql import HEADS, all_rows, read_applied_batch, stored
+from eo_listener.sinks.sqlite.catalog import columns_of
 from eo_listener.sinks.sqlite.errors import explained
+from eo_listener.sinks.sqlite.ledger import SQL
 from eo_listener.sinks.sqlite.row_origins import row_origins
-
-_SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
 
 
 class SqliteLedgerReader:
@@ -40,14 +38,14 @@ class SqliteLedgerReader:
                     cause="no sink has written to it yet, or it is another file",
                     fix="Name the file that SqliteSink was given",
                 )
-            return stored(all_rows(connection.execute(*_SQL.all_heads())))
+            return stored(all_rows(connection.execute(*SQL.all_heads())))
         except sqlite3.Error as error:
             raise explained(error, self._path, waited=self._busy_timeout) from error
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what was applied."""
         try:
-            for row in self.connection().execute(*_SQL.applied_batches(*key)):
+            for row in self.connection().execute(*SQL.applied_batches(*key)):
                 yield read_applied_batch(row)
         except sqlite3.Error as error:
             raise explained(error, self._path, waited=self._busy_timeout) from error

@@ -6,23 +6,21 @@ import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from eo_listener.model.errors import InUseError
 from eo_listener.sinks.ledger_repair import Rename, refuse_moved
-from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql
-from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY
+from eo_listener.sinks.sqlite.catalog import columns_of
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
 from eo_listener.sinks.sqlite.errors import explained
-from eo_listener.sinks.sqlite.ledger import Ledger
+from eo_listener.sinks.sqlite.ledger import SQL, Ledger
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.sinks.sqlite.sink import folded
 
 if TYPE_CHECKING:
     from eo_listener.model.ledger import Entry, Head, LedgerKey
     from eo_listener.model.offsets import TopicPartition
-
-_SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
 
 
 class SqliteLedgerRepair:
@@ -66,10 +64,10 @@ class SqliteLedgerRepair:
             refuse_moved(self._reader.label, rename.heads, self._heads(connection, rename.old))
             if self._heads(connection, rename.new):
                 raise InUseError(f"{self._reader.label} has a ledger of the new name by now")
-            connection.execute(*_SQL.rename(HISTORY, rename.old, rename.new))
-            connection.execute(*_SQL.rename(HEADS, rename.old, rename.new))
+            connection.execute(*SQL.rename(HISTORY, rename.old, rename.new))
+            connection.execute(*SQL.rename(HEADS, rename.old, rename.new))
             now = datetime.now(timezone.utc)
-            connection.executemany(*_SQL.renamed(rename.new, rename.heads, rename.verdict, now))
+            connection.executemany(*SQL.renamed(rename.new, rename.heads, rename.verdict, now))
 
         self._transact(change)
 
