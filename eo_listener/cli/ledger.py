@@ -134,7 +134,7 @@ def rename(
         old = choose_key(ledgers, reader.label, sink, query)
         table = None if to_sink is None else repair.key_of(to_sink)
         plan = plan_rename(ledgers, old, sink=table, query=to_query)
-        refuse_other_table(plan, repair.tables(plan.old.sink, plan.new.sink))
+        refuse_other_table(plan, repair)
         refuse_users(reader.label, (*repair.users(plan.old), *repair.users(plan.new)))
         if execute:
             time.sleep(watch)

@@ -51,8 +51,8 @@ class LedgerRepair(Protocol):
         """Name the connections of sinks that write to this key, as far as the store shows them."""
         ...
 
-    def tables(self, *sinks: str) -> frozenset[str]:
-        """Those of the sinks, by their keys, whose table is there."""
+    def has_table(self, sink: str) -> bool:
+        """Whether the table of a sink, by its key, is there."""
         ...
 
     def rename(self, rename: Rename) -> None:
@@ -107,9 +107,9 @@ def plan_rename(ledgers: Ledgers, old: LedgerKey, *, sink: str | None, query: st
     return Rename(old=old, new=new, heads=ledgers[old])
 
 
-def refuse_other_table(rename: Rename, tables: frozenset[str]) -> None:
+def refuse_other_table(rename: Rename, repair: LedgerRepair) -> None:
     """Raise SettingsError where rows would be under the ledger of another table."""
-    if rename.new.sink != rename.old.sink and rename.old.sink in tables:
+    if rename.new.sink != rename.old.sink and repair.has_table(rename.old.sink):
         raise SettingsError(
             f"the table {rename.old.sink} is still there, so its ledger stays with it",
             cause="a ledger says what its own table has; only a table that was renamed takes it "

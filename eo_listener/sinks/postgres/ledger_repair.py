@@ -66,21 +66,16 @@ class PostgresLedgerRepair:
 
     def key_of(self, table: str) -> str:
         """The key of a sink that writes to this table, whose schema is that of the ledger."""
-        try:
-            row = self._connection().execute(_TABLE, (table,)).fetchone()
-        except errors.InvalidName:
-            row = None
-        except psycopg.Error as error:
-            raise self._translated(error) from error
-        if row is None:  # a name alone, as apply= may have
+        found = self._found(table)
+        if found is None:  # a name alone, as apply= may have
             return table if "." in table else sink_key(self._schema, table)
-        if row[0] != self._schema:
+        if found[0] != self._schema:
             raise SettingsError(
-                f"the table {table} is in schema {row[0]}, and the ledger in {self._schema}",
+                f"the table {table} is in schema {found[0]}, and the ledger in {self._schema}",
                 cause="each schema has a ledger of its own",
                 fix=f"ALTER TABLE {table} SET SCHEMA ..., or begin a new ledger there",
             )
-        return sink_key(*row)
+        return sink_key(*found)
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
         """Name the backends that serve a sink of this key."""
@@ -90,9 +85,9 @@ class PostgresLedgerRepair:
             raise self._translated(error) from error
         return tuple(f"backend {pid} of {role} from {address}" for pid, address, role in rows)
 
-    def tables(self, *sinks: str) -> frozenset[str]:
-        """Those of the sinks, by their keys, whose table is there."""
-        return frozenset(sink for sink in sinks if self._is_there(sink))
+    def has_table(self, sink: str) -> bool:
+        """Whether the table of a sink, by its key, is there."""
+        return self._found(sink) is not None
 
     def rename(self, rename: Rename) -> None:
         """Carry a ledger over: its heads and its history."""
@@ -160,16 +155,15 @@ class PostgresLedgerRepair:
         rows = run(link, Statement(f"{text} FOR UPDATE", values)).fetchall()
         return {one.partition: one.head for one in map(read_ledger_row, rows)}
 
-    def _is_there(self, sink: str) -> bool:
+    def _found(self, table: str) -> tuple[str, str] | None:
+        """The schema and name of a table that is named as in SQL; None where there is none."""
         try:
-            row = (
-                self._connection().execute("SELECT to_regclass(%s) IS NOT NULL", (sink,)).fetchone()
-            )
+            row = self._connection().execute(_TABLE, (table,)).fetchone()
         except errors.InvalidName:  # no table is called so
-            return False
+            return None
         except psycopg.Error as error:
             raise self._translated(error) from error
-        return row is not None and bool(row[0])
+        return None if row is None else (row[0], row[1])
 
     def _connection(self) -> Connection:
         if self._link is None:

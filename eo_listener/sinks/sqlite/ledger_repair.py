@@ -49,11 +49,10 @@ class SqliteLedgerRepair:
         """Nobody that is known."""
         return ()
 
-    def tables(self, *sinks: str) -> frozenset[str]:
-        """Those of the sinks, by their keys, whose table is there."""
+    def has_table(self, sink: str) -> bool:
+        """Whether the table of a sink, by its key, is there."""
         try:
-            connection = self._file.connection()
-            return frozenset(sink for sink in sinks if columns_of(connection, sink))
+            return bool(columns_of(self._file.connection(), sink))
         except sqlite3.Error as error:
             raise explained(error, self._path, waited=self._file.busy_timeout) from error
 
