@@ -172,6 +172,17 @@ def refuse_users(label: str, users: tuple[str, ...]) -> None:
         )
 
 
+def refuse_changed(label: str, rename: Rename, *, old: Heads, new: Heads) -> None:
+    """Raise InUseError where the heads of one of the names are not what they were."""
+    refuse_moved(label, rename.heads, old)
+    if new:
+        raise InUseError(
+            f"{label} has a ledger of the new name by now",
+            cause=f"query {rename.new.query!r} has written to {rename.new.sink} meanwhile",
+            fix="Stop it, and compare both: eo-listener ledger show",
+        )
+
+
 def refuse_moved(label: str, before: Heads, after: Heads) -> None:
     """Raise InUseError where heads are not what they were."""
     moved = [tp for tp in sorted(before.keys() | after.keys()) if before.get(tp) != after.get(tp)]

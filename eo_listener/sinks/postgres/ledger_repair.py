@@ -15,7 +15,7 @@ from eo_listener.model.errors import (
     OutcomeUnknownError,
     SettingsError,
 )
-from eo_listener.sinks.ledger_repair import Rename, refuse_moved
+from eo_listener.sinks.ledger_repair import Rename, refuse_changed
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql, Statement, read_ledger_row
 from eo_listener.sinks.postgres.catalog import identifier, run, run_many
 from eo_listener.sinks.postgres.connection import connect
@@ -93,9 +93,8 @@ class PostgresLedgerRepair:
         """Carry a ledger over: its heads and its history."""
 
         def change(link: Connection) -> None:
-            refuse_moved(self._reader.label, rename.heads, self._locked(link, rename.old))
-            if self._locked(link, rename.new):
-                raise InUseError(f"{self._reader.label} has a ledger of the new name by now")
+            old, new = (self._locked(link, one) for one in (rename.old, rename.new))
+            refuse_changed(self._reader.label, rename, old=old, new=new)
             run(link, self._sql.rename(HISTORY, rename.old, rename.new))
             run(link, self._sql.rename(HEADS, rename.old, rename.new))
             now = datetime.now(timezone.utc)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eo_listener.model.errors import InUseError
-from eo_listener.sinks.ledger_repair import Rename, refuse_moved
+from eo_listener.sinks.ledger_repair import Rename, refuse_changed
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 from eo_listener.sinks.sqlite.catalog import columns_of
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
@@ -60,9 +60,8 @@ class SqliteLedgerRepair:
         """Carry a ledger over: its heads and its history."""
 
         def change(connection: Connection) -> None:
-            refuse_moved(self._reader.label, rename.heads, self._heads(connection, rename.old))
-            if self._heads(connection, rename.new):
-                raise InUseError(f"{self._reader.label} has a ledger of the new name by now")
+            old, new = (self._heads(connection, one) for one in (rename.old, rename.new))
+            refuse_changed(self._reader.label, rename, old=old, new=new)
             connection.execute(*SQL.rename(HISTORY, rename.old, rename.new))
             connection.execute(*SQL.rename(HEADS, rename.old, rename.new))
             now = datetime.now(timezone.utc)
