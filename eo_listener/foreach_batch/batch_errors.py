@@ -49,6 +49,10 @@ _BESIDE_KAFKA = (
     ". The query has sources that are not Kafka, too: a new checkpoint reads these from their own "
     "beginning, and must be confirmed as the next error says"
 )
+_REPAIRABLE = (
+    "(for SqliteSink and PostgresSink alone; LEDGER is sqlite:FILE or "
+    "postgresql://user@host/database)"
+)
 _ALONE = "read that topic in a separate query, with a name and a table of its own"
 
 
@@ -170,7 +174,7 @@ class BatchErrorKind(Enum):
         "the query was renamed when its last batch was in the sink, and not yet in the commits of "
         "the checkpoint; under the new name its rows would be written a second time",
         "Carry the ledger over to the new name: eo-listener ledger rename LEDGER --sink {table} "
-        "--query {old_text} --to-query {query_text} --execute (LEDGER is sqlite:FILE or the dsn). "
+        "--query {old_text} --to-query {query_text} --execute " + _REPAIRABLE + ". "
         "Or start it under the old name, exactly_once(..., name={old}); when it has written its "
         'next batch, the name can be changed: exactly_once(..., on_first="accept"). If the old '
         "name belongs to another exactly_once(...) of the same function, call that one first",
@@ -182,8 +186,9 @@ class BatchErrorKind(Enum):
         "table, and not yet in the commits of the checkpoint; if the table itself was renamed, its "
         "rows would be written a second time",
         "If the table itself was renamed (ALTER TABLE), carry its ledger over: eo-listener ledger "
-        "rename LEDGER --sink {old_table} --query {old_text} --to-sink {table} --execute (LEDGER "
-        "is sqlite:FILE or the dsn); and keep the name, exactly_once(..., name={old}). If it is "
+        "rename LEDGER --sink {old_table} --query {old_text} --to-sink {table} --execute "
+        + _REPAIRABLE
+        + "; and keep the name, exactly_once(..., name={old}). If it is "
         "another table, start the query once with the old one, or with both. When that batch is "
         'committed, the table can be changed: exactly_once(..., on_first="accept"). If the old '
         "table belongs to another exactly_once(...) of the same function, call that one first",
@@ -195,7 +200,8 @@ class BatchErrorKind(Enum):
         "To go on as before, give the old name and the old table again, exactly_once(..., "
         "name={old}), or carry the ledger over: eo-listener ledger rename LEDGER --sink "
         "{old_table} --query {old_text} --to-sink {table} --to-query {query_text} --execute "
-        "(LEDGER is sqlite:FILE or the dsn). To begin at this batch under the new name, and have "
+        + _REPAIRABLE
+        + ". To begin at this batch under the new name, and have "
         "recorded that the offsets before it are not under it: "
         'exactly_once(..., on_first="accept")',
     )
@@ -230,7 +236,7 @@ class BatchErrorKind(Enum):
         "checkpoint starts at the latest offset",
         _FROM_LEDGER + ". To go on without these records, and have the gap recorded, accept each: "
         "eo-listener ledger accept LEDGER --query {query_text} --partition {partition} --gap {gap} "
-        "--execute (LEDGER is sqlite:FILE or the dsn); or every gap to come: "
+        "--execute " + _REPAIRABLE + "; or every gap to come: "
         'exactly_once(..., on_gap="accept")',
     )
     LOST = _Words(

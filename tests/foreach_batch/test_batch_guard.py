@@ -458,6 +458,7 @@ def test_what_to_type_can_be_typed(kind: BatchErrorKind, stateful: bool) -> None
             if function is starting_offsets:
                 assert {"ledger", "query", "bootstrap_servers"} <= given.keys()
                 assert ast.literal_eval(given["query"]) == 'a "b" {c}'
+    assert ("eo-listener ledger" in fix) is ("for SqliteSink and PostgresSink alone" in fix)
     assert ("the query has state" in fix) is (stateful and "checkpointLocation" in fix)
 
 
