@@ -6,18 +6,14 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import OFFSET_END, KafkaException
-from confluent_kafka import TopicPartition as Wire
-
 from eo_listener.client_config.validation import require_name
-from eo_listener.kafka.client import OUTSIDER, STABLE, Client, Role, answer_of
-from eo_listener.kafka.logs import STALE, Logs, group_offsets
+from eo_listener.kafka.client import OUTSIDER, STABLE, Client, Role
+from eo_listener.kafka.logs import Logs, group_offsets
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import Position, TopicPartition
 
 _PAUSE = 0.2
-_AT_ONCE = 1000  # see `Logs`
 
 
 class ClusterReader:
@@ -32,7 +28,6 @@ class ClusterReader:
         self._servers = properties.get("bootstrap.servers", "HOST:PORT")
         self._logs = Logs(properties)
         self._timeout = timeout
-        self._stable: Client | None = None
 
     def group(
         self,
@@ -75,35 +70,12 @@ class ClusterReader:
         return self._logs.ends(tuple(partitions), self._deadline())
 
     def stable_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Where the first open transaction of each log begins, or its end; those of logs that are.
-
-        A consumer under read_committed gets no further (Kafka's last stable offset).
-        """
-        if self._stable is None:
-            self._stable = Client(self._properties, "eo-listener-reader", role=STABLE)
-        client, deadline = self._stable, self._deadline()
-        asked = [Wire(tp.topic, tp.partition, OFFSET_END) for tp in partitions]
-        found: dict[TopicPartition, int] = {}
-        for first in range(0, len(asked), _AT_ONCE):
-            some = asked[first : first + _AT_ONCE]
-            left = max(0.1, deadline - time.monotonic())
-            try:
-                parts = client.consumer.offsets_for_times(some, timeout=left)
-            except KafkaException as error:
-                raise client.failure("reading where logs are stable", answer_of(error)) from error
-            for part in parts:
-                if part.error is None:
-                    found[TopicPartition(part.topic, part.partition)] = part.offset
-                elif part.error.name() not in STALE:
-                    raise client.failure(f"reading {part.topic}-{part.partition}", part.error)
-        return found
+        """Kafka's last stable offset of each log; a partition that is gone is left out."""
+        return self._logs.stable_ends(tuple(partitions), self._deadline())
 
     def close(self) -> None:
         """Close the connections."""
         self._logs.close()
-        if self._stable is not None:
-            self._stable.close()
-            self._stable = None
 
     def _held(
         self, group: str, asked: Iterable[TopicPartition], role: Role

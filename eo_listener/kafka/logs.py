@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.validation import require_name
-from eo_listener.kafka.client import TIMED_OUT, Client, answer_of, is_local, open_admin
+from eo_listener.kafka.client import STABLE, TIMED_OUT, Client, answer_of, is_local, open_admin
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import LEADER_MOVES, NO_TOPIC
 from eo_listener.model.offsets import Position, TopicPartition
@@ -71,6 +71,7 @@ class Logs:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = dict(properties)
         self._clients: tuple[Client, AdminClient] | None = None
+        self._stable: Client | None = None
 
     def snapshot(
         self,
@@ -102,6 +103,18 @@ class Logs:
         """The next offset that each log will write."""
         return self._at("end", dict.fromkeys(partitions, OFFSET_END), deadline)
 
+    def stable_ends(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, int]:
+        """Where the first open transaction of each log begins, or else its end.
+
+        A consumer under read_committed gets no further (Kafka's last stable offset).
+        """
+        if self._stable is None:
+            self._stable = Client(self._properties, "eo-listener-reader", role=STABLE)
+        ends = dict.fromkeys(partitions, OFFSET_END)
+        return self._at("are stable", ends, deadline, self._stable)
+
     def at(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> Mapping[TopicPartition, int]:
@@ -113,11 +126,15 @@ class Logs:
         return {tp: offset for tp, offset in found.items() if offset >= 0}
 
     def _at(
-        self, name: str, wanted: Mapping[TopicPartition, int], deadline: float
+        self,
+        name: str,
+        wanted: Mapping[TopicPartition, int],
+        deadline: float,
+        client: Client | None = None,
     ) -> dict[TopicPartition, int]:
         found, errors = self._described({tp.topic for tp in wanted}, deadline)
         there = {tp: wanted[tp] for tp in _existing(wanted, found)}
-        edges, refused = self._edges(name, there, deadline)
+        edges, refused = self._edges(name, there, deadline, client)
         _require_none(errors | refused)
         return edges
 
@@ -195,7 +212,11 @@ class Logs:
         return found, errors
 
     def _edges(
-        self, name: str, wanted: Mapping[TopicPartition, int], deadline: float
+        self,
+        name: str,
+        wanted: Mapping[TopicPartition, int],
+        deadline: float,
+        client: Client | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[str, str]]:
         """One end of each log, or its offset at a time; errors of topics that are refused.
 
@@ -203,7 +224,7 @@ class Logs:
         change of a topic they are wrong for a moment, and the error of one partition may become
         that of all.
         """
-        client, _ = self._open()
+        client = client or self._open()[0]
         what = f"reading where logs {name}"
         retry_until = min(deadline, time.monotonic() + _METADATA_TIMEOUT)
         while True:
@@ -223,6 +244,7 @@ class Logs:
                     raise
                 time.sleep(_PAUSE)
             else:
+                client.forget_errors()
                 return edges, errors
 
     def poll(self) -> None:
@@ -235,6 +257,9 @@ class Logs:
         if self._clients is not None:
             self._clients[0].close()
             self._clients = None
+        if self._stable is not None:
+            self._stable.close()
+            self._stable = None
 
     def _open(self) -> tuple[Client, AdminClient]:
         if self._clients is None:

@@ -6,11 +6,11 @@ For commands of their own: topic settings are asked of the AdminClient, and reco
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import TimeoutError as Late
 from typing import Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
@@ -19,7 +19,6 @@ from eo_listener.audit.intervals import Intervals, of_offsets, union
 from eo_listener.kafka.client import (
     TIMED_OUT,
     ConnectionErrors,
-    answer_of,
     cleanup_policy,
     open_admin,
     open_reader,
@@ -62,7 +61,8 @@ class RecordReader:
         compacted = {
             topic: self._is_compacted(topic) for topic in sorted({t for t, _ in snapshot.ends})
         }
-        stable = self._stable_ends(sorted(snapshot.ends))
+        deadline = time.monotonic() + self._timeout
+        stable = self._logs.stable_ends(tuple(snapshot.ends), deadline)
         return {
             tp: LogFacts(
                 start=snapshot.starts[tp],
@@ -73,6 +73,7 @@ class RecordReader:
                 transactional=self._transactional,
             )
             for tp, end in snapshot.ends.items()
+            if tp in stable
         }
 
     def visible(
@@ -112,25 +113,6 @@ class RecordReader:
                 if offset is None or offset >= wanted.until:
                     return
                 yield offset
-
-    def _stable_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the first transaction begins that is still open, or the end of the log."""
-        consumer = self._consumer(committed=True)
-        found: dict[TopicPartition, int] = {}
-        for first in range(0, len(partitions), _AT_ONCE):
-            some = partitions[first : first + _AT_ONCE]
-            asked = [Wire(tp.topic, tp.partition, OFFSET_END) for tp in some]
-            try:
-                parts = consumer.offsets_for_times(asked, timeout=self._timeout)
-            except KafkaException as error:
-                what = f"reading {some[0]}"
-                raise self._connection_errors.failure(what, answer_of(error)) from error
-            for part in parts:
-                tp = TopicPartition(part.topic, part.partition)
-                if part.error is not None:
-                    raise self._connection_errors.failure(f"reading {tp}", part.error)
-                found[tp] = part.offset
-        return found
 
     def _is_compacted(self, topic: str) -> bool | None:
         """Whether single records may be deleted; None where Kafka does not report it."""

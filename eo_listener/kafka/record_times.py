@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Final
 
-from confluent_kafka import OFFSET_END, KafkaException
-from confluent_kafka import TopicPartition as Wire
-
-from eo_listener.kafka.client import ConnectionErrors, answer_of
+from eo_listener.kafka.client import ConnectionErrors
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -33,7 +30,7 @@ def record_times(
     reader = RangeReader(properties, "eo-listener-times", committed=True, errors=errors)
     logs = Logs(properties)
     with closing(reader), closing(logs):
-        bounds = _bounds(logs, reader, errors, offsets, timeout)
+        bounds = _bounds(logs, offsets, timeout)
         found: dict[TopicPartition, int] = {}
         for size in (_FIRST, _MORE):
             after = {
@@ -63,22 +60,10 @@ def _read(
 
 
 def _bounds(
-    logs: Logs,
-    reader: RangeReader,
-    errors: ConnectionErrors,
-    offsets: Mapping[TopicPartition, int],
-    timeout: float,
+    logs: Logs, offsets: Mapping[TopicPartition, int], timeout: float
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Where each log starts, and where its first open transaction begins, or it ends."""
-    deadline = time.monotonic() + timeout
-    starts = logs.snapshot(NOTHING_HELD, offsets.keys(), deadline).whole().starts
-    asked = [Wire(tp.topic, tp.partition, OFFSET_END) for tp in starts]
-    try:
-        ends = reader.consumer.offsets_for_times(asked, timeout=timeout) if asked else []
-    except KafkaException as error:
-        raise errors.failure("reading where logs end", answer_of(error)) from error
-    for part in ends:
-        if part.error is not None:
-            raise errors.failure(f"reading {part.topic}-{part.partition}", part.error)
-    stable = {TopicPartition(part.topic, part.partition): part.offset for part in ends}
+    snapshot = logs.snapshot(NOTHING_HELD, offsets.keys(), time.monotonic() + timeout)
+    starts = snapshot.whole().starts
+    stable = logs.stable_ends(tuple(starts), time.monotonic() + timeout)
     return {tp: (start, stable[tp]) for tp, start in starts.items() if tp in stable}
