@@ -49,7 +49,6 @@ class LagWindow:
     def __init__(self) -> None:
         self._commits: deque[SeenCommit] = deque(maxlen=COMMITS)
         self._idle = 0  # readings since the last commit
-        self._begun: tuple[float, int] | None = None  # the first reading: its time and lag
         self._last: tuple[float, int] | None = None
 
     def add(self, at: float, offset: int, metadata: str, lag: int) -> None:
@@ -60,8 +59,6 @@ class LagWindow:
             self._idle = 0
         else:
             self._idle += 1
-        if self._begun is None or (before is not None and offset < before.offset):
-            self._begun = at, lag
         self._last = at, lag
 
     @property
