@@ -18,6 +18,7 @@ from eo_listener.audit.positions import (
     GroupPositions,
     LedgerPositions,
     Positions,
+    lowest,
 )
 from eo_listener.audit.source_checks import applied_by_all, misplaced
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -52,11 +53,7 @@ def durable(
         return checkpoint.done
     if len({ledger.key.query for ledger in ledgers}) > 1:
         return {}  # of which of them the group is nobody knows
-    lowest: dict[TopicPartition, int] = {}
-    for ledger in ledgers:
-        for tp, head in ledger.heads.items():
-            lowest[tp] = min(head.range.until, lowest.get(tp, head.range.until))
-    return lowest
+    return lowest(ledger.ends for ledger in ledgers)
 
 
 class _GroupCheck:

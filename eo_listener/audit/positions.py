@@ -7,7 +7,7 @@ never be ahead of what was read later, unless something is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -101,6 +101,11 @@ class LedgerPositions:
     repeated: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
     begun: int | None = None
 
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Up to where each partition is applied."""
+        return {tp: head.range.until for tp, head in self.heads.items()}
+
     def accepts(self, tp: TopicPartition, gap: OffsetRange) -> bool:
         """Whether all of these offsets are recorded as given up."""
         return not without((gap,), union(self.gaps.get(tp, ())))
@@ -143,3 +148,12 @@ class Positions:
     def ledgers(self) -> tuple[LedgerPositions, ...]:
         """The ledgers of all stores."""
         return tuple(ledger for store in self.stores for ledger in store.ledgers)
+
+
+def lowest(every: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+    """The least offset of each partition, among those that have it."""
+    found: dict[TopicPartition, int] = {}
+    for held in every:
+        for tp, offset in held.items():
+            found[tp] = min(offset, found.get(tp, offset))
+    return found

@@ -14,7 +14,7 @@ from eo_listener.audit.position_finding import (
     single,
     size,
 )
-from eo_listener.audit.positions import LedgerPositions, Positions, SourcePositions
+from eo_listener.audit.positions import LedgerPositions, Positions, SourcePositions, lowest
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import few
 from eo_listener.model.ledger import Head
@@ -31,24 +31,21 @@ def held_positions(positions: Positions) -> dict[TopicPartition, int]:
     A group that a tool has moved says nothing of the query. Groups count as they were before the
     log was read: what they hold now may be beyond what it was then.
     """
-    found: dict[TopicPartition, int] = {}
     checkpoint = positions.checkpoint
     done = () if checkpoint is None else (checkpoint.done,)
     ledgers = (_heads(positions, one) for one in positions.ledgers)
     ends = ({tp: at.range.until for tp, at in heads.items()} for heads in ledgers)
-    _greatest(found, (*done, *ends))
-    of_groups: dict[TopicPartition, int] = {}
-    _greatest(of_groups, ({tp: at.offset for tp, at in g.before.items()} for g in positions.groups))
-    return {**of_groups, **found}
+    groups = ({tp: at.offset for tp, at in one.before.items()} for one in positions.groups)
+    return {**_greatest(groups), **_greatest((*done, *ends))}
 
 
-def _greatest(
-    found: dict[TopicPartition, int], every: Iterable[Mapping[TopicPartition, int]]
-) -> None:
+def _greatest(every: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
     for held in every:
         for tp, offset in held.items():
             if tp != BATCHES:
                 found[tp] = max(offset, found.get(tp, offset))
+    return found
 
 
 def _heads(positions: Positions, ledger: LedgerPositions) -> Mapping[TopicPartition, Head]:
@@ -77,11 +74,8 @@ def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str
 
 def applied_by_all(positions: Positions) -> dict[TopicPartition, int]:
     """Up to where every ledger has each partition; those that one lacks are left out."""
-    heads = [ledger.heads for ledger in positions.ledgers]
-    if not heads:
-        return {}
-    common = set(heads[0]).intersection(*heads[1:])
-    return {tp: min(held[tp].range.until for held in heads) for tp in common}
+    ends = [ledger.ends for ledger in positions.ledgers]
+    return {tp: offset for tp, offset in lowest(ends).items() if all(tp in one for one in ends)}
 
 
 def misplaced(positions: Positions) -> frozenset[TopicPartition]:
@@ -284,16 +278,8 @@ def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:
     if checkpoint is not None and checkpoint.done:
         applied = applied_by_all(positions)
         return {tp: max(at, applied.get(tp, at)) for tp, at in checkpoint.done.items()}
-    lowest: dict[TopicPartition, int] = {}
-    for ledger in positions.ledgers:
-        for tp, head in ledger.heads.items():
-            lowest[tp] = min(head.range.until, lowest.get(tp, head.range.until))
-    if lowest:
-        return lowest
-    for group in positions.groups:
-        for tp, at in group.after.items():
-            lowest[tp] = min(at.offset, lowest.get(tp, at.offset))
-    return lowest
+    groups = ({tp: at.offset for tp, at in one.after.items()} for one in positions.groups)
+    return lowest(ledger.ends for ledger in positions.ledgers) or lowest(groups)
 
 
 def _below(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from eo_listener.audit.positions import CheckpointPositions
+from eo_listener.audit.positions import CheckpointPositions, lowest
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.spark.checkpoint import (
@@ -81,10 +81,7 @@ class CheckpointReading:
 
 def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
     """Where a batch ends; of a topic that is read twice, what both sources have."""
-    found: dict[TopicPartition, int] = {}
-    for held in offsets.kafka().values():
-        for tp, offset in held.items():
-            found[tp] = min(offset, found.get(tp, offset))
+    found = lowest(offsets.kafka().values())
     if offsets.others():
         found[BATCHES] = offsets.batch + 1
     return found
