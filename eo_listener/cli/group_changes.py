@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -20,7 +20,12 @@ from eo_listener.cli.options import (
     require_one_of,
     seconds,
 )
-from eo_listener.commit.groups.group_change import Direction, GroupChange, PartitionChange
+from eo_listener.commit.groups.group_change import (
+    Direction,
+    GroupChange,
+    GroupOutcome,
+    PartitionChange,
+)
 from eo_listener.foreach_batch.starting_offsets.resolve import (
     Origin,
     Policy,
@@ -86,13 +91,16 @@ def change_group(
         origin, author = origin_named.read(cluster, held, properties)
         wanted = _wanted(cluster, origin, held, rules)
         change = GroupChange.plan(origin_named.group, held, wanted, author, rewinds=manner.rewinds)
+        outcome: GroupOutcome | None = None
         if manner.execute and change.positions():
             repair.refuse_moving(change, watch)
-            repair.commit(change)
+            outcome = repair.commit(change)
     if manner.as_json:
-        print_json(_document(origin, change, executed=manner.execute))
+        print_json(_document(origin, change, executed=manner.execute, outcome=outcome))
     else:
-        _print(origin, change, executed=manner.execute)
+        _print(origin, change, executed=manner.execute, outcome=outcome)
+    if outcome is not None:
+        outcome.require_all()
 
 
 def _wanted(
@@ -130,7 +138,11 @@ def _as_options(fix: str | None) -> str | None:
     return as_options.replace("topics=", "--topic")
 
 
-def _print(origin: Origin, change: GroupChange, *, executed: bool) -> None:
+def _print(
+    origin: Origin, change: GroupChange, *, executed: bool, outcome: GroupOutcome | None = None
+) -> None:
+    after = _after(change, outcome)
+    missing = frozenset(() if outcome is None else outcome.missing)
     out = console()
     out.print(named(f"group {change.group}, by {origin.what}"), soft_wrap=True)
     table = Table()
@@ -140,7 +152,7 @@ def _print(origin: Origin, change: GroupChange, *, executed: bool) -> None:
     for name in ("", "was committed by"):
         table.add_column(name)
     for one in change.partitions:
-        table.add_row(*map(named, _cells(change, one)))
+        table.add_row(*map(named, _cells(change, one, after, missing)))
     out.print(table)
     for line in _notes(change):
         out.print(named(line), soft_wrap=True)
@@ -149,24 +161,39 @@ def _print(origin: Origin, change: GroupChange, *, executed: bool) -> None:
         there = all(one.direction is Direction.SAME for one in change.partitions)
         why = "the group is there already" if there else "no partition would go back"
         out.print(Text(f"nothing to commit: {why}"))
+    elif missing:
+        out.print(named(f"committed: {count - len(missing)} of {count} partitions"))
     elif executed:
         out.print(named(f"committed: {count} partitions, and read back"))
     else:
         out.print(named(f"dry run, nothing was changed. To commit {count} partitions: --execute"))
 
 
-def _cells(change: GroupChange, one: PartitionChange) -> tuple[str, ...]:
-    held = "-" if one.held is None else str(one.held.offset)
-    moves = change.moves(one)
-    word = one.direction.value if moves or one.direction is Direction.SAME else "left as it is"
+def _cells(
+    change: GroupChange,
+    one: PartitionChange,
+    after: Mapping[TopicPartition, int],
+    missing: Collection[TopicPartition],
+) -> tuple[str, ...]:
+    word = one.direction.value
+    if one.partition in missing:
+        word = "not moved"
+    elif not change.moves(one) and one.direction is not Direction.SAME:
+        word = "left as it is"
     return (
         one.partition.topic,
         str(one.partition.partition),
-        held,
-        str(one.offset) if moves else held,
+        "-" if one.held is None else str(one.held.offset),
+        str(after.get(one.partition, "-")),
         word,
         "-" if one.writer is None else str(one.writer),
     )
+
+
+def _after(change: GroupChange, outcome: GroupOutcome | None) -> dict[TopicPartition, int]:
+    """What the group holds as it was read back, else what it would hold."""
+    held = {**change.held, **change.positions()} if outcome is None else outcome.held
+    return {tp: position.offset for tp, position in held.items()}
 
 
 def _notes(change: GroupChange) -> list[str]:
@@ -185,7 +212,10 @@ def _notes(change: GroupChange) -> list[str]:
     return notes
 
 
-def _document(origin: Origin, change: GroupChange, *, executed: bool) -> Mapping[str, object]:
+def _document(
+    origin: Origin, change: GroupChange, *, executed: bool, outcome: GroupOutcome | None = None
+) -> Mapping[str, object]:
+    missing = frozenset(() if outcome is None else outcome.missing)
     return {
         "group": change.group,
         "from": origin.what,
@@ -199,6 +229,7 @@ def _document(origin: Origin, change: GroupChange, *, executed: bool) -> Mapping
                 "offset": one.offset,
                 "direction": one.direction.value,
                 "commits": change.moves(one),
+                "moved": outcome is not None and change.moves(one) and one.partition not in missing,
                 "writer": None if one.writer is None else str(one.writer),
             }
             for one in change.partitions

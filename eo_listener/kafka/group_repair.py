@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Final
 
-from eo_listener.commit.groups.group_change import GroupChange
+from eo_listener.commit.groups.group_change import GroupChange, GroupOutcome
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
@@ -73,11 +73,10 @@ class GroupRepair:
         time.sleep(seconds)
         self._refuse_moved(change, f"within {seconds:g} s")
 
-    def commit(self, change: GroupChange) -> None:
-        """Commit, and read the group back: only what it holds then counts.
+    def commit(self, change: GroupChange) -> GroupOutcome:
+        """Commit, and read the group back.
 
-        Raises KafkaError where it holds something else, whatever the answers were, and where that
-        cannot be read.
+        Raises KafkaError where it cannot be read back, so that nobody knows what it holds.
         """
         store = SimpleGroups(self._properties)
         failed: dict[str, str] = {}
@@ -86,16 +85,7 @@ class GroupRepair:
                 failed |= self._commit(store, part)
         finally:
             store.close()
-        missing = change.missing_in(self._read_back())
-        if missing:
-            code = next(iter(failed), "UNKNOWN")
-            raise KafkaError(
-                f"group {self._group} does not hold all that was committed to it: {few(missing)}",
-                code=code,
-                cause=failed.get(code, "another program has committed to it meanwhile"),
-                fix="Look at it with `eo-listener status`, and repeat the command: it begins with "
-                "what the group holds then",
-            )
+        return GroupOutcome(change=change, held=self._read_back(), failed=failed)
 
     def close(self) -> None:
         """Close the connections."""

@@ -165,6 +165,35 @@ def test_a_group_is_taken_back_by_a_rewind_alone(groups: Groups) -> None:
     assert written.run_id == found["run"]
 
 
+def test_a_commit_that_kafka_takes_in_part(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names what has moved and what has not, by what the group holds."""
+    topic, group = groups.topics.create(partitions=2), unique("g")
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    groups.hourly(topic, 10)
+    taken = SimpleGroups.commit
+
+    def commit(
+        self: SimpleGroups,
+        name: str,
+        positions: Mapping[TopicPartition, Position],
+        *,
+        timeout: float,
+    ) -> Mapping[TopicPartition, str | None]:
+        part = {tp: at for tp, at in positions.items() if tp == first}
+        return {**taken(self, name, part, timeout=timeout), second: "TOPIC_AUTHORIZATION_FAILED"}
+
+    monkeypatch.setattr(SimpleGroups, "commit", commit)
+    offsets = f'{{"{topic}":{{"0":3,"1":0}}}}'
+    words = (
+        rf"Moved: {first}\. Not moved: {second}\. Cause: TOPIC_AUTHORIZATION_FAILED for {second}"
+    )
+    with pytest.raises(KafkaError, match=words) as raised:
+        run("seed", group, *groups.at, "--from-offsets", offsets, *QUICK)
+    assert raised.value.exit_code == 3
+    monkeypatch.undo()
+    assert groups.offsets(group) == {first: 3}
+
+
 def test_a_group_with_a_member_is_left_alone(groups: Groups) -> None:
     """Dry or not: it is refused with the member's name, and holds what it held."""
     topic, group = groups.topics.create(partitions=1), unique("g")

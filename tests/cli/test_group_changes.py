@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from eo_listener.cli.group import _refuse_absent, _write
-from eo_listener.cli.group_changes import _print
-from eo_listener.commit.groups.group_change import GroupChange
+from eo_listener.cli.group_changes import _document, _print
+from eo_listener.commit.groups.group_change import GroupChange, GroupOutcome
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import SettingsError, StorageError
@@ -36,6 +36,27 @@ def test_a_rewind_of_nothing_says_why(
     change = GroupChange.plan("g", held, wanted, AUTHOR, rewinds=True)
     _print(Origin(what="x", offsets=wanted), change, executed=True)
     assert f"nothing to commit: {words}\n" in capsys.readouterr().out
+
+
+def test_a_commit_in_part_names_what_has_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    """By partition, in the table and in the document; then the error ends the command."""
+    change = GroupChange.plan("g", {T1: Position(offset=3)}, {T0: 5, T1: 7}, AUTHOR, rewinds=False)
+    held = {T0: change.positions()[T0], T1: Position(offset=3)}
+    outcome = GroupOutcome(change=change, held=held, failed={"X": "X for t-1"})
+    origin = Origin(what="x", offsets={T0: 5, T1: 7})
+    _print(origin, change, executed=True, outcome=outcome)
+    printed = capsys.readouterr().out
+    assert "committed: 1 of 2 partitions\n" in printed
+    rows = [line.split("│") for line in printed.splitlines() if "│" in line]
+    assert [[cell.strip() for cell in row[3:6]] for row in rows] == [
+        ["-", "5", "new"],
+        ["3", "3", "not moved"],
+    ]
+    document = _document(origin, change, executed=True, outcome=outcome)
+    assert [one["moved"] for one in document["partitions"]] == [True, False]  # type: ignore[attr-defined]  # a list
+    whole = GroupOutcome(change=change, held=change.positions(), failed={})
+    _print(origin, change, executed=True, outcome=whole)
+    assert "committed: 2 partitions, and read back\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from itertools import islice
 
 from eo_listener.commit.groups.request_size import MAX_PART, fitting
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import SettingsError, few
+from eo_listener.model.errors import KafkaError, SettingsError, few
 from eo_listener.model.offsets import Position, TopicPartition
 
 
@@ -144,6 +144,40 @@ class GroupChange:
 
     def _metadata(self, one: PartitionChange) -> CommitMetadata:
         return self.author.rewinding(one.held.offset) if self.rewinds and one.held else self.author
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOutcome:
+    """What a repair has come to.
+
+    `held` is what the group holds after it: only that counts. `failed` are the errors of its
+    commits by Kafka's names, each with what it was of.
+    """
+
+    change: GroupChange
+    held: Mapping[TopicPartition, Position]
+    failed: Mapping[str, str]
+
+    @property
+    def missing(self) -> tuple[TopicPartition, ...]:
+        """Partitions that were to be committed and of which the group holds something else."""
+        return self.change.missing_in(self.held)
+
+    def require_all(self) -> None:
+        """Raise KafkaError where any is missing; it names which have moved and which have not."""
+        missing = self.missing
+        if not missing:
+            return
+        moved = sorted(self.change.positions().keys() - set(missing))
+        code = next(iter(self.failed), "UNKNOWN")
+        raise KafkaError(
+            f"group {self.change.group} does not hold all that was committed to it when it is read "
+            f"back. Moved: {few(moved) or 'none'}. Not moved: {few(missing)}",
+            code=code,
+            cause=self.failed.get(code, "another program has committed to it meanwhile"),
+            fix="Look at it with `eo-listener status`, and repeat the command: it begins with "
+            "what the group holds then",
+        )
 
 
 def _offset(one: PartitionChange) -> int | None:
