@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import (
@@ -30,11 +30,13 @@ from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
     """Say of each group what is wrong with it."""
     done = durable(positions.checkpoint, positions.ledgers)
+    lacking = list(_lacking_topics(positions, done, advice))
+    yield from lacking
     for group in positions.groups:
         check = _GroupCheck(positions, group, done, advice)
         found = list(check.findings())
         yield from found
-        if not any(one.matters for one in found):
+        if not lacking and not any(one.matters for one in found):
             yield PositionFinding(
                 kind=PositionFindingKind.AGREED,
                 severity=Severity.FINE,
@@ -56,6 +58,49 @@ def durable(
     return lowest(ledger.ends for ledger in ledgers)
 
 
+def _lacking_topics(
+    positions: Positions, done: Mapping[TopicPartition, int], advice: Advice
+) -> Iterator[PositionFinding]:
+    """Topics that the query reads, and of which none of the groups holds an offset.
+
+    Each topic may have a group of its own. So it is known only of all groups together, and while
+    one of them is empty, it may be that one's.
+    """
+    groups = positions.groups
+    if not groups or not all(group.topics for group in groups):
+        return
+    held = frozenset[str]().union(*(group.topics for group in groups))
+    read = {tp.topic for tp in done.keys() - misplaced(positions) if tp != BATCHES}
+    lacking = sorted(read - held)
+    if lacking:
+        group = groups[0].name
+        yield PositionFinding(
+            kind=PositionFindingKind.GROUP_LACKS,
+            severity=Severity.WARNING,
+            about=f"group {few(one.name for one in groups)}",
+            what=f"no offset of topic {few(lacking)} is held, which the query has read",
+            cause="these offsets expired or were deleted, or were never committed; or they are in "
+            "a group that is not named here",
+            fix="name every group that the query commits to: -g GROUP; if it is this one: "
+            + _commit(positions, advice, group, rewind=False, topics=frozenset(lacking)),
+        )
+
+
+def _commit(
+    positions: Positions,
+    advice: Advice,
+    group: str,
+    *,
+    rewind: bool,
+    topics: Collection[str] | None,
+) -> str:
+    """Bring a group to where the checkpoint is, where that can be read."""
+    checkpoint = positions.checkpoint
+    if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
+        return "see to the checkpoint first; a group follows it"
+    return advice.commit_checkpoint(group, rewind=rewind, topics=topics)
+
+
 class _GroupCheck:
     def __init__(
         self,
@@ -68,7 +113,7 @@ class _GroupCheck:
         self._group = group
         self._advice = advice
         self._incomparable = misplaced(positions)
-        topics = {tp.topic for tp in group.after} | {tp.topic for tp in group.before}
+        topics = group.topics
         read = {tp.topic for tp in done if tp != BATCHES}
         # Of a query whose other topics go to other groups, only these are committed to this one.
         self._topics = topics if topics and read - topics else None
@@ -99,10 +144,8 @@ class _GroupCheck:
         yield from self._behind()
 
     def _commit(self, *, rewind: bool) -> str:
-        checkpoint = self._positions.checkpoint
-        if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
-            return "see to the checkpoint first; a group follows it"
-        return self._advice.commit_checkpoint(self._group.name, rewind=rewind, topics=self._topics)
+        name, topics = self._group.name, self._topics
+        return _commit(self._positions, self._advice, name, rewind=rewind, topics=topics)
 
     def _empty(self) -> PositionFinding:
         checkpoint = self._positions.checkpoint

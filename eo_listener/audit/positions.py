@@ -77,6 +77,11 @@ class GroupPositions:
     had_members: bool = False
     unstable: bool = False
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that it holds something of, or did before."""
+        return frozenset(tp.topic for tp in (*self.before, *self.after))
+
     def writer(self, tp: TopicPartition) -> CommitMetadata | None:
         """Who has committed the offset of a partition; None for another program."""
         held = self.after.get(tp) or self.before.get(tp)

@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
 from typing import Annotated, Final
 
@@ -33,7 +33,7 @@ from eo_listener.foreach_batch.starting_offsets.origins import of_batch
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_reader import RecordReader
-from eo_listener.model.errors import KafkaError
+from eo_listener.model.errors import KafkaError, SettingsError, few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.spark.checkpoint import Checkpoint, read_contents
@@ -54,6 +54,15 @@ def handover(
         typer.Option(help="The checkpoint of the Spark query that is to end: it must agree."),
     ] = None,
     storage: Storage = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t",
+            "--topic",
+            help="With --checkpoint: a topic that the query commits to this group, where it "
+            "commits others to other groups; repeatable.",
+        ),
+    ] = None,
     to: Annotated[
         str, typer.Option(help="Who goes on: a consumer of the group, or a new spark query.")
     ] = "consumer",
@@ -68,11 +77,15 @@ def handover(
     Exit status 1 where it does not come to that in time.
     """
     require_names("group", [group])
+    require_names("topic", topics or ())
+    if topics and checkpoint is None:
+        raise SettingsError("--topic is for --checkpoint", fix="Add --checkpoint, or leave it out")
     require_one_of("to", to, _NEXT)
     interval = seconds("interval", interval, least=0.2)
     deadline = time.monotonic() + seconds("timeout", timeout, least=0.0)
     with ExitStack() as stack:
-        source = _Source(stack, as_properties(servers, properties), group, checkpoint, storage)
+        opened = None if checkpoint is None else open_checkpoint(checkpoint, storage)
+        source = _Source(stack, as_properties(servers, properties), group, opened, topics or ())
         before, found = None, source.read()
         while before is None or not _is_over(before, found, deadline - interval):
             _progress(found, before)
@@ -95,13 +108,12 @@ class _Source:
         stack: ExitStack,
         properties: Mapping[str, str],
         group: str,
-        checkpoint: str | None,
-        storage: list[str] | None,
+        checkpoint: Checkpoint | None,
+        topics: Collection[str],
     ) -> None:
         self._group = group
-        self._checkpoint: Checkpoint | None = None
-        if checkpoint is not None:
-            self._checkpoint = open_checkpoint(checkpoint, storage)
+        self._checkpoint = checkpoint
+        self._topics = topics
         self._reader = stack.enter_context(closing(ClusterReader(properties)))
         self._records = stack.enter_context(closing(RecordReader(properties)))
         self._describer = stack.enter_context(closing(ClusterDescriber(dict(properties))))
@@ -112,8 +124,8 @@ class _Source:
         if facts.error is not None:
             raise KafkaError(f"describing group {self._group} failed", code=facts.error)
         held = self._reader.group(self._group, stable=True)
-        partitions = self._reader.partitions({tp.topic for tp in held})
         durable, in_doubt = self._durable()
+        partitions = self._reader.partitions({tp.topic for tp in (*held, *durable)})
         logs = self._records.facts(partitions)
         found = {}
         for tp, log in sorted(logs.items()):
@@ -147,6 +159,13 @@ class _Source:
             return {}, None
         contents = read_contents(self._checkpoint)
         ends = {} if contents.batch is None else of_batch("", contents.batch).offsets
+        if self._topics:
+            ends = {tp: end for tp, end in ends.items() if tp.topic in self._topics}
+            absent = sorted(set(self._topics) - {tp.topic for tp in ends})
+            if absent:
+                raise SettingsError(
+                    f"the checkpoint has no offsets of topic {few(absent)}", fix="Check --topic"
+                )
         return ends, None if contents.in_doubt is None else contents.in_doubt.batch
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -170,7 +170,10 @@ class PositionReader:
         """The groups as they are now; all together are given a moment to catch up."""
         deadline = time.monotonic() + _SETTLE
         for facts in groups.values():
-            found = self._settled(cluster, facts, done, deadline)
+            others = {
+                tp.topic for one in groups.values() if one is not facts for tp in one.held or ()
+            }
+            found = self._settled(cluster, facts, done, others, deadline)
             if found is not None:
                 yield found
 
@@ -179,6 +182,7 @@ class PositionReader:
         cluster: ClusterDescriber,
         facts: GroupFacts,
         done: Mapping[TopicPartition, int],
+        others: Collection[str],
         deadline: float,
     ) -> GroupPositions | None:
         """One group; None where it cannot be read any more, which is a failure."""
@@ -188,7 +192,7 @@ class PositionReader:
             if now is None:
                 return None
             after = now.held or {}
-            if not _is_behind(before, after, done) or time.monotonic() >= deadline:
+            if not _is_behind(before, after, done, others) or time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE)
         return GroupPositions(
@@ -253,13 +257,17 @@ def _is_behind(
     before: Mapping[TopicPartition, Position],
     after: Mapping[TopicPartition, Position],
     done: Mapping[TopicPartition, int],
+    others: Collection[str],
 ) -> bool:
-    """Whether a listener at work has still to commit to a group, of topics that it holds."""
+    """Whether a listener at work has still to commit to a group.
+
+    Of topics that it holds, and of those that none of the `others` holds.
+    """
     topics = {tp.topic for tp in (*before, *after)}
     return any(
         tp not in after or after[tp].offset < at
         for tp, at in done.items()
-        if tp != BATCHES and (tp.topic in topics or not topics)
+        if tp != BATCHES and (tp.topic in topics or tp.topic not in others or not topics)
     )
 
 

@@ -341,6 +341,32 @@ def test_a_group_that_lacks_partitions() -> None:
     assert not judged(checkpoint=checkpoint(60), groups=(others,)).to_act_on
 
 
+def test_a_group_that_lacks_a_whole_topic() -> None:
+    """It is not fine, unless another group that is named has the topic."""
+    weather = TopicPartition("weather", 0)
+    both = replace(checkpoint(60), done={TP: 60, weather: 9})
+    found = judged(checkpoint=both, groups=(group(60),))
+    assert (only(found).kind, "topic weather" in only(found).what) == (Kind.GROUP_LACKS, True)
+    assert only(found).fix.endswith("eo-listener follow /c -b k:9092 -g weather=g --once")
+    assert not any(
+        one.kind is Kind.AGREED and one.about.startswith("group") for one in found.findings
+    )
+    held = {weather: group(9).after[TP]}
+    other = GroupPositions(name="h", before=held, after=held)
+    assert not judged(checkpoint=both, groups=(group(60), other)).to_act_on
+    empty = GroupPositions(name="h", before={}, after={})
+    assert only(judged(checkpoint=both, groups=(group(60), empty))).kind is Kind.GROUP_EMPTY
+    gone = judged(checkpoint=both, groups=(group(60),), source=source(log()))
+    assert {one.kind for one in gone.to_act_on} == {Kind.TOPIC_GONE}
+    damaged = replace(both, damaged=("offsets/4 is cut off",))
+    (lacks,) = (
+        one
+        for one in judged(checkpoint=damaged, groups=(group(60),)).to_act_on
+        if one.kind is Kind.GROUP_LACKS
+    )
+    assert "see to the checkpoint first" in lacks.fix
+
+
 def test_a_group_behind() -> None:
     """No listener runs, or its commits fail."""
     found = only(judged(checkpoint=checkpoint(60), groups=(group(40),)))
@@ -582,5 +608,7 @@ def test_commands_quote_and_name_what_they_need() -> None:
 def test_a_group_of_one_topic_is_not_given_the_others() -> None:
     """A query of several topics may commit each to a group of its own."""
     both = replace(checkpoint(60), done={TP: 60, TopicPartition("weather", 0): 9})
-    found = only(judged(checkpoint=both, groups=(group(40),)))
+    held = {TopicPartition("weather", 0): group(9).after[TP]}
+    other = GroupPositions(name="h", before=held, after=held)
+    found = only(judged(checkpoint=both, groups=(group(40), other)))
     assert found.fix == "eo-listener follow /c -b k:9092 -g flights=g --once"

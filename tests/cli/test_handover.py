@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from eo_listener.cli import app
 from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.simple_groups import SimpleGroups
-from eo_listener.model.errors import EoListenerError
+from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.offsets import Position, TopicPartition
 from tests.attack import surgery
 from tests.spark.checkpoint.recorded import unpack
@@ -103,7 +103,10 @@ def test_an_open_transaction_is_in_the_way(topics: Topics) -> None:
 
 
 def test_the_checkpoint_must_agree(topics: Topics, tmp_path: Path) -> None:
-    """A batch in doubt is in the way, and a checkpoint that is not where the group is."""
+    """A batch in doubt is in the way, and a checkpoint that is not where the group is.
+
+    So is a topic of the query of which the group holds nothing, unless another is named.
+    """
     servers, topic, group = topics.servers, topics.create(partitions=1), unique("g")
     topics.fill(topic, 10)
     commit(servers, group, TopicPartition(topic, 0), 10)
@@ -115,6 +118,18 @@ def test_the_checkpoint_must_agree(topics: Topics, tmp_path: Path) -> None:
         (folder / "offsets" / f".{batch}.crc").unlink()
     command = [group, "-b", servers, *QUICK, "--checkpoint", str(folder), "--timeout", "0"]
     assert document(*command)["drained"] is True
+    other = topics.create(partitions=1)
+    file = folder / "offsets" / "2"
+    text = file.read_text()
+    file.write_text(f'{text[:-1]},"{other}":{{"0":0}}}}')
+    assert document(*command)["obstacles"] == [
+        f"nothing is committed for {other}-0",
+        f"the checkpoint is not where the group is in {other}-0",
+    ]
+    assert document(*command, "--topic", topic)["drained"] is True
+    with pytest.raises(SettingsError, match="has no offsets of topic nosuch"):
+        run(*command, "--topic", "nosuch")
+    file.write_text(text)
     surgery.before_commit(folder)
     assert document(*command)["obstacles"] == [
         f"the checkpoint is not where the group is in {topic}-0",
@@ -128,6 +143,7 @@ def test_the_checkpoint_must_agree(topics: Topics, tmp_path: Path) -> None:
         (["", "-b", "127.0.0.1:1"], 2, "a group is empty"),
         (["g", "-b", "127.0.0.1:1", "--to", "flink"], 2, "--to must be one of"),
         (["g", "-b", "127.0.0.1:1", "--interval", "0"], 2, "--interval must be"),
+        (["g", "-b", "127.0.0.1:1", "--topic", "t"], 2, "--topic is for --checkpoint"),
         (["g", "-b", "127.0.0.1:1", "--checkpoint", "/no/such"], 2, "there is no checkpoint"),
     ],
 )

@@ -79,6 +79,17 @@ def test_a_group_is_waited_for_where_only_a_ledger_is_named(tmp_path: Path, read
     assert positions.groups[0].after == at(10)
 
 
+def test_a_topic_that_no_group_holds_yet_is_waited_for(tmp_path: Path, read: Readings) -> None:
+    """It is new to the query, whose listener commits it a moment later."""
+    new = TopicPartition("weather", 0)
+    made = CheckpointFiles(tmp_path / "c", {TP: 0, new: 0})
+    made.plan(0, {TP: 10, new: 5})
+    made.commit(0)
+    whole = {**at(10), new: Position(offset=5, metadata="")}
+    _, positions = read(at(10), at(10), at(10), whole, checkpoint=str(made.folder))
+    assert positions.groups[0].after == whole
+
+
 def test_a_group_that_cannot_be_read_again_is_not_judged(
     checkpoint: CheckpointFiles, read: Readings
 ) -> None:
