@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from eo_listener.audit.intervals import Intervals
@@ -15,12 +16,14 @@ class AppliedRange:
     """What a ledger says of one partition: all of `range` was applied.
 
     `topic_id` is that of the topic then, None where it is not known; `gaps` are offsets in it
-    that were lost and accepted as lost.
+    that were lost and accepted as lost. `older` are the ranges that were applied of older topics of
+    the same name, by their ids: their rows look like those of this one.
     """
 
     range: OffsetRange
     topic_id: str | None = None
     gaps: tuple[OffsetRange, ...] = ()
+    older: Mapping[str, OffsetRange] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

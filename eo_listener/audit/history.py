@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from eo_listener.model.ledger import AppliedBatch, BatchVerdict, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+_UNKNOWN_END: Final = 2**63 - 1  # of an offset: Kafka's greatest
+
+
+@dataclass(slots=True)
+class OlderTopic:
+    """What was applied of one partition of an older topic of the same name."""
+
+    start: int = _UNKNOWN_END
+    until: int = 0
+    ends: bool = False
+
+    def add(self, batch: AppliedBatch) -> None:
+        """Take a batch."""
+        self.start = min(self.start, _start(batch))
+        self.until = max(self.until, batch.head.range.until)
+        self.ends |= batch.verdict == BatchVerdict.NEXT.value  # not pruned, nor are later ones
+
+    @property
+    def range(self) -> OffsetRange:
+        """From its first offset on; without an end where its last batches may have been pruned."""
+        return OffsetRange(self.start, self.until if self.ends else _UNKNOWN_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +38,14 @@ class HistoryFacts:
 
     `began` is where the first batch started, `gaps` what was accepted as lost. `missing` are
     offsets between two batches that no accepted gap explains, `repeated` those that two batches
-    have.
+    have. `older` are older topics of the same name, by their ids.
     """
 
     began: dict[TopicPartition, int] = field(default_factory=dict)
     gaps: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     missing: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     repeated: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    older: dict[TopicPartition, dict[str, OlderTopic]] = field(default_factory=dict)
 
 
 def read_history(
@@ -29,15 +53,18 @@ def read_history(
 ) -> HistoryFacts:
     """Walk over the batches, each partition's in the order of offsets.
 
-    Those of a topic before the present one of its name do not count. Of old batches only the first
-    of a partition is kept, and those with a gap: what followed them is not recorded any more, and
-    counts as applied. Memory grows with what is found, not with the batches.
+    Those of a topic before the present one of its name do not count, and are in `older` alone. Of
+    old batches only the first of a partition is kept, and those with a gap: what followed them is
+    not recorded any more, and counts as applied. Memory grows with what is found, not with the
+    batches.
     """
     found = HistoryFacts()
     last: dict[TopicPartition, AppliedBatch] = {}
     for batch in batches:
         tp = batch.partition
         if not _is_of(heads.get(tp), batch):
+            older = found.older.setdefault(tp, {})
+            older.setdefault(str(batch.head.topic_id), OlderTopic()).add(batch)
             continue
         before = last.get(tp)
         if before is not None:

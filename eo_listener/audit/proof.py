@@ -35,6 +35,10 @@ def prove(
     since: its offsets are all there, of other records. A claim without topic ids says nothing of a
     recreated topic either.
 
+    Where an older topic of the name had an offset too (`AppliedRange.older`), nothing tells its row
+    from that of this one: such an offset cannot be proved while it has a row, and is doubled only
+    with more rows than topics had it.
+
     A claim of BATCHES, for sources that are not Kafka, is not proved, and one finding says so.
 
     Raises FormatError for rows out of order, KafkaError.
@@ -104,6 +108,7 @@ def explain(
 
     yield from findings(AuditFindingKind.DUPLICATE, rows.repeated)
     yield from findings(AuditFindingKind.UNCLAIMED, rows.unclaimed)
+    yield from findings(AuditFindingKind.EITHER_TOPIC, rows.ambiguous)
     if claim is None:
         return
     if tp == BATCHES:

@@ -39,6 +39,7 @@ class AuditFindingKind(Enum):
     COUNTED = "batches with sources that are not Kafka, whose records nothing can be compared with"
     UNCLAIMED = "in the store, and not in the ledger"
     RECREATED = "of an older topic of the same name"
+    EITHER_TOPIC = "in the store, of this topic or an older one of its name: their rows look alike"
     MOVED_BACK = "beyond the end of Kafka's log, which has moved back"
 
     @property
@@ -59,6 +60,7 @@ _UNPROVABLE = frozenset(
         AuditFindingKind.COMPACTED,
         AuditFindingKind.MARKER_OR_COMPACTED,
         AuditFindingKind.COUNTED,
+        AuditFindingKind.EITHER_TOPIC,
     }
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from eo_listener.audit.evidence import AppliedRange
@@ -90,24 +90,45 @@ def claims(reader: LedgerReader, sink: str) -> dict[TopicPartition, AppliedRange
     Where the history does not say how a partition began, it counts from 0.
     """
     found: dict[TopicPartition, AppliedRange] = {}
-    for key, stored in reader.ledgers().items():
-        if key.sink != sink:
-            continue
-        ledger = positions(reader, stored)
-        for tp, head in ledger.heads.items():
-            if tp == BATCHES:
-                continue
-            before = found.get(tp)
-            start = ledger.began.get(tp, 0)
-            until = head.range.until
-            gaps = ledger.gaps.get(tp, ())
-            if before is not None:
-                start, until = min(start, before.range.start), max(until, before.range.until)
-                gaps = union((*before.gaps, *gaps))
-            found[tp] = AppliedRange(
-                range=OffsetRange(start, until), topic_id=head.topic_id, gaps=gaps
-            )
+    for key, ledger in reader.ledgers().items():
+        if key.sink == sink:
+            for tp, claim in _claims(reader, ledger):
+                found[tp] = _both(found[tp], claim) if tp in found else claim
     return found
+
+
+def _claims(
+    reader: LedgerReader, ledger: StoredLedger
+) -> Iterator[tuple[TopicPartition, AppliedRange]]:
+    history = read_history(reader.history(ledger.key), ledger.heads)
+    for tp, head in ledger.heads.items():
+        if tp != BATCHES:
+            yield (
+                tp,
+                AppliedRange(
+                    range=OffsetRange(history.began.get(tp, 0), head.range.until),
+                    topic_id=head.topic_id,
+                    gaps=tuple(history.gaps.get(tp, ())),
+                    older={name: one.range for name, one in history.older.get(tp, {}).items()},
+                ),
+            )
+
+
+def _both(one: AppliedRange, other: AppliedRange) -> AppliedRange:
+    """What two queries have applied of a partition to one table."""
+    older = dict(one.older)
+    for name, offsets in other.older.items():
+        older[name] = _spanned(older.get(name, offsets), offsets)
+    return AppliedRange(
+        range=_spanned(one.range, other.range),
+        topic_id=other.topic_id,
+        gaps=union((*one.gaps, *other.gaps)),
+        older=older,
+    )
+
+
+def _spanned(one: OffsetRange, other: OffsetRange) -> OffsetRange:
+    return OffsetRange(min(one.start, other.start), max(one.until, other.until))
 
 
 def _batch(ledger: StoredLedger) -> int:

@@ -85,6 +85,21 @@ def test_an_older_topic_of_the_name_does_not_count() -> None:
     assert read_history(batches, {}).repeated
 
 
+def test_what_an_older_topic_had() -> None:
+    """From its first batch to its last; without an end where the last may have been pruned."""
+    first = batch(3, 9, 0, verdict="first", topic_id="OLD")
+    gap = batch(40, 44, 6, verdict="gap accepted", gap=(30, 40), topic_id="OLD")
+    newest = batch(60, 70, 7, topic_id="OLD")
+    now = batch(0, 5, 8, verdict="first")
+    whole = read_history([now, first, gap, newest], {TP: now.head})
+    assert whole.older[TP]["OLD"].range == OffsetRange(3, 70)
+    pruned = read_history([now, first, gap], {TP: now.head})
+    assert pruned.older[TP]["OLD"].range.start == 3
+    assert pruned.older[TP]["OLD"].range.until > 10**18
+    assert not whole.gaps
+    assert not read_history([now], {TP: now.head}).older
+
+
 def test_a_ledger_that_began_in_mid_stream() -> None:
     """What was skipped is a gap, and its beginning that of the ledger."""
     found = read_history([batch(40, 50, 9, verdict="gap accepted", gap=(0, 40))], {})

@@ -75,6 +75,29 @@ def test_nothing_to_explain() -> None:
     assert not log.asked
 
 
+def test_an_older_topic_of_the_name() -> None:
+    """Its rows look like those of this one: neither doubled nor unclaimed, and not proved."""
+    claim = replace(CLAIM, older={"zero": OffsetRange(4, 20)})
+    both = sorted([*range(10), *range(4, 20)])
+    either = (AuditFindingKind.EITHER_TOPIC, OffsetRange(4, 20))
+    assert found(both, Log(LOG), claim) == [either]
+    thrice = sorted([*both, 2, 5, 15])
+    assert found(thrice, Log(LOG), claim) == [
+        (AuditFindingKind.DUPLICATE, OffsetRange(2, 3)),
+        (AuditFindingKind.DUPLICATE, OffsetRange(5, 6)),
+        (AuditFindingKind.DUPLICATE, OffsetRange(15, 16)),
+        either,
+    ]
+    lost = [offset for offset in both if offset != 6] + [30]
+    assert found(lost, Log(LOG), claim) == [
+        (AuditFindingKind.UNCLAIMED, OffsetRange(30, 31)),
+        (AuditFindingKind.EITHER_TOPIC, OffsetRange(4, 6)),
+        (AuditFindingKind.EITHER_TOPIC, OffsetRange(7, 20)),
+        (AuditFindingKind.MISSING, OffsetRange(6, 7)),
+    ]
+    assert AuditFindingKind.EITHER_TOPIC.gravity is Gravity.UNPROVABLE
+
+
 @pytest.mark.parametrize(
     ("rows", "log", "expected"),
     [
