@@ -69,7 +69,7 @@ def read_history(
         before = last.get(tp)
         if before is not None:
             _compare(found, before, batch)
-        elif _is_kept(batch):
+        elif _begins(batch):
             found.began[tp] = _start(batch)
         if batch.gap is not None:
             found.gaps.setdefault(tp, []).append(batch.gap)
@@ -96,9 +96,14 @@ def _start(batch: AppliedBatch) -> int:
     return start if batch.gap is None else min(start, batch.gap.start)
 
 
+def _begins(batch: AppliedBatch) -> bool:
+    """Whether a partition may begin with it."""
+    return batch.gap is not None or batch.verdict == BatchVerdict.FIRST.value
+
+
 def _is_kept(batch: AppliedBatch) -> bool:
     """Whether it is never pruned, so that batches right after it may have been."""
-    return batch.gap is not None or batch.verdict == BatchVerdict.FIRST.value
+    return batch.gap is not None or batch.verdict != BatchVerdict.NEXT.value
 
 
 def _is_of(head: Head | None, batch: AppliedBatch) -> bool:

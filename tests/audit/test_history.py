@@ -100,6 +100,16 @@ def test_what_an_older_topic_had() -> None:
     assert not read_history([now], {TP: now.head}).older
 
 
+def test_what_was_pruned_after_a_rename_counts_as_applied() -> None:
+    """The row of a rename is kept for ever, and the batches after it are not."""
+    batches = [
+        batch(0, 9, 0, verdict="first"),
+        batch(50, 50, 8, verdict="renamed from delays, query old"),
+        batch(90, 95, 20),
+    ]
+    assert not read_history(batches, {}).missing
+
+
 def test_a_ledger_that_began_in_mid_stream() -> None:
     """What was skipped is a gap, and its beginning that of the ledger."""
     found = read_history([batch(40, 50, 9, verdict="gap accepted", gap=(0, 40))], {})
