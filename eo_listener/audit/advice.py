@@ -5,10 +5,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+_FOLLOW: Final = ["eo-listener", "follow"]
+
+
+def commits_at_once(fix: str) -> bool:
+    """Whether what is advised commits as soon as it is typed.
+
+    Every other command of ours that is advised changes nothing, or nothing until --execute.
+    """
+    return shlex.join(_FOLLOW) in fix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +36,14 @@ class Advice:
     def commit_checkpoint(
         self, group: str, *, rewind: bool, topics: Collection[str] | None = None
     ) -> str:
-        """Bring a group to where the checkpoint is: for all of its topics, or for these."""
+        """Bring a group to where the checkpoint is, at once: for all its topics, or for these."""
         if self.checkpoint is None:
             return "name the query's checkpoint to `eo-listener audit`, and the command is shown"
         every = f"*={group}" if "=" in group else group  # as `follow` reads it
         to = [every] if topics is None else [f"{topic}={group}" for topic in sorted(topics)]
         words = [word for one in to for word in ("-g", one)]
         words += ["--once", *(["--on-rewind", "allow"] if rewind else [])]
-        return self._kafka(["eo-listener", "follow", self.checkpoint], words)
+        return self._kafka([*_FOLLOW, self.checkpoint], words)
 
     def show_checkpoint(self) -> str:
         """See what each file of the checkpoint says."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from eo_listener.audit.advice import commits_at_once
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, Severity
 from eo_listener.audit.positions import Positions
@@ -116,6 +117,8 @@ def _lines(finding: PositionFinding) -> Iterator[Text]:
         for name, text in (("cause", finding.cause), ("fix", finding.fix)):
             if text:
                 yield named(f"  {name}: {text}")
+        if commits_at_once(finding.fix):
+            yield Text("  that commits at once: `eo-listener follow --once` has no dry run")
 
 
 def _table(positions: Positions, rows: list[PartitionPositions], found: AuditOutcome) -> Table:

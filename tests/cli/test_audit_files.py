@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from eo_listener import cli
+from eo_listener.audit.positions import Positions
+from eo_listener.cli import audit_screen
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import entry_of
+from tests.audit import test_position_judge as judge
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles, StoreFile
 
 TP = TopicPartition("flights", 0)
@@ -185,6 +188,19 @@ def test_people_see_a_table_and_a_verdict(
     assert any(line.startswith("  cause: the store was restored") for line in lines)
     assert any(line.startswith("  fix: stop the query; start it with a new") for line in lines)
     assert any("flights-0" in line and "45" in line and "20" in line for line in lines)
+
+
+def test_people_are_told_which_command_has_no_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """`follow --once` commits as soon as it is typed; what changes nothing yet is not named so."""
+    at_once = "  that commits at once: `eo-listener follow --once` has no dry run"
+    positions = {"checkpoint": judge.checkpoint(60), "groups": (judge.group(90),)}
+    audit_screen.show(Positions(**positions), judge.judged(**positions))  # type: ignore[arg-type]  # its own fields
+    lines = capsys.readouterr().out.splitlines()
+    fix = lines.index("  fix: eo-listener follow /c -b k:9092 -g g --once --on-rewind allow")
+    assert lines[fix + 1] == at_once
+    others = {"checkpoint": judge.checkpoint(60), "stores": (judge.store(judge.ledger(40)),)}
+    audit_screen.show(Positions(**others), judge.judged(**others))  # type: ignore[arg-type]  # its own fields
+    assert at_once not in capsys.readouterr().out.splitlines()
 
 
 def test_names_are_never_obeyed_by_a_terminal(
