@@ -60,21 +60,18 @@ class Advice:
             f"{more}, options=...)){also}"
         )
 
-    def rename_ledger(self, address: str, key: LedgerKey, query: str) -> str:
-        """Carry a ledger over to the new name of its query; a dry run until --execute."""
-        of = ["--sink", key.sink, "--query", key.query, "--to-query", query]
-        words = ["eo-listener", "ledger", "rename", address, *of]
-        if address.startswith("kafka:") and "//" not in address:
-            return self._kafka(words, [])
+    def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:
+        """Carry a ledger over to the new name of its query or table; a dry run until --execute."""
+        words = ["eo-listener", "ledger", "rename", address]
+        words += ["--sink", old.sink, "--query", old.query]
+        words += ["--to-query", new.query] if new.query != old.query else []
+        words += ["--to-sink", new.sink] if new.sink != old.sink else []
         return shlex.join(words)
 
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
         """Accept one gap; a dry run until --execute."""
         of = ["--sink", key.sink, "--query", key.query, "--partition", str(tp), "--gap", str(gap)]
-        words = ["eo-listener", "ledger", "accept", address, *of]
-        if address.startswith("kafka:") and "//" not in address:
-            return self._kafka(words, [])
-        return shlex.join(words)
+        return shlex.join(["eo-listener", "ledger", "accept", address, *of])
 
     def begin_from_group(self, group: str) -> str:
         """Start a query with a new checkpoint where a group stands."""

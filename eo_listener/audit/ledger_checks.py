@@ -22,6 +22,7 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.model.errors import few
+from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
@@ -55,8 +56,7 @@ def _nothing(store: StorePositions, positions: Positions, advice: Advice) -> Pos
             what=f"its ledger has nothing of {wanted}, and has heads of this checkpoint under "
             f"query {key.query!r}, sink {key.sink!r}",
             cause="the query, its name= or the sink's table was renamed",
-            fix=advice.rename_ledger(store.address, key, positions.query or key.query)
-            + f"; or give the query its old name again: exactly_once(..., name={key.query!r})",
+            fix=_carried_over(store, key, positions, advice),
         )
     if positions.checkpoint is not None and positions.checkpoint.has_done_nothing:
         return PositionFinding(
@@ -78,6 +78,16 @@ def _nothing(store: StorePositions, positions: Positions, advice: Advice) -> Pos
         'empty table, start the query with a new checkpointLocation and "startingOffsets", '
         '"earliest"',
     )
+
+
+def _carried_over(
+    store: StorePositions, key: LedgerKey, positions: Positions, advice: Advice
+) -> str:
+    back = f"give the query its old name again: exactly_once(..., name={key.query!r})"
+    new = LedgerKey(positions.sink or key.sink, positions.query or key.query)
+    if not store.repairable:
+        return back
+    return f"{advice.rename_ledger(store.address, key, new)}; or {back}"
 
 
 class _LedgerCheck:

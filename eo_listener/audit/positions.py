@@ -126,11 +126,13 @@ class StorePositions:
     """A store: the ledgers in it that are of the query, and the keys of all others.
 
     `renamed` are keys of the checkpoint's own query, under other names than was asked for.
-    `address` is how a command names the store, without a secret.
+    `address` is how a command names the store, without a secret; `repairable`: `eo-listener ledger`
+    changes it, too.
     """
 
     store: str
     address: str = "LEDGER"
+    repairable: bool = True
     ledgers: tuple[LedgerPositions, ...]
     others: tuple[LedgerKey, ...] = ()
     renamed: tuple[LedgerKey, ...] = ()
@@ -140,7 +142,7 @@ class StorePositions:
 class Positions:
     """All that was read; what was not asked for, or could not be read, is None or not there.
 
-    `query` is the name of the query, where one was given.
+    `query` is the name of the query, `sink` the key of the sink, where one was given.
     """
 
     source: SourcePositions | None = None
@@ -148,6 +150,7 @@ class Positions:
     groups: tuple[GroupPositions, ...] = ()
     stores: tuple[StorePositions, ...] = ()
     query: str | None = None
+    sink: str | None = None
 
     @property
     def ledgers(self) -> tuple[LedgerPositions, ...]:

@@ -256,10 +256,11 @@ def _is_accepted(positions: Positions, tp: TopicPartition, one: OffsetRange) -> 
 def _accepted(
     positions: Positions, lost: Mapping[TopicPartition, OffsetRange], advice: Advice
 ) -> str:
-    """How each ledger records the loss: by a command where it stands right before it."""
+    """How each ledger records the loss: by a command where it stands right before it, and can."""
     commands = [
         advice.accept_gap(store.address, ledger.key, tp, one)
         for store in positions.stores
+        if store.repairable
         for ledger in store.ledgers
         for tp, one in sorted(lost.items())
         if tp in ledger.heads and ledger.heads[tp].range.until == one.start

@@ -106,6 +106,7 @@ class PositionReader:
             groups=() if cluster is None else tuple(self._once_more(cluster, groups, done)),
             stores=tuple(stores),
             query=request.query,
+            sink=request.sink,
         )
 
     def close(self) -> None:
@@ -213,7 +214,7 @@ class PositionReader:
             store = self._tried(reader.label, lambda: choice.read(reader))  # noqa: B023  # called at once
             if store is not None:
                 self.readers[store.store] = reader
-                found.append(replace(store, address=address.shown))
+                found.append(replace(store, address=address.shown, repairable=address.repairable))
         return found
 
     def _source(

@@ -82,9 +82,14 @@ class LedgerAddress:
             reader = _loaded("kafka", "KafkaLedgerReader")(given, self.place)
         return reader
 
+    @property
+    def repairable(self) -> bool:
+        """Whether it can be changed from outside its sink."""
+        return self.kind != "kafka"
+
     def require_repairable(self) -> None:
         """Raise SettingsError for a ledger that can only be read."""
-        if self.kind == "kafka":
+        if not self.repairable:
             raise SettingsError(
                 "the ledger in a topic can be shown, and not repaired",
                 cause="it moves in transactions of its sink alone",

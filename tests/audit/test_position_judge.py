@@ -501,6 +501,26 @@ def test_a_ledger_under_another_name() -> None:
     assert "name='old'" in found.fix
 
 
+def test_a_ledger_of_another_table_is_carried_over_to_that_table() -> None:
+    """The query has kept its name, so the command changes that of the sink alone."""
+    old = store(renamed=(LedgerKey("old", "flights"),))
+    found = only(judged(checkpoint=checkpoint(60), stores=(old,), query="flights", sink="delays"))
+    assert found.fix.startswith(
+        "eo-listener ledger rename LEDGER --sink old --query flights --to-sink delays; "
+    )
+
+
+def test_no_command_is_advised_that_a_ledger_in_a_topic_does_not_take() -> None:
+    """It moves in the transactions of its sink alone."""
+    under = store(renamed=(LedgerKey("delays", "old"),), address="kafka:l", repairable=False)
+    found = only(judged(checkpoint=checkpoint(60), stores=(under,), query="new"))
+    assert found.fix == "give the query its old name again: exactly_once(..., name='old')"
+    at = store(ledger(60), address="kafka:l", repairable=False)
+    lost = only(judged(source=source(log(start=65)), checkpoint=checkpoint(60), stores=(at,)))
+    assert "eo-listener ledger" not in lost.fix
+    assert 'on_gap="accept"' in lost.fix
+
+
 def test_an_empty_ledger() -> None:
     """Which queries it has instead is said."""
     found = only(judged(checkpoint=checkpoint(60), stores=(store(others=(KEY,)),), query="nosuch"))
