@@ -140,7 +140,7 @@ class _Source:
             )
         return HandoverReading(
             partitions=found,
-            members=tuple(f"{one.client} at {one.host}" for one in facts.members),
+            members=tuple(map(str, facts.members)),
             in_doubt=in_doubt,
         )
 

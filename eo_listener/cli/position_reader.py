@@ -200,7 +200,7 @@ class PositionReader:
             name=facts.name,
             before=before,
             after=after,
-            members=tuple(f"{one.client} at {one.host}" for one in facts.members),
+            members=tuple(map(str, facts.members)),
             had_members=facts.simple is False,
             unstable=facts.unstable,
         )

@@ -59,7 +59,7 @@ class GroupRepair:
                 fix="Name a group of consumers",
             )
         if facts.members or facts.state not in _EMPTY:
-            named = few(f"{one.client} at {one.host}" for one in facts.members)
+            named = few(facts.members)
             raise InUseError(
                 f"group {self._group} is in use: state {facts.state}, {len(facts.members)} "
                 f"members ({named or 'none named'})",

@@ -42,6 +42,9 @@ class Member:
     host: str
     instance: str | None
 
+    def __str__(self) -> str:
+        return f"{self.client} at {self.host}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:

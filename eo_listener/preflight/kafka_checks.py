@@ -179,7 +179,7 @@ def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Iterator[CheckFi
 
 def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFinding:
     ours = [member for member in group.members if member.instance == INSTANCE_ID]
-    who = few(f"{member.client} at {member.host}" for member in group.members)
+    who = few(group.members)
     if ours and plan.mode == "member":
         return warning(
             about,

@@ -210,7 +210,7 @@ def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Iterat
             "name another, group=",
         )
     elif group.members:
-        who = few(f"{member.client} at {member.host}" for member in group.members)
+        who = few(group.members)
         yield warning(
             about,
             f"it has {len(group.members)} members ({who}), which may commit too: the last one wins",
