@@ -19,9 +19,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
-from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.kafka.client import SOCKET_TIMEOUT, STABLE, TIMED_OUT, Client, answer_of
+from eo_listener.kafka.client import SOCKET_TIMEOUT, STABLE, TIMED_OUT, Client, answer_of, wire_of
 from eo_listener.kafka.record_producer import RecordProducer
 from eo_listener.kafka.transaction_age import TransactionAge
 from eo_listener.model.fault_points import reached
@@ -139,10 +138,7 @@ class BatchProducer(RecordProducer):
             membership = client.consumer.consumer_group_metadata()
         finally:
             client.close()
-        wire = iter(
-            Wire(tp.topic, tp.partition, position.offset, position.metadata)
-            for tp, position in positions.items()
-        )
+        wire = iter(wire_of(positions))
         while part := list(islice(wire, _OFFSETS)):
             call = partial(self._producer.send_offsets_to_transaction, part, membership)
             self._bounded(f"committing to group {group}", call, timeout)

@@ -26,6 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 from eo_listener.client_config.identities import INSTANCE_ID
 from eo_listener.client_config.validation import require_property
 from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.offsets import Position, TopicPartition
 
 SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives a request up, or sends it again
 
@@ -210,6 +211,14 @@ class Client:
     def close(self) -> None:
         """Close the connections; waits some seconds for a commit that is still out."""
         self.consumer.close()
+
+
+def wire_of(positions: Mapping[TopicPartition, Position]) -> list[Wire]:
+    """What is to be committed, as librdkafka takes it."""
+    return [
+        Wire(tp.topic, tp.partition, position.offset, position.metadata)
+        for tp, position in positions.items()
+    ]
 
 
 def common(properties: Mapping[str, str]) -> dict[str, Any]:

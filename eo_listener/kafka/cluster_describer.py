@@ -32,7 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.kafka.client import TIMED_OUT, answer_of, open_admin
-from eo_listener.kafka.logs import NOTHING_HELD, Logs, metadata_of
+from eo_listener.kafka.logs import NOTHING_HELD, Logs, positions_of
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import Position, TopicPartition
@@ -198,13 +198,7 @@ class ClusterDescriber:
             parts: list[Any] = self._offsets(ConsumerGroupTopicPartitions(group), stable=False)
         except KafkaError as error:
             return ({}, None) if error.code == _NO_GROUP else (None, error.code)
-        return {
-            TopicPartition(part.topic, part.partition): Position(
-                offset=part.offset, metadata=metadata_of(part)
-            )
-            for part in parts
-            if part.error is None and part.offset >= 0
-        }, None
+        return positions_of(parts), None
 
     def _is_unstable(self, group: str, held: Collection[TopicPartition]) -> bool:
         asked = [Wire(tp.topic, tp.partition) for tp in held]

@@ -9,7 +9,15 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.kafka.client import OUTSIDER, SOCKET_TIMEOUT, TIMED_OUT, Client, Role, answer_of
+from eo_listener.kafka.client import (
+    OUTSIDER,
+    SOCKET_TIMEOUT,
+    TIMED_OUT,
+    Client,
+    Role,
+    answer_of,
+    wire_of,
+)
 from eo_listener.kafka.logs import Held, group_offsets
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.fault_points import reached
@@ -37,12 +45,8 @@ class GroupClient:
         # A request that was given up may still be sent by librdkafka. A newer one must not go
         # out beside it: the older could land last, and take the group back.
         self._await(deadline)
-        wire = [
-            Wire(tp.topic, tp.partition, position.offset, position.metadata)
-            for tp, position in positions.items()
-        ]
         try:
-            self.client.consumer.commit(offsets=wire, asynchronous=True)
+            self.client.consumer.commit(offsets=wire_of(positions), asynchronous=True)
         except KafkaException as error:
             raise self.client.failure(self._what, answer_of(error)) from error
         self.busy = True

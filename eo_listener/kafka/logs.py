@@ -283,11 +283,22 @@ def group_offsets(
             errors[part.topic] = part.error.name()
         elif part.offset >= 0:
             tp = TopicPartition(part.topic, part.partition)
-            held[tp] = Position(offset=part.offset, metadata=metadata_of(part))
+            held[tp] = Position(offset=part.offset, metadata=_metadata_of(part))
     return Held(positions=held, errors=errors)
 
 
-def metadata_of(part: Wire) -> str:
+def positions_of(parts: Iterable[Wire]) -> dict[TopicPartition, Position]:
+    """The offsets and metadata in an answer about a group; not those of which it has an error."""
+    return {
+        TopicPartition(part.topic, part.partition): Position(
+            offset=part.offset, metadata=_metadata_of(part)
+        )
+        for part in parts
+        if part.error is None and part.offset >= 0
+    }
+
+
+def _metadata_of(part: Wire) -> str:
     """The text beside an offset, without the NUL that confluent-kafka writes behind each."""
     try:
         return (part.metadata or "").rstrip("\0")

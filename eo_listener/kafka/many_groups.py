@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import answer_of, open_admin
-from eo_listener.kafka.logs import metadata_of
+from eo_listener.kafka.logs import positions_of
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import Position, TopicPartition
@@ -161,12 +161,6 @@ def _answer(asked: Future[Any], deadline: float) -> HeldByGroup:
         return HeldByGroup(positions={}, error=None if code == _NO_GROUP else code)
     except Late:
         return HeldByGroup(positions={}, error=_LATE)
-    held = {
-        TopicPartition(part.topic, part.partition): Position(
-            offset=part.offset, metadata=metadata_of(part)
-        )
-        for part in parts
-        if part.error is None and part.offset >= 0
-    }
+    held = positions_of(parts)
     refused = [part.error.name() for part in parts if part.error is not None]
     return HeldByGroup(positions=held, error=refused[0] if refused and not held else None)

@@ -14,9 +14,8 @@ from enum import Enum, auto
 
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.kafka.client import SILENT, ConnectionErrors, accepted, answer_of, common
+from eo_listener.kafka.client import SILENT, ConnectionErrors, accepted, answer_of, common, wire_of
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.transaction_age import TransactionAge
 from eo_listener.model.errors import KafkaError
@@ -174,10 +173,7 @@ class OffsetProducer:
     def _transact(
         self, positions: Mapping[TopicPartition, Position], group: object, deadline: float
     ) -> None:
-        wire = [
-            Wire(tp.topic, tp.partition, position.offset, position.metadata)
-            for tp, position in positions.items()
-        ]
+        wire = wire_of(positions)
         self._producer.begin_transaction()
         self._age = TransactionAge(self._timeout)
         self.stage = Stage.OPEN
