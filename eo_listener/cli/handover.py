@@ -33,7 +33,7 @@ from eo_listener.foreach_batch.starting_offsets.origins import of_batch
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_reader import RecordReader
-from eo_listener.model.errors import KafkaError, SettingsError, few
+from eo_listener.model.errors import SettingsError, few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.spark.checkpoint import Checkpoint, read_contents
@@ -120,9 +120,7 @@ class _Source:
 
     def read(self) -> HandoverReading:
         """Read once; the logs after the group, so that lag 0 was true at a moment."""
-        facts = self._describer.group(self._group)
-        if facts.error is not None:
-            raise KafkaError(f"describing group {self._group} failed", code=facts.error)
+        facts = self._describer.described(self._group)
         held = self._reader.group(self._group, stable=True)
         durable, in_doubt = self._durable()
         partitions = self._reader.partitions({tp.topic for tp in (*held, *durable)})

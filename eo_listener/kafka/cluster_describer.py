@@ -133,6 +133,17 @@ class ClusterDescriber:
             unstable=unstable,
         )
 
+    def described(self, name: str) -> GroupFacts:
+        """A group as `group` does it. Raises KafkaError where Kafka refuses to describe it."""
+        facts = self.group(name)
+        if facts.error is not None:
+            raise KafkaError(
+                f"describing group {name} failed: {facts.error}",
+                code=facts.error,
+                fix=f"Allow this client to Describe and Read the group {name}",
+            )
+        return facts
+
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
         """These topics, with the ends of their logs where the client may see them."""
         return {name: self._topic(name) for name in sorted(names)}

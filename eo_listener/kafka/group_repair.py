@@ -46,13 +46,7 @@ class GroupRepair:
     def refuse_members(self) -> None:
         """Raise InUseError where the group has members, SettingsError where it is of others."""
         with closing(ClusterDescriber(self._properties)) as describer:
-            facts = describer.group(self._group)
-        if facts.error is not None:
-            raise KafkaError(
-                f"describing group {self._group} failed: {facts.error}",
-                code=facts.error,
-                fix=f"Allow this client to Describe and Read the group {self._group}",
-            )
+            facts = describer.described(self._group)
         if facts.protocol is not None:
             raise SettingsError(
                 f"group {self._group} is not one of consumers, but of protocol {facts.protocol}",
