@@ -17,9 +17,11 @@ from eo_listener.cli.ledger_choice import claims
 from eo_listener.cli.options import (
     Json,
     KafkaProperties,
+    OptionalServers,
     Storage,
     as_properties,
     print_json,
+    require_cluster,
     require_names,
     storage_options,
 )
@@ -38,7 +40,7 @@ UNREACHABLE = 3
 
 def audit(
     checkpoint: options.CheckpointUrl = None,
-    servers: options.Servers = None,
+    servers: OptionalServers = None,
     groups: options.Groups = None,
     topics: options.Topics = None,
     ledgers: options.Ledgers = None,
@@ -63,11 +65,7 @@ def audit(
             "nothing is named that could be compared",
             fix="Name what there is: --checkpoint FOLDER, -b HOST:PORT -g GROUP, --ledger ADDRESS",
         )
-    if servers is None and (groups or topics or properties):
-        raise SettingsError(
-            "groups, topics and properties need a cluster, and none is named",
-            fix="Add -b HOST:PORT",
-        )
+    require_cluster(servers, groups, topics, properties)
     require_names("group", groups or ())
     require_names("topic", topics or ())
     request = AuditRequest(

@@ -12,9 +12,6 @@ CheckpointUrl = Annotated[
     str | None,
     typer.Option("--checkpoint", "-c", help="The query's checkpointLocation: a folder or a URL."),
 ]
-Servers = Annotated[
-    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
-]
 Groups = Annotated[
     list[str] | None,
     typer.Option("-g", "--group", help="A group that the query commits to; repeatable."),

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from eo_listener.cli import follow_options as options
-from eo_listener.cli.options import KafkaProperties, Storage, print_json, seconds
+from eo_listener.cli.options import KafkaProperties, OptionalServers, Storage, print_json, seconds
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
 from eo_listener.model.errors import SettingsError
@@ -28,7 +28,7 @@ _TICK = 1.0
 
 def follow(
     checkpoints: options.Checkpoints = None,
-    servers: options.Servers = None,
+    servers: OptionalServers = None,
     group: options.Groups = None,
     properties: KafkaProperties = None,
     storage: Storage = None,

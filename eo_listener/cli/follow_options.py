@@ -29,9 +29,6 @@ Checkpoints = Annotated[
         help="Checkpoints of queries: folders, or URLs such as s3a://bucket/folder.",
     ),
 ]
-Servers = Annotated[
-    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
-]
 Groups = Annotated[
     list[str] | None,
     typer.Option(

@@ -23,6 +23,9 @@ _ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 BootstrapServers = Annotated[
     str, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
 ]
+OptionalServers = Annotated[
+    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
+]
 KafkaProperties = Annotated[
     list[str] | None,
     typer.Option(
@@ -89,6 +92,15 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
         properties[key.strip()] = value
     check(properties)
     return properties
+
+
+def require_cluster(servers: str | None, *of_it: object) -> None:
+    """Raise SettingsError where something of a cluster is given, and no cluster."""
+    if servers is None and any(of_it):
+        raise SettingsError(
+            "groups, topics and properties need a cluster, and none is named",
+            fix="Add -b HOST:PORT",
+        )
 
 
 def require_names(what: str, names: Iterable[str]) -> None:

@@ -12,10 +12,12 @@ from rich.text import Text
 
 from eo_listener.cli import sink_options
 from eo_listener.cli.options import (
+    Json,
     KafkaProperties,
     as_properties,
     console,
     print_json,
+    require_cluster,
     require_names,
     seconds,
 )
@@ -24,7 +26,7 @@ from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
-from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.errors import KafkaError
 from eo_listener.preflight import child_process
 from eo_listener.preflight.facts import SinkPlan
 from eo_listener.preflight.findings import CheckFinding, Level, problem, to_act_on
@@ -71,7 +73,7 @@ def preflight(
     sink_transactions: sink_options.Transactions = True,
     sink_transaction_timeout: sink_options.Timeout = TRANSACTION_TIMEOUT,
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check Kafka and this machine before a query uses them.
 
@@ -124,12 +126,8 @@ def _request(
     properties: list[str] | None,
     sink: SinkPlan | None,
 ) -> Request | None:
+    require_cluster(servers, groups, topics, properties, sink)
     if servers is None:
-        if groups or topics or properties or sink:
-            raise SettingsError(
-                "groups, topics and properties need a cluster, and none is named",
-                fix="Add -b HOST:PORT",
-            )
         return None
     require_names("group", groups or ())
     require_names("topic", topics or ())
