@@ -19,6 +19,7 @@ from eo_listener.cli.options import (
     console,
     named,
     print_json,
+    print_line,
     require_names,
     utc,
 )
@@ -145,7 +146,7 @@ def _print(where: str, contents: CheckpointContents) -> None:
     if contents.in_doubt is not None:
         facts.append(("in doubt", _batch(contents, contents.in_doubt)))
     for name, text in facts:
-        out.print(named(f"{name:<11} {text}"), soft_wrap=True)
+        print_line(out, f"{name:<11} {text}")
     table = _table(contents)
     if table.row_count:
         out.print(table)
@@ -258,8 +259,8 @@ def _batch_document(
 
 def _print_difference(first: Origin, second: Origin, found: Difference) -> None:
     out = console()
-    out.print(named(f"first   {first.what}"), soft_wrap=True)
-    out.print(named(f"second  {second.what}"), soft_wrap=True)
+    print_line(out, f"first   {first.what}")
+    print_line(out, f"second  {second.what}")
     table = Table()
     table.add_column("topic")
     for name in ("partition", "first", "second", "first is ahead by"):

@@ -16,6 +16,7 @@ from eo_listener.cli.options import (
     console,
     named,
     print_json,
+    print_line,
     require_names,
     require_one_of,
     seconds,
@@ -144,7 +145,7 @@ def _print(
     after = _after(change, outcome)
     missing = frozenset(() if outcome is None else outcome.missing)
     out = console()
-    out.print(named(f"group {change.group}, by {origin.what}"), soft_wrap=True)
+    print_line(out, f"group {change.group}, by {origin.what}")
     table = Table()
     table.add_column("topic")
     for name in ("partition", "holds", "will hold" if not executed else "holds now"):
@@ -155,7 +156,7 @@ def _print(
         table.add_row(*map(named, _cells(change, one, after, missing)))
     out.print(table)
     for line in _notes(change):
-        out.print(named(line), soft_wrap=True)
+        print_line(out, line)
     count = len(change.positions())
     if not count:
         there = all(one.direction is Direction.SAME for one in change.partitions)

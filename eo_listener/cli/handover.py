@@ -23,6 +23,7 @@ from eo_listener.cli.options import (
     console,
     named,
     print_json,
+    print_line,
     require_names,
     require_one_of,
     seconds,
@@ -214,19 +215,17 @@ def _print(
     out.print(table)
     if obstacles:
         for obstacle in obstacles:
-            out.print(named(f"not yet: {obstacle}"), soft_wrap=True)
+            print_line(out, f"not yet: {obstacle}")
         return
     now = utc(time.time_ns() // 1_000_000)
-    out.print(
-        named(
-            f"group {group} is drained: {len(found.partitions)} partitions without lag, no open "
-            f"transaction, no members; read twice, {now}"
-        ),
-        soft_wrap=True,
+    print_line(
+        out,
+        f"group {group} is drained: {len(found.partitions)} partitions without lag, no open "
+        f"transaction, no members; read twice, {now}",
     )
     out.print("start the next one by:")
     for line in _commands(group, found, servers, to):
-        out.print(named(f"  {line}"), soft_wrap=True)
+        print_line(out, f"  {line}")
 
 
 def _document(

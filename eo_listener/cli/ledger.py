@@ -23,6 +23,7 @@ from eo_listener.cli.options import (
     console,
     named,
     print_json,
+    print_line,
     seconds,
 )
 from eo_listener.model.errors import SettingsError
@@ -151,8 +152,8 @@ def rename(
         )
         return
     out = console()
-    out.print(named(f"from  query {plan.old.query!r} of {plan.old.sink}"), soft_wrap=True)
-    out.print(named(f"to    query {plan.new.query!r} of {plan.new.sink}"), soft_wrap=True)
+    print_line(out, f"from  query {plan.old.query!r} of {plan.old.sink}")
+    print_line(out, f"to    query {plan.new.query!r} of {plan.new.sink}")
     _conclude(out, f"{count} heads and their history", "renamed", execute=execute)
 
 
@@ -257,12 +258,12 @@ _Found = Mapping[LedgerKey, tuple[StoredLedger, Sequence[AppliedBatch]]]
 
 def _print(label: str, found: _Found) -> None:
     out = console()
-    out.print(named(label), soft_wrap=True)
+    print_line(out, label)
     if not found:
         out.print(Text("no ledger of that name"))
     for key, (ledger, history) in found.items():
         out.print()
-        out.print(named(f"sink {key.sink}, query {key.query!r}"), soft_wrap=True)
+        print_line(out, f"sink {key.sink}, query {key.query!r}")
         if ledger.begun is not None:
             out.print(named(f"batch {ledger.begun} was begun and is not finished"))
         out.print(_table_of_heads(ledger))

@@ -150,6 +150,11 @@ def named(text: str) -> Text:
     return Text(escaped(text))
 
 
+def print_line(out: Console, text: str) -> None:
+    """Print a line as `named` shows it, and whole, however long: some are commands to copy."""
+    out.print(named(text), soft_wrap=True)
+
+
 def escaped(text: str, *, keep: str = "") -> str:
     """The text with escapes for what cannot be printed, but for the characters of `keep`."""
     return "".join(
