@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
-import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
+from eo_listener.cli import ledger as ledger_command
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError
@@ -129,21 +129,21 @@ def test_two_ledgers_never_become_one(store: Store) -> None:
         ["accept", "--partition", "flights-0", "--gap", "10..15"],
     ],
 )
-def test_a_ledger_that_moves_is_left_alone(repair: list[str], store: Store) -> None:
+def test_a_ledger_that_moves_is_left_alone(
+    repair: list[str], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A query that writes a batch within the seconds of --watch shows that it runs."""
     command, *rest = repair
+    waited = []
 
-    def query() -> None:
-        time.sleep(0.5)
+    def query(seconds: float) -> None:
+        waited.append(seconds)
         store.write(entry_of(store.heads(), {T0: OffsetRange(10, 11)}, batch_id=2))
 
-    thread = threading.Thread(target=query)
-    thread.start()
-    try:
-        with pytest.raises(InUseError, match="has moved meanwhile: flights-0"):
-            run(command, store.address, *rest, "--watch", "2", "--execute")
-    finally:
-        thread.join()
+    monkeypatch.setattr(ledger_command, "time", SimpleNamespace(sleep=query))
+    with pytest.raises(InUseError, match="has moved meanwhile: flights-0"):
+        run(command, store.address, *rest, "--watch", "2", "--execute")
+    assert waited == [2.0]
     assert store.heads()[T0].range == OffsetRange(10, 11)
     assert set(store.ledgers()) == {KEY}
 
