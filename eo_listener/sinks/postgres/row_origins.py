@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.origin_columns import require_origin_columns
 
 if TYPE_CHECKING:
     from eo_listener.sinks.postgres.connection import Connection
@@ -29,16 +29,7 @@ def row_origins(
     is no such table or column, and psycopg.Error.
     """
     there = {name for (name,) in link.execute(_COLUMNS, (table,))}
-    missing = [name for name in columns if name not in there]
-    if missing:
-        raise SettingsError(
-            f"the database has no table {table}"
-            if not there
-            else f"table {table} has no column {missing[0]!r}",
-            cause="rows are counted by the source's topic, partition and offset, which the "
-            "transform must keep",
-            fix="Name the columns that have them: --columns TOPIC,PARTITION,OFFSET",
-        )
+    require_origin_columns(table, there, columns)
     row = link.execute("SELECT to_regclass(%s)::text", (table,)).fetchone()
     name = str(row[0]) if row is not None else table  # as the server itself writes it
     three = [sql.Identifier(column) for column in columns]

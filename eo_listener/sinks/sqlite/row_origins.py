@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.ledger_sql import quoted
+from eo_listener.sinks.origin_columns import require_origin_columns
 from eo_listener.sinks.sqlite.catalog import columns_of, in_file
 
 _AT_ONCE: Final = 10_000
@@ -22,16 +22,7 @@ def row_origins(
     Raises SettingsError where there is no such table or column, and sqlite3.Error.
     """
     there = columns_of(connection, table)
-    missing = [name for name in columns if name not in there]
-    if missing:
-        raise SettingsError(
-            f"the database has no table {table!r}"
-            if not there
-            else f"table {table!r} has no column {missing[0]!r}",
-            cause="rows are counted by the source's topic, partition and offset, which the "
-            "transform must keep",
-            fix="Name the columns that have them: --columns TOPIC,PARTITION,OFFSET",
-        )
+    require_origin_columns(repr(table), there, columns)
     topic, partition, offset = map(quoted, columns)
     names = f"{topic}, {partition}, {offset}"
     empty = " OR ".join(f"{name} IS NULL" for name in (topic, partition, offset))
