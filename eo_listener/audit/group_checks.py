@@ -29,7 +29,7 @@ from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
 def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
     """Say of each group what is wrong with it."""
-    done = durable(positions.checkpoint, positions.ledgers)
+    done = durable(positions.checkpoint, positions.ledgers, positions.uncommitted)
     lacking = list(_lacking_topics(positions, done, advice))
     yield from lacking
     for group in positions.groups:
@@ -48,14 +48,20 @@ def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFindi
 
 
 def durable(
-    checkpoint: CheckpointPositions | None, ledgers: Sequence[LedgerPositions]
+    checkpoint: CheckpointPositions | None,
+    ledgers: Sequence[LedgerPositions],
+    uncommitted: Collection[str] = (),
 ) -> Mapping[TopicPartition, int]:
-    """What a group may hold: the end of the committed batch, else what every ledger has."""
+    """What a group may hold: the end of the committed batch, else what every ledger has.
+
+    Without the topics that are `uncommitted`: the query commits them to no group.
+    """
+    found: Mapping[TopicPartition, int] = {}
     if checkpoint is not None and checkpoint.exists:
-        return checkpoint.done
-    if len({ledger.key.query for ledger in ledgers}) > 1:
-        return {}  # of which of them the group is nobody knows
-    return lowest(ledger.ends for ledger in ledgers)
+        found = checkpoint.done
+    elif len({ledger.key.query for ledger in ledgers}) == 1:  # else nobody knows whose group it is
+        found = lowest(ledger.ends for ledger in ledgers)
+    return {tp: at for tp, at in found.items() if tp.topic not in uncommitted}
 
 
 def _lacking_topics(
@@ -81,7 +87,8 @@ def _lacking_topics(
             what=f"no offset of topic {few(lacking)} is held, which the query has read",
             cause="these offsets expired or were deleted, or were never committed; or they are in "
             "a group that is not named here",
-            fix="name every group that the query commits to: -g GROUP; if it is this one: "
+            fix="name every group that the query commits to: -g GROUP, and a topic that it commits "
+            "to none: --uncommitted TOPIC; if it is to be this group: "
             + _commit(positions, advice, group, rewind=False, topics=frozenset(lacking)),
         )
 

@@ -142,7 +142,8 @@ class StorePositions:
 class Positions:
     """All that was read; what was not asked for, or could not be read, is None or not there.
 
-    `query` is the name of the query, `sink` the key of the sink, where one was given.
+    `query` is the name of the query, `sink` the key of the sink, where one was given. `uncommitted`
+    are topics that the query commits to no group.
     """
 
     source: SourcePositions | None = None
@@ -151,6 +152,7 @@ class Positions:
     stores: tuple[StorePositions, ...] = ()
     query: str | None = None
     sink: str | None = None
+    uncommitted: frozenset[str] = frozenset()
 
     @property
     def ledgers(self) -> tuple[LedgerPositions, ...]:

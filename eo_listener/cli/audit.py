@@ -43,6 +43,7 @@ def audit(
     servers: OptionalServers = None,
     groups: options.Groups = None,
     topics: options.Topics = None,
+    uncommitted: options.Uncommitted = None,
     ledgers: options.Ledgers = None,
     schema: options.Schema = None,
     query: options.Query = None,
@@ -67,7 +68,7 @@ def audit(
         )
     require_cluster(servers, groups, topics, properties)
     require_names("group", groups or ())
-    require_names("topic", topics or ())
+    require_names("topic", (*(topics or ()), *(uncommitted or ())))
     request = AuditRequest(
         properties=None if servers is None else as_properties(servers, properties),
         checkpoint=checkpoint,
@@ -78,6 +79,7 @@ def audit(
         schema=schema,
         query=query,
         sink=sink,
+        uncommitted=frozenset(uncommitted or ()),
     )
     three = _three(columns) if rows else None
     _report(request, three, read_committed=read_committed, as_json=as_json)

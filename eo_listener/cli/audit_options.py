@@ -20,6 +20,10 @@ Topics = Annotated[
     list[str] | None,
     typer.Option("-t", "--topic", help="A topic to read beside those found; repeatable."),
 ]
+Uncommitted = Annotated[
+    list[str] | None,
+    typer.Option(help="A topic that the query commits to no group; repeatable."),
+]
 Ledgers = Annotated[
     list[str] | None,
     typer.Option(

@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 class AuditRequest:
     """What to compare; what was not named is None or empty. `properties` and `storage` are secret.
 
-    `query` and `sink` choose among the ledgers of a store.
+    `query` and `sink` choose among the ledgers of a store. `uncommitted` are topics of no group.
     """
 
     properties: Mapping[str, str] | None = field(default=None, repr=False)
@@ -66,6 +66,7 @@ class AuditRequest:
     schema: str | None = None
     query: str | None = None
     sink: str | None = None
+    uncommitted: frozenset[str] = frozenset()
 
     @property
     def servers(self) -> str | None:
@@ -99,7 +100,8 @@ class PositionReader:
                 f"checkpoint {reading.label}", lambda: reading.with_planned(before)
             )
         source = None if cluster is None else self._source(groups, checkpoint, stores)
-        done = durable(checkpoint, [ledger for store in stores for ledger in store.ledgers])
+        ledgers = [ledger for store in stores for ledger in store.ledgers]
+        done = durable(checkpoint, ledgers, request.uncommitted)
         return Positions(
             source=source,
             checkpoint=checkpoint,
@@ -107,6 +109,7 @@ class PositionReader:
             stores=tuple(stores),
             query=request.query,
             sink=request.sink,
+            uncommitted=request.uncommitted,
         )
 
     def close(self) -> None:

@@ -351,6 +351,9 @@ def test_a_group_that_lacks_a_whole_topic() -> None:
     assert not any(
         one.kind is Kind.AGREED and one.about.startswith("group") for one in found.findings
     )
+    assert not judged(
+        checkpoint=both, groups=(group(60),), uncommitted=frozenset({"weather"})
+    ).to_act_on
     held = {weather: group(9).after[TP]}
     other = GroupPositions(name="h", before=held, after=held)
     assert not judged(checkpoint=both, groups=(group(60), other)).to_act_on

@@ -163,6 +163,22 @@ def test_an_expired_group_is_repaired_by_the_command(pipeline: Pipeline) -> None
     assert pipeline.audit()[0] == 0
 
 
+def test_a_topic_that_no_group_holds_is_repaired_by_the_command(pipeline: Pipeline) -> None:
+    """The query reads it; it is said, unless it is named as one that goes to no group."""
+    other = pipeline.topics.create(partitions=1)
+    pipeline.topics.fill(other, 3)
+    pipeline.checkpoint.plan(9, {pipeline.tp: 90, TopicPartition(other, 0): 3})
+    pipeline.checkpoint.commit(9)
+    words = ["audit", "-b", pipeline.servers, "-g", pipeline.group]
+    words += ["-c", str(pipeline.checkpoint.folder), "--json"]
+    said = pipeline.run(words)
+    assert (said[0], set(findings(said))) == (1, {"group lacks partitions"})
+    assert pipeline.run([*words, "--uncommitted", other])[0] == 0
+    fix = findings(said)["group lacks partitions"]["fix"]
+    pipeline.type(fix.partition("if it is to be this group: ")[2])
+    assert pipeline.run(words)[0] == 0
+
+
 def test_two_drivers_on_the_group_are_repaired_by_the_command(pipeline: Pipeline) -> None:
     """A commit of another query id is named; after it has stopped the command takes it back."""
     pipeline.commit(97, query_id="deadbeef" + QUERY_ID[8:])

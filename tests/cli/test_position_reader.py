@@ -88,6 +88,10 @@ def test_a_topic_that_no_group_holds_yet_is_waited_for(tmp_path: Path, read: Rea
     whole = {**at(10), new: Position(offset=5, metadata="")}
     _, positions = read(at(10), at(10), at(10), whole, checkpoint=str(made.folder))
     assert positions.groups[0].after == whole
+    _, positions = read(
+        at(10), at(10), whole, checkpoint=str(made.folder), uncommitted=frozenset({"weather"})
+    )
+    assert (positions.groups[0].after, positions.uncommitted) == (at(10), frozenset({"weather"}))
 
 
 def test_a_group_that_cannot_be_read_again_is_not_judged(
