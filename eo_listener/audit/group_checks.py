@@ -76,10 +76,11 @@ def _lacking_topics(
     if not groups or not all(group.topics for group in groups):
         return
     held = frozenset[str]().union(*(group.topics for group in groups))
-    read = {tp.topic for tp in done.keys() - misplaced(positions) if tp != BATCHES}
+    read = frozenset(tp.topic for tp in done.keys() - misplaced(positions) if tp != BATCHES)
     lacking = sorted(read - held)
     if lacking:
         group = groups[0].name
+        topics = read if len(groups) == 1 else frozenset(lacking)
         yield PositionFinding(
             kind=PositionFindingKind.GROUP_LACKS,
             severity=Severity.WARNING,
@@ -89,7 +90,7 @@ def _lacking_topics(
             "a group that is not named here",
             fix="name every group that the query commits to: -g GROUP, and a topic that it commits "
             "to none: --uncommitted TOPIC; if it is to be this group: "
-            + _commit(positions, advice, group, rewind=False, topics=frozenset(lacking)),
+            + _commit(positions, advice, group, rewind=False, topics=topics),
         )
 
 

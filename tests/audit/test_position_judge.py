@@ -347,7 +347,7 @@ def test_a_group_that_lacks_a_whole_topic() -> None:
     both = replace(checkpoint(60), done={TP: 60, weather: 9})
     found = judged(checkpoint=both, groups=(group(60),))
     assert (only(found).kind, "topic weather" in only(found).what) == (Kind.GROUP_LACKS, True)
-    assert only(found).fix.endswith("eo-listener follow /c -b k:9092 -g weather=g --once")
+    assert only(found).fix.endswith("follow /c -b k:9092 -g flights=g -g weather=g --once")
     assert not any(
         one.kind is Kind.AGREED and one.about.startswith("group") for one in found.findings
     )
