@@ -340,7 +340,8 @@ def test_many_groups_cost_no_threads(
         insist(store, group, at(3, T(topic, 0)))
         assert store.snapshot(group, [T(topic, 0)], timeout=8).held == at(3, T(topic, 0))
     # A few come and go with whatever else this process has to do; a leak would be hundreds.
-    assert all(after <= was + 30 for after, was in zip(size(), before, strict=True))
+    after = size()
+    assert all(now <= was + 30 for now, was in zip(after, before, strict=True)), (before, after)
     assert reader.group(groups[-1], [T(topic, 0)]) == at(3, T(topic, 0))
 
 
