@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -9,10 +10,10 @@ import pyspark
 
 from eo_listener.devtools import artifacts
 
-VERSION: Final = "1.11.0"
+VERSION: Final = os.environ.get("EO_TEST_ICEBERG", "1.11.0")
 _SCALA: Final = {"3.5": "2.12", "4.0": "2.13", "4.1": "2.13"}  # by Spark; there is none for 4.2
 _CHECKSUMS: Final = {
-    "4.0": {
+    ("4.0", "1.11.0"): {
         "iceberg-spark-runtime-4.0_2.13-1.11.0.jar": (
             "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc"
         ),
@@ -40,4 +41,4 @@ def jars() -> tuple[Path, ...]:
         ),
     ]
     folder = artifacts.cache_folder() / "tests" / f"iceberg-{line}-{VERSION}"
-    return artifacts.fetch(wanted, folder, checksums=_CHECKSUMS.get(line))
+    return artifacts.fetch(wanted, folder, checksums=_CHECKSUMS.get((line, VERSION)))

@@ -139,6 +139,7 @@ OF_OTHERS = frozenset(
         "expire_snapshots",
         "launch_gateway",
         "publish_via_partition_root",
+        "remove_orphan_files",
     }
 )
 TEXTS = [

@@ -13,6 +13,7 @@ from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, runti
 _RUNTIMES: Final = {"3.5": "2.12", "4.0": "2.13", "4.1": "2.13"}
 """The Scala of the runtime that there is for each Spark."""
 RUNTIME: Final = "1.11.0"
+_WAP: Final = ("spark.wap.id", "spark.wap.branch")
 _JAR: Final = re.compile(r"iceberg-spark-runtime-(\d+\.\d+)_(\d+\.\d+)-")
 
 
@@ -56,6 +57,21 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
             "type, uri and warehouse",
         )
     return found
+
+
+def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
+    """Raise SettingsError where the session reads or writes elsewhere than it is told to.
+
+    With an id what is written is on no branch at all (`SparkWrite.commitOperation`). Raises
+    ThrownError.
+    """
+    given = [name for name in _WAP if spark.conf.get(name, None) is not None]
+    if given and table.has_property("write.wap.enabled"):
+        raise SettingsError(
+            f"{label} has write.wap.enabled, and the query's session has {given[0]}",
+            cause="what is written would not come to the branch of the batch",
+            fix=f"Take {given[0]} away from the session of the query",
+        )
 
 
 def _fitting(line: str) -> str:

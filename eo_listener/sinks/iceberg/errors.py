@@ -39,11 +39,16 @@ _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessCont
 _SECRETS: Final = re.compile(r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+")
 
 
+def is_temporary(error: ThrownError) -> bool:
+    """Whether the batch is to be written once more after it."""
+    return _is_conflict(error) or error.is_any(*_AWAY)
+
+
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     """What an error means that came before the batch was published: nothing of it was written."""
     name = error.classes[0].rpartition(".")[2]
     said = f"{name}: {_first_line(error.text)}"
-    if error.is_any("CommitFailedException", "CommitStateUnknownException"):
+    if _is_conflict(error):
         return RetriableSinkError(
             f"{label}: another commit came first ({said})",
             cause="other programs write to the table at the same time",
@@ -87,6 +92,13 @@ def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
         cause="the catalog was asked to commit it, and its answer was lost",
         fix="Nothing to do: the table is read, and then decided",
     )
+
+
+def _is_conflict(error: ThrownError) -> bool:
+    # A commit that was made, and refused all the same, is a conflict with itself when Iceberg
+    # repeats it: nobody else writes to the branch of a batch.
+    itself = error.is_any("ValidationException") and "conflicting" in error.text
+    return itself or error.is_any("CommitFailedException", "CommitStateUnknownException")
 
 
 def _first_line(text: str) -> str:

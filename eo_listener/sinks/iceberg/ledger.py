@@ -5,15 +5,20 @@ ledger of a query is that of the newest snapshot, from main's head back by paren
 
 Its branch keeps that snapshot when others expire. Where an expired snapshot between it and main's
 head breaks the chain, three things can have happened to the head of such a branch: it was
-published; it was published and taken back by a rollback; it was never published. Sequence numbers
-grow along a chain, so what is newer than the last snapshot that is known of main's cannot be behind
-it. Of the rest, files of it in main prove that it was published; without any nobody can tell.
+published; it was published and taken back by a rollback; it was never published. Older metadata of
+the table still have the parents of what has expired, and prove which. Where those were deleted too:
+sequence numbers grow along a chain, so what is newer than the last snapshot that is known of main's
+cannot be behind it; of the rest, files of it in main prove that it was published; without any
+nobody can tell.
+
+A cherry-picked snapshot has the rows of another one and not its summary. So one of a batch's that
+is in main behind no ledger of it means rows that the ledger does not have.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -25,16 +30,25 @@ from eo_listener.sinks.ledger_text import LedgerText
 
 PROPERTY: Final = "eo-ledger"
 """The key in a snapshot's summary; in lower case, as Spark makes each option of a writer."""
+BATCH_OF: Final = "eo-batch-of"
+"""The key of a query's name in the snapshot that the statements of its batch come after."""
 
 
 class Snapshot(NamedTuple):
-    """What counts of a snapshot; `added` is how many rows it has added."""
+    """What counts of a snapshot.
+
+    `added` is how many rows it has added; `source` the one that it was cherry-picked from;
+    `staged` says that it was written under a WAP id, on no branch.
+    """
 
     id: int
     parent: int | None
     sequence: int
     ledger: LedgerText | None
     added: int
+    batch_of: str | None = None
+    source: int | None = None
+    staged: bool = False
 
 
 class Snapshots(Protocol):
@@ -47,6 +61,9 @@ class Snapshots(Protocol):
 
     def snapshot(self, snapshot_id: int) -> str | None:
         """A snapshot as Iceberg writes it in JSON, None where it has expired."""
+
+    def expired(self, snapshot_id: int) -> str | None:
+        """One that has expired, as older metadata have it; None where none is left that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +87,16 @@ def parse_snapshot(text: str) -> Snapshot:
     """Read a snapshot. Raises FormatError for a ledger of another format."""
     given = json.loads(text)
     summary = given.get("summary", {})
-    ledger = summary.get(PROPERTY)
+    ledger, source = summary.get(PROPERTY), summary.get("source-snapshot-id")
     return Snapshot(
         id=given["snapshot-id"],
         parent=given.get("parent-snapshot-id"),
         sequence=given.get("sequence-number", 0),
         ledger=None if ledger is None else LedgerText.decode(ledger),
         added=int(summary.get("added-records", 0)),
+        batch_of=summary.get(BATCH_OF),
+        source=None if source is None else int(source),
+        staged="wap.id" in summary,
     )
 
 
@@ -98,15 +118,23 @@ class PublishedLedgers:
         Raises SinkError where that cannot be told, or where it has another format.
         """
         self._before, self._known = self._known, {}
-        oldest: Snapshot | None = None
-        for oldest in self._chain(table):
-            if oldest.ledger is not None and oldest.ledger.query == query:
-                return self._found(table, oldest.ledger, oldest.id)
-        if oldest is not None and oldest.parent is not None:
-            anchor = self._behind(table, query, oldest, accept_expired=accept_expired)
-            if anchor is not None and anchor.ledger is not None:
-                return self._found(table, anchor.ledger, anchor.id)
-        return Published(LedgerText(query, 0, {}), None)
+        heads = self._of(table, query)
+        since: list[Snapshot] = []
+        found: Snapshot | None = None
+        for found in self._chain(table, heads):
+            if found.ledger is not None and found.ledger.query == query:
+                break
+            since.append(found)
+        else:
+            found = None
+            if since and since[-1].parent is not None:
+                found = self._behind(query, heads, since[-1], accept_expired=accept_expired)
+        # A query that is new to the table has no rows in it, whatever has expired.
+        known = found is not None or bool(heads)
+        self._check_picked(table, query, since, known=known, accept_expired=accept_expired)
+        if found is None or found.ledger is None:
+            return Published(LedgerText(query, 0, {}), None)
+        return _published(found.id, found.ledger, heads)
 
     def moved_by(
         self, table: Snapshots, key: str, query_id: str
@@ -133,15 +161,20 @@ class PublishedLedgers:
         heads = (
             self.read(table, at) for name, at in table.branches.items() if is_branch_of_any(name)
         )
-        both = (*self._chain(table), *heads)
+        both = (*self._chain(table, {}), *heads)
         return {one.ledger.query for one in both if one is not None and one.ledger is not None}
 
-    def read(self, table: Snapshots, snapshot_id: int) -> Snapshot | None:
-        """Read one snapshot, None where it has expired. Raises SinkError."""
+    def read(self, table: Snapshots, snapshot_id: int, *, expired: bool = False) -> Snapshot | None:
+        """Read one snapshot; None where it has expired, or with `expired`, is known nowhere.
+
+        Raises SinkError.
+        """
         if snapshot_id in self._before:
             self._known[snapshot_id] = self._before[snapshot_id]
         if snapshot_id not in self._known:
             text = table.snapshot(snapshot_id)
+            if text is None and expired:
+                text = table.expired(snapshot_id)
             if text is None:
                 return None
             try:
@@ -152,12 +185,15 @@ class PublishedLedgers:
                 ) from error
         return self._known[snapshot_id]
 
-    def _chain(self, table: Snapshots) -> Iterator[Snapshot]:
-        """From main's head back, as far as there are snapshots."""
-        at = table.main
-        while at is not None and (found := self.read(table, at)) is not None:
+    def _chain(self, table: Snapshots, heads: Mapping[str, Snapshot]) -> Iterator[Snapshot]:
+        """From main's head back, as far as there are snapshots.
+
+        Also those that have expired, where one of `heads` may be behind them.
+        """
+        at, expired = table.main, False
+        while at is not None and (found := self.read(table, at, expired=expired)) is not None:
             yield found
-            at = found.parent
+            at, expired = found.parent, _may_be_behind(heads, found)
 
     def _of(self, table: Snapshots, query: str) -> dict[str, Snapshot]:
         """The heads of the query's branches that have a ledger of it."""
@@ -172,37 +208,108 @@ class PublishedLedgers:
             if head is not None and head.ledger is not None and head.ledger.query == query
         }
 
-    def _found(self, table: Snapshots, ledger: LedgerText, at: int) -> Published:
-        heads = self._of(table, ledger.query)
-        if any(head.id == at for head in heads.values()):
-            return Published(ledger, at)  # whatever else there is was never published
-        later = {
-            head.ledger.number: name
-            for name, head in heads.items()
-            if head.ledger is not None and head.ledger.number > ledger.number
-        }
-        return Published(ledger, at, later[max(later)] if later else None)
-
     def _behind(
-        self, table: Snapshots, query: str, oldest: Snapshot, *, accept_expired: bool
+        self,
+        query: str,
+        heads: Mapping[str, Snapshot],
+        oldest: Snapshot,
+        *,
+        accept_expired: bool,
     ) -> Snapshot | None:
-        """The head of a branch that is part of main, behind a snapshot that has expired."""
-        heads = self._of(table, query).values()
-        older = [head for head in heads if head.sequence < oldest.sequence]
-        if not older:
+        """The head of a branch that is part of main, behind a snapshot that is known nowhere."""
+        if not _may_be_behind(heads, oldest):
             return None
+        # Format 1 has no sequence numbers: all are 0, and only files tell.
+        older = [head for head in heads.values() if head.sequence <= oldest.sequence]
         for head in older:
             if self._has_files_of(head.id):
                 return head
         # A later one was never published: that would have dropped this one.
-        first = min(older, key=lambda head: head.sequence)
+        first = min(older or heads.values(), key=_order)
         if accept_expired:
-            return first
+            return first if older else None
         raise SinkError(
             f"{self._label}: the ledger of {query!r} is in snapshot {first.id}, and nothing "
             "says whether main still has the rows of it",
-            cause="a snapshot between it and main's head has expired, and no file of it is left: "
-            "they were compacted, or main was rolled back behind it",
+            cause="a snapshot between it and main's head has expired, with the metadata that had "
+            "it, and no file of it is left: they were compacted, or main was rolled back",
             fix='If main was not rolled back, on_expired="accept" takes this ledger; if it was, '
             "read the lost offsets again with a new checkpoint",
         )
+
+    def _check_picked(
+        self,
+        table: Snapshots,
+        query: str,
+        since: Sequence[Snapshot],
+        *,
+        known: bool,
+        accept_expired: bool,
+    ) -> None:
+        """Raise SinkError where one of these has rows of a batch that the ledger does not have."""
+        for one in since:
+            if one.source is None:
+                continue
+            ours = self._is_of_batch(table, query, one.source, expired=known)
+            if ours or (ours is None and known and not accept_expired):
+                raise self._picked(query, one, known=ours is not None)
+
+    def _is_of_batch(
+        self, table: Snapshots, query: str, snapshot_id: int, *, expired: bool
+    ) -> bool | None:
+        """Whether a batch of the query has written it; None where nothing says that."""
+        found = first = self.read(table, snapshot_id, expired=expired)
+        if first is not None and first.source is not None:
+            return self._is_of_batch(table, query, first.source, expired=expired)
+        while found is not None:
+            if found.ledger is not None:
+                return found is first and found.ledger.query == query
+            if found.batch_of is not None:
+                return found.batch_of == query
+            if found.parent is None:
+                return False
+            found = self.read(table, found.parent, expired=expired)
+        return None
+
+    def _picked(self, query: str, one: Snapshot, *, known: bool) -> SinkError:
+        back = "" if one.parent is None else f" to snapshot {one.parent}"
+        fix = f"Roll main back{back}; fast-forward brings rows back together with their ledger"
+        if known:
+            return SinkError(
+                f"{self._label}: rows of a batch of {query!r} are in main without their ledger",
+                cause=f"snapshot {one.id} was cherry-picked from {one.source}, which has them",
+                fix=fix,
+            )
+        return SinkError(
+            f"{self._label}: nothing says whether snapshot {one.id} of main has rows of a batch "
+            f"of {query!r} without their ledger",
+            cause=f"it was cherry-picked from {one.source}, which has expired",
+            fix=f'If it has none, on_expired="accept" goes on. If it has: {fix}',
+        )
+
+
+def _published(at: int, ledger: LedgerText, heads: Mapping[str, Snapshot]) -> Published:
+    if any(head.id == at for head in heads.values()):
+        return Published(ledger, at)  # whatever else there is was never published
+    later = {
+        head.ledger.number: name
+        for name, head in heads.items()
+        if head.ledger is not None and head.ledger.number > ledger.number
+    }
+    return Published(ledger, at, later[max(later)] if later else None)
+
+
+def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
+    """Whether a ledger of the query can be behind a snapshot of main.
+
+    Where all heads are newer than it they are not, and before a first batch there was no ledger.
+    """
+    return any(
+        head.sequence <= oldest.sequence or (head.ledger is not None and head.ledger.number > 1)
+        for head in heads.values()
+    )
+
+
+def _order(head: Snapshot) -> tuple[int, int]:
+    """By sequence number, and without one by the number in the ledger."""
+    return head.sequence, 0 if head.ledger is None else head.ledger.number

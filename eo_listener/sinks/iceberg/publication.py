@@ -24,7 +24,13 @@ from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.foreign_writer import ledger_changed
 from eo_listener.sinks.iceberg.errors import REFUSED, translated, unanswered
-from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import (
+    BATCH_OF,
+    PROPERTY,
+    Published,
+    PublishedLedgers,
+    Snapshot,
+)
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
 
@@ -51,10 +57,14 @@ class RowWriter(Protocol):
 
 
 class Staged(NamedTuple):
-    """The branch of a batch, the snapshot of main that it was made from, and its ledger."""
+    """The branch of a batch, the snapshot of main that it was made from, and its ledger.
+
+    `root` is the snapshot that the branch begins with.
+    """
 
     branch: str
     base: int | None
+    root: int
     ledger: str
 
 
@@ -92,12 +102,14 @@ class Publication:
     def _staged(self) -> Staged:
         """Make the branch, at the snapshot of main whose ledger is as the entry has found it."""
         refused: ThrownError | None = None
+        # A branch that was dropped Iceberg makes anew, from main: it then lacks this snapshot.
+        summary = None if self.rows.appends else {BATCH_OF: self.entry.query}
         for _ in range(_TRIES):
             self.table.refresh()
             base, found = self.table.main, self._compared()
             branch = new_branch(self.entry.query, self.entry.run_id)
             try:
-                self.table.create_branch(branch, at=base)
+                root = self.table.create_branch(branch, at=base, summary=summary)
             except MainMovedError:
                 continue
             except ThrownError as error:
@@ -105,7 +117,7 @@ class Publication:
                     raise
                 refused = error
                 continue
-            return Staged(branch, base, found.ledger.after(self.entry).encode())
+            return Staged(branch, base, root, found.ledger.after(self.entry).encode())
         raise self._overtaken() from refused
 
     def _written(self, staged: Staged) -> int | None:
@@ -143,12 +155,29 @@ class Publication:
             except ThrownError as error:
                 if error.is_any("CommitStateUnknownException") or not error.is_any(*REFUSED):
                     raise unanswered(error, self.label) from error
-                refused = error
-                continue
+                if not self._is_made():
+                    refused = error
+                    continue
             except JvmError as error:
                 raise unanswered(error, self.label) from error
             return added
         raise self._overtaken() from refused
+
+    def _is_made(self) -> bool:
+        """Whether main has the batch, although its commit was refused.
+
+        A JDBC catalog sends a commit once more where the connection broke (`JdbcClientPool`): if
+        the first was made, the second is refused. Raises OutcomeUnknownError.
+        """
+        entry = self.entry
+        try:
+            self.table.refresh()
+            found = self.ledgers.published(
+                self.table, entry.query, accept_expired=self.accept_expired
+            )
+        except (ThrownError, JvmError, SinkError) as error:
+            raise unanswered(error, self.label) from error
+        return all(found.heads.get(tp) == entry.head(tp) for tp in entry.moves)
 
     def _moved(self, staged: Staged) -> None:
         """Publish what is staged, on main as it is now."""
@@ -171,21 +200,40 @@ class Publication:
             raise self._overtaken()
 
     def _check_staged(self, staged: Staged) -> int:
-        """See that the branch has what was written, and nothing else has come to it."""
+        """See that the branch has what was written, all of it, and nothing else."""
         at = self.table.branches.get(staged.branch)
         head = None if at is None else self.ledgers.read(self.table, at)
         if head is None:
             raise self._dropped(staged)
         if not self.rows.appends:
+            self._check_statements(staged, head)
             return 0
         if head.ledger is None or head.ledger.encode() != staged.ledger:
-            raise SettingsError(
-                f"{self.label}: what was written is not on branch {staged.branch}",
-                cause="a setting of the session or the table sends writes elsewhere, such as "
-                "spark.wap.id or spark.wap.branch with write.wap.enabled",
-                fix="Take that setting away",
-            )
+            raise self._not_on_branch(staged)
+        if head.parent != staged.root:
+            raise self._dropped(staged)
         return head.added
+
+    def _check_statements(self, staged: Staged, head: Snapshot) -> None:
+        chain = {head.id}
+        while head.id != staged.root:
+            parent = None if head.parent is None else self.ledgers.read(self.table, head.parent)
+            if parent is None:
+                raise self._dropped(staged)
+            head = parent
+            chain.add(head.id)
+        for one in self.table.added_since(staged.root):
+            found = self.ledgers.read(self.table, one)
+            if found is not None and found.staged and found.parent in chain:
+                raise self._not_on_branch(staged)
+
+    def _not_on_branch(self, staged: Staged) -> SettingsError:
+        return SettingsError(
+            f"{self.label}: what was written is not on branch {staged.branch}",
+            cause="a setting of the session or the table sends writes elsewhere, such as "
+            "spark.wap.id or spark.wap.branch with write.wap.enabled",
+            fix="Take that setting away",
+        )
 
     def _dropped(self, staged: Staged) -> RetriableSinkError:
         return RetriableSinkError(

@@ -14,7 +14,7 @@ from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey, sql_litera
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.iceberg import catalog
-from eo_listener.sinks.iceberg.connection import find
+from eo_listener.sinks.iceberg.connection import check_wap, find
 from eo_listener.sinks.iceberg.errors import translated
 from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
@@ -49,8 +49,9 @@ class IcebergSink:
     `create=False` it must be there. Columns that the rows lack become null. With `new_columns`
     those that the table lacks are added to it, else they are refused. `on_expired="accept"` takes a
     ledger of which nothing says any more whether a rollback took its rows back: expired snapshots
-    behind main's head leave it so where no file of it is left. The catalog must refuse a commit
-    that another one came before, as those on a database, Hive's and REST's do.
+    behind main's head leave it so where the table's older metadata were deleted, and no file of it
+    is left. The catalog must refuse a commit that another one came before, as those on a database,
+    Hive's and REST's do.
 
     Raises SettingsError for arguments that cannot be.
     """
@@ -137,6 +138,8 @@ class IcebergSink:
         with ExitStack() as stack:
             with self._explained(), java_errors():
                 found = find(frame.sparkSession, self._name)
+                if found is not None:
+                    check_wap(frame.sparkSession, found, self.label)
                 rows = stack.enter_context(unmarked(frame, self.label))
                 table = found or self._made(rows)
                 writer = self._writer(table, rows, entry)
@@ -168,7 +171,9 @@ class IcebergSink:
                 fix=f"Create it: CREATE TABLE {self._name.sql} (...) USING iceberg",
             )
         check_upsert(target.keys, target.version_column, columns_of(frame), {})
-        return catalog.make(frame.sparkSession, self._name, frame, self._creation)
+        table = catalog.make(frame.sparkSession, self._name, frame, self._creation)
+        check_wap(frame.sparkSession, table, self.label)
+        return table
 
     def _writer(self, table: IcebergTable, frame: DataFrame, entry: Entry) -> RowWriter:
         """What writes the rows of `frame`. Raises SettingsError."""
@@ -189,8 +194,12 @@ class IcebergSink:
 
     def _has_files_of(self, snapshot: int) -> bool:
         """Whether main still has an entry of a file that `snapshot` has written."""
+        spark = session()
+        table = find(spark, self._name)  # its cache can have main as it was before a rollback
+        if table is not None:
+            check_wap(spark, table, self.label)  # one of them has another branch read
         with java_errors():
-            entries = session().table(f"{self._name.sql}.entries")
+            entries = spark.table(f"{self._name.sql}.entries")
             return not entries.where(f"snapshot_id = {snapshot}").isEmpty()
 
     def _report_rollback(self, found: Published) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.sinks.iceberg.errors import is_temporary
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.kept_rows import kept
 from eo_listener.sinks.target import STAGED
@@ -63,7 +64,7 @@ class Branch:
             with java_errors():
                 self.session.sql(text.replace(TABLE, self.table)).collect()
         except ThrownError as error:
-            if error.is_any("CommitFailedException", "CommitStateUnknownException"):
+            if is_temporary(error):
                 raise
             line = error.text.strip().split("\n", 1)[0]
             raise SinkError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -11,14 +11,18 @@ from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import FAILURES, asking
+from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog
 from eo_listener.spark.jvm.running_jvm import class_of
 
 MAIN: Final = "main"
 _UTIL: Final = "org.apache.iceberg.spark.Spark3Util"
+_PARSER: Final = "org.apache.iceberg.TableMetadataParser"
 _SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
 _CAUSES: Final = 10
 _FOREVER: Final = 2**63 - 1
 """Milliseconds after which a branch expires: never, whatever history.expire.max-ref-age-ms says."""
+_KEPT: Final = 100
+"""How many snapshots of a branch do not expire while it is written."""
 
 
 class ThrownError(Exception):
@@ -35,7 +39,7 @@ class ThrownError(Exception):
 
 
 class MainMovedError(Exception):
-    """The branch main is not at the snapshot that a change was made for; nothing was changed."""
+    """The table is not as it was when a change was decided; nothing was changed."""
 
 
 @contextmanager
@@ -127,26 +131,53 @@ class IcebergTable:
             self.branches: Mapping[str, int] = {
                 str(name): ref.snapshotId() for name, ref in refs.items() if ref.isBranch()
             }
+            self._log = MetadataLog(self._metadata, self._read_metadata)
+
+    def has_property(self, name: str) -> bool:
+        """Whether a property of the table is true; it is false when absent."""
+        with java_errors():
+            return bool(self._metadata.propertyAsBoolean(name, False))
 
     def snapshot(self, snapshot_id: int) -> str | None:
         """A snapshot as JSON, None where it has expired."""
         with java_errors():
-            found = self._metadata.snapshot(snapshot_id)
-            return None if found is None else str(self._jvm_class(_SNAPSHOT).toJson(found))
+            return self._as_json(self._metadata.snapshot(snapshot_id))
 
-    def create_branch(self, name: str, *, at: int | None, drop: Iterable[str] = ()) -> None:
-        """Make a branch at main's snapshot, which is `at`, and drop others, in one commit.
+    def expired(self, snapshot_id: int) -> str | None:
+        """A snapshot that has expired, as older metadata have it; None where none has it."""
+        with java_errors():
+            return self._as_json(self._log.snapshot(snapshot_id))
 
-        Raises MainMovedError.
+    def added_since(self, snapshot_id: int) -> Sequence[int]:
+        """The snapshots that were added after this one, on whatever branch or on none."""
+        with java_errors():
+            snapshots, added = self._metadata.snapshots(), []
+            for index in reversed(range(snapshots.size())):
+                found = snapshots.get(index).snapshotId()
+                if found == snapshot_id:
+                    break
+                added.append(found)
+            return added
+
+    def create_branch(
+        self, name: str, *, at: int | None, summary: Mapping[str, str] | None = None
+    ) -> int:
+        """Make a branch at main's snapshot, which is `at`; return the one that it begins with.
+
+        With `summary` that is an empty one of its own, which has it. Raises MainMovedError.
         """
         with java_errors():
             transaction = self._begun(at)
+            if summary is not None:
+                append = transaction.table().newFastAppend().toBranch(name)
+                _summarized(append, summary).commit()
             refs = transaction.manageSnapshots()
-            for other in drop:
-                refs = refs.removeBranch(other)
-            refs = refs.createBranch(name) if at is None else refs.createBranch(name, at)
+            if summary is None:
+                refs = refs.createBranch(name) if at is None else refs.createBranch(name, at)
+            refs = refs.setMinSnapshotsToKeep(name, _KEPT)
             refs.setMaxRefAgeMs(name, _FOREVER).commit()
-            transaction.commitTransaction()
+            self._commit(transaction)
+            return int(transaction.currentMetadata().ref(name).snapshotId())
 
     def drop_branch(self, name: str) -> None:
         """Drop a branch."""
@@ -191,19 +222,19 @@ class IcebergTable:
             transaction = self._begun(at)
             refs = transaction.manageSnapshots().createBranch(branch, at)
             refs.setMaxRefAgeMs(branch, _FOREVER).commit()
-            append = transaction.table().newAppend().toBranch(branch)
+            append = transaction.table().newFastAppend().toBranch(branch)
             for file in head.addedDataFiles(io).iterator():
                 append.appendFile(file)
             _summarized(append, summary).commit()
             self._forward(transaction, branch, [*drop, staged], has_main=True)
 
     def _begun(self, at: int | None) -> Any:
-        """Begin a transaction on the newest metadata: its commit is refused if any other comes
-        before it, since a change of branches is never made again on other metadata.
-        """
+        """Begin a transaction on the metadata that were looked at, in which main is at `at`."""
         transaction = self._table.newTransaction()
-        current = transaction.table().currentSnapshot()
-        if (None if current is None else current.snapshotId()) != at:
+        start = transaction.startMetadata()
+        seen = start.metadataFileLocation() == self._metadata.metadataFileLocation()
+        # Another thread's refresh can come between the two that a transaction begins with.
+        if not seen or not start.equals(transaction.currentMetadata()) or self.main != at:
             raise MainMovedError
         return transaction
 
@@ -217,8 +248,30 @@ class IcebergTable:
             refs = refs.createBranch(MAIN, transaction.table().snapshot(branch).snapshotId())
         for other in drop:
             refs = refs.removeBranch(other)
-        refs.commit()
-        transaction.commitTransaction()
+        refs.setMinSnapshotsToKeep(branch, 1).commit()
+        self._commit(transaction)
+
+    def _commit(self, transaction: Any) -> None:
+        """Commit it once: refused if any other commit came to main since it was begun.
+
+        `commitTransaction` would try again; where its own commit was made and its answer lost, it
+        takes that for another's, and deletes files of the snapshots in it.
+        """
+        operations = transaction.underlyingOps()
+        operations.commit(transaction.startMetadata(), transaction.currentMetadata())
+
+    def _read_metadata(self, file: str) -> Any:
+        """Metadata of a file, None where it was deleted."""
+        try:
+            with java_errors():
+                return self._jvm_class(_PARSER).read(self._table.io(), file)
+        except ThrownError as error:
+            if error.is_any("NotFoundException"):
+                return None
+            raise
+
+    def _as_json(self, snapshot: Any) -> str | None:
+        return None if snapshot is None else str(self._jvm_class(_SNAPSHOT).toJson(snapshot))
 
     def _jvm_class(self, name: str) -> Any:
         return class_of(self._jvm, name)

@@ -25,7 +25,7 @@ class Lake:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
-        self._folder = folder
+        self.folder = folder
         self._numbers = count()
         self.namespace = ""
         self._set(spark)
@@ -81,10 +81,10 @@ class Lake:
         settings = {
             catalog: "org.apache.iceberg.spark.SparkCatalog",
             f"{catalog}.type": "jdbc",
-            f"{catalog}.uri": f"jdbc:sqlite:{self._folder}/catalog.db",
+            f"{catalog}.uri": f"jdbc:sqlite:{self.folder}/catalog.db",
             f"{catalog}.jdbc.schema-version": "V1",
             f"{catalog}.jdbc.strict-mode": "true",
-            f"{catalog}.warehouse": f"file:{self._folder}/files",
+            f"{catalog}.warehouse": f"file:{self.folder}/files",
         }
         for key, value in settings.items():
             session.conf.set(key, value)

@@ -19,6 +19,7 @@ from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of, plan_of
 from tests.sinks.iceberg.lake import Lake
+from tests.sinks.iceberg.test_lost_answers import LOST, NOTHING_DONE, Database
 
 pytestmark = pytest.mark.spark
 
@@ -104,6 +105,75 @@ def test_a_foreign_commit_has_the_batch_repeated(lake: Lake, sink: IcebergSink) 
     write(lake, sink, 1, [row(3, 1, "ours")])
     assert row(3, 1, "ours") in lake.rows("t")
     assert row(3, 0, "foreign") not in lake.rows("t")
+
+
+@pytest.mark.parametrize("answer", [NOTHING_DONE, LOST], ids=["refused", "lost"])
+def test_a_statement_whose_commit_was_made_and_not_confirmed(
+    lake: Lake, sink: IcebergSink, answer: str
+) -> None:
+    """Iceberg may take its own first commit for a conflict, and undo it; the batch is repeated."""
+    database = Database(lake.folder)
+    try:
+        with (
+            hooked(lambda point: database.answer(answer) if point == "sink.begun" else None),
+            pytest.raises(RetriableSinkError),
+        ):
+            write(lake, sink, 1, [row(1, 1, "newer"), row(2, 1, "gone")])
+    finally:
+        database.reset()
+    assert len(lake.rows("t")) == 2
+    write(lake, sink, 1, [row(1, 1, "newer"), row(2, 1, "gone")])
+    assert lake.rows("t") == [row(1, 1, "newer")]
+
+
+def test_a_branch_dropped_between_statements(lake: Lake, sink: IcebergSink) -> None:
+    """Also where the function goes on with it: nothing is published."""
+
+    def by_hand(branch: Any, _: Entry) -> None:
+        branch.sql("INSERT INTO {table} SELECT * FROM eo_batch")
+        java = lake.java("t")
+        (name,) = [name for name, at in java.branches.items() if name != "main" and at != java.main]
+        java.drop_branch(name)
+        java._table.newAppend().toBranch(name).commit()
+        branch.sql("UPDATE {table} SET word = 'changed'")
+
+    with pytest.raises(RetriableSinkError, match="is not there any more"):
+        write(lake, lake.sink("t", apply=by_hand), 1, [row(5, 1, "new")])
+    assert sorted(lake.rows("t")) == [row(1, 0, "first"), row(2, 0, "second")]
+
+
+@pytest.mark.parametrize("apply", [None, CANCEL], ids=["append", "sql"])
+def test_a_session_whose_writes_go_elsewhere_is_refused(
+    lake: Lake, sink: IcebergSink, apply: str | None
+) -> None:
+    """Of a table that takes part in write-audit-publish."""
+    session = lake.spark
+    session.sql(f"ALTER TABLE {lake.table('t')} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    for name in ("spark.wap.id", "spark.wap.branch"):
+        session.conf.set(name, "audit")
+        try:
+            with pytest.raises(SettingsError, match=rf"has write.wap.enabled.*{name}"):
+                write(lake, lake.sink("t", apply=apply), 1, [])
+        finally:
+            session.conf.unset(name)
+    write(lake, lake.sink("t", apply=apply), 1, [])
+
+
+def test_a_function_that_sends_its_writes_elsewhere(lake: Lake, sink: IcebergSink) -> None:
+    """Nothing of it is published, also where the setting is gone again."""
+    session = lake.spark
+    session.sql(f"ALTER TABLE {lake.table('t')} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+
+    def by_hand(branch: Any, _: Entry) -> None:
+        branch.session.conf.set("spark.wap.id", "audit")
+        try:
+            branch.sql("UPDATE {table} SET word = 'changed' WHERE partition = 1")
+        finally:
+            branch.session.conf.unset("spark.wap.id")
+
+    with pytest.raises(SettingsError, match="is not on branch"):
+        write(lake, lake.sink("t", apply=by_hand), 1, [])
+    assert sorted(lake.rows("t")) == [row(1, 0, "first"), row(2, 0, "second")]
 
 
 def test_a_function_runs_on_the_branch(lake: Lake, sink: IcebergSink) -> None:

@@ -25,6 +25,7 @@ class Table:
     main: int | None = None
     branches: dict[str, int] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
+    older: dict[int, str] = field(default_factory=dict)
     reads: int = 0
 
     def snapshot(self, snapshot_id: int) -> str | None:
@@ -32,14 +33,19 @@ class Table:
         self.reads += 1
         return self.texts.get(snapshot_id)
 
-    def add(self, parent: int | None, ledger: LedgerText | None = None) -> int:
+    def expired(self, snapshot_id: int) -> str | None:
+        """One that older metadata have."""
+        return self.older.get(snapshot_id)
+
+    def add(self, parent: int | None, ledger: LedgerText | None = None, **summary: str) -> int:
         """A new snapshot, on no branch yet; its id is its sequence number."""
         at = max(self.texts, default=0) + 1
-        given = {"snapshot-id": at, "sequence-number": at, "summary": {"operation": "append"}}
+        if ledger is not None:
+            summary = {PROPERTY: ledger.encode(), "added-records": "5"}
+        summary = {key.replace("_", "-"): value for key, value in summary.items()}
+        given = {"snapshot-id": at, "sequence-number": at, "summary": summary}
         if parent is not None:
             given["parent-snapshot-id"] = parent
-        if ledger is not None:
-            given["summary"] = {PROPERTY: ledger.encode(), "added-records": "5"}
         self.texts[at] = json.dumps(given)
         return at
 
@@ -67,9 +73,15 @@ class Table:
         for _ in range(times):
             self.main = self.add(self.main)
 
-    def expire(self) -> None:
-        """All snapshots but the heads of branches."""
+    def pick(self, snapshot_id: int) -> None:
+        """A snapshot's rows behind main's head, as `cherrypick_snapshot` puts them there."""
+        self.main = self.add(self.main, source_snapshot_id=str(snapshot_id))
+
+    def expire(self, *, logged: bool = False) -> None:
+        """All snapshots but the heads of branches; with `logged`, older metadata have them."""
         kept = {self.main, *self.branches.values()}
+        if logged:
+            self.older |= self.texts
         self.texts = {at: text for at, text in self.texts.items() if at in kept}
 
 
@@ -195,6 +207,161 @@ def test_where_nothing_tells_nothing_is_guessed() -> None:
     with pytest.raises(SinkError, match=f"is in snapshot {at}, and nothing says") as refused:
         read(table)
     assert 'on_expired="accept"' in str(refused.value.fix)
+    assert read(table, accept=True).ledger == ledger(4)
+
+
+def test_older_metadata_prove_that_a_ledger_was_published() -> None:
+    """A batch of statements, or without rows, has no files in main: nothing is to be accepted."""
+    table = Table()
+    table.write(4)
+    table.stage(5)
+    table.commit(3)
+    table.expire(logged=True)
+    assert read(table).ledger == ledger(4)
+
+
+def test_older_metadata_prove_a_rollback() -> None:
+    """Others have written since, and all but the heads has expired: the ledger is one of those."""
+    table = Table()
+    table.write(1)
+    table.commit()
+    table.write(2)
+    before = table.main
+    branch = table.write(3)
+    table.main = before
+    table.commit(2)
+    table.expire(logged=True)
+    assert read(table) == Published(ledger(2), before, branch)
+    table.older = {}
+    with pytest.raises(SinkError, match="nothing says whether main still has the rows"):
+        read(table)
+
+
+def test_a_rollback_far_back_is_not_taken_for_a_new_table() -> None:
+    """Main's head is older than the branch, and what was before it has expired: a ledger too."""
+    table = Table()
+    table.write(1)
+    at = table.main
+    table.commit()
+    before = table.main
+    branch = table.write(2)
+    table.main = before
+    table.expire(logged=True)
+    assert read(table) == Published(ledger(1), at, branch)
+    table.older = {}
+    with pytest.raises(SinkError, match="nothing says whether main still has the rows"):
+        read(table)
+
+
+def test_older_metadata_are_read_only_where_they_can_tell() -> None:
+    """Not for a query that is new to the table, nor for what a crash has left of a first batch."""
+
+    class Untouched(Table):
+        def expired(self, snapshot_id: int) -> str | None:
+            raise AssertionError
+
+    table = Untouched()
+    table.commit(9)
+    table.expire()
+    table.stage(1)
+    assert read(table).ledger.number == 0
+    assert read(table, OTHER_QUERY).ledger.number == 0
+
+
+def test_a_cherry_pick_of_a_batch_is_refused() -> None:
+    """After a rollback: its rows are in main, and its ledger is not."""
+    table = Table()
+    table.write(1)
+    before = table.main
+    table.write(2)
+    table.write(3)
+    third = table.main
+    assert third is not None
+    table.main = before
+    table.pick(third)
+    for _ in range(2):
+        with pytest.raises(SinkError, match=r"rows of a batch of 'flights'.*without") as refused:
+            read(table, accept=True)
+        assert f"was cherry-picked from {third}" in str(refused.value.cause)
+        assert f"Roll main back to snapshot {before};" in str(refused.value.fix)
+        table.commit()
+    assert read(table, OTHER_QUERY).ledger.number == 0
+    table.main = before
+    assert read(table).ledger == ledger(1)
+
+
+def test_a_cherry_pick_of_what_a_statement_wrote_is_refused() -> None:
+    """Its ledger is in a later snapshot; also by a detour over another cherry-pick."""
+    table = Table()
+    table.write(1)
+    before = table.main
+    begun = table.add(before, eo_batch_of=QUERY)
+    statement = table.add(begun)
+    table.commit()
+    table.pick(statement)
+    picked = table.main
+    with pytest.raises(SinkError, match="without their ledger"):
+        read(table)
+    assert picked is not None
+    table.main = before
+    table.commit()
+    table.pick(picked)
+    with pytest.raises(SinkError, match="without their ledger"):
+        read(table)
+
+
+def test_a_cherry_pick_of_others_is_none_of_ours() -> None:
+    """What other programs have staged and published, on top of a batch of the query."""
+    table = Table()
+    table.write(1)
+    staged = table.add(table.main, wap_id="audit")
+    other = table.add(table.main, eo_batch_of=OTHER_QUERY)
+    table.commit()
+    table.pick(staged)
+    table.pick(table.add(other))
+    assert read(table).ledger == ledger(1)
+    table.write(2)
+    assert read(table).ledger == ledger(2)
+
+
+def test_a_cherry_pick_of_what_has_expired_is_not_guessed() -> None:
+    """Unless older metadata have it, or the query has never written to the table."""
+    table = Table()
+    table.write(1)
+    staged = table.add(table.main)
+    table.commit()
+    table.pick(staged)
+    table.older[staged] = table.texts.pop(staged)
+    assert read(table).ledger == ledger(1)
+    table.older = {}
+    with pytest.raises(SinkError, match="nothing says whether snapshot") as refused:
+        read(table)
+    assert 'on_expired="accept"' in str(refused.value.fix)
+    assert read(table, accept=True).ledger == ledger(1)
+    assert read(table, OTHER_QUERY).ledger.number == 0
+    batch = table.stage(2)
+    at = table.branches.pop(batch)
+    table.pick(at)
+    table.older[at] = table.texts.pop(at)
+    with pytest.raises(SinkError, match="without their ledger"):
+        read(table, accept=True)
+
+
+def test_without_sequence_numbers_expiry_hides_no_ledger() -> None:
+    """A table of format 1 has none: the ledger is found by its files, and else not guessed."""
+    table = Table()
+    table.write(4)
+    at = table.main
+    table.stage(5)
+    table.commit(3)
+    table.expire()
+    table.texts = {
+        one: text.replace(f'"sequence-number": {one}, ', "") for one, text in table.texts.items()
+    }
+    assert at is not None
+    assert read(table, files_of=(at,)).ledger == ledger(4)
+    with pytest.raises(SinkError, match=f"is in snapshot {at}, and nothing says"):
+        read(table)
     assert read(table, accept=True).ledger == ledger(4)
 
 

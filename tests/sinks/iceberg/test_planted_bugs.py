@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.fault_points import reached
@@ -16,7 +17,9 @@ from eo_listener.sinks.iceberg.names import new_branch
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_table import MAIN, IcebergTable
 from eo_listener.testing.faults import Killed, broken_off
+from tests.sinks.iceberg import test_lost_answers as lost_answers
 from tests.sinks.iceberg import test_publication as proofs
+from tests.sinks.iceberg import test_wrong_places as wrong_places
 from tests.sinks.iceberg.java_tables import Catalog
 
 pytestmark = pytest.mark.spark  # needs a JVM and its jars
@@ -75,11 +78,13 @@ def heads_of_moved_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def staged_batch_taken_for_published(monkeypatch: pytest.MonkeyPatch) -> None:
     real = PublishedLedgers._chain
 
-    def chain(self: PublishedLedgers, table: Snapshots) -> Iterator[Snapshot]:
+    def chain(
+        self: PublishedLedgers, table: Snapshots, known: Mapping[str, Snapshot]
+    ) -> Iterator[Snapshot]:
         heads = [self.read(table, at) for at in table.branches.values()]
-        known = [head for head in heads if head is not None]
-        yield from sorted(known, key=lambda head: -head.sequence)
-        yield from real(self, table)
+        found = [head for head in heads if head is not None]
+        yield from sorted(found, key=lambda head: -head.sequence)
+        yield from real(self, table, known)
 
     monkeypatch.setattr(PublishedLedgers, "_chain", chain)
 
@@ -87,8 +92,10 @@ def staged_batch_taken_for_published(monkeypatch: pytest.MonkeyPatch) -> None:
 def ledger_of_the_last_snapshot_only(monkeypatch: pytest.MonkeyPatch) -> None:
     real = PublishedLedgers._chain
 
-    def chain(self: PublishedLedgers, table: Snapshots) -> Iterator[Snapshot]:
-        return iter(list(real(self, table))[:1])
+    def chain(
+        self: PublishedLedgers, table: Snapshots, known: Mapping[str, Snapshot]
+    ) -> Iterator[Snapshot]:
+        return iter(list(real(self, table, known))[:1])
 
     monkeypatch.setattr(PublishedLedgers, "_chain", chain)
 
@@ -113,6 +120,33 @@ def anchor_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
         self.drop_branch(branch)
 
     monkeypatch.setattr(IcebergTable, "_forward", forward)
+
+
+def committed_by_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(IcebergTable, "_commit", lambda _, begun: begun.commitTransaction())
+
+
+def never_looked_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publication.Publication, "_is_made", lambda _: False)
+
+
+def branch_made_anew_taken_for_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publication.Publication, "_check_statements", lambda *_: None)
+
+
+def cherry_picked_rows_without_a_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PublishedLedgers, "_check_picked", lambda *_, **__: None)
+
+
+def refused_and_made(java: Catalog, table: str) -> None:
+    """A catalog that has made the commit, and says that it has not."""
+    database = lost_answers.Database(java.folder)
+    try:
+        lost_answers.test_a_commit_that_was_made_is_refused(
+            java, database, table, "sink.commit-sent", 1, appends=False
+        )
+    finally:
+        database.reset()
 
 
 def killed_between(java: Catalog, table: str, _: pytest.MonkeyPatch) -> None:
@@ -153,8 +187,14 @@ PLANTED: dict[Plant, Proof] = {
         java, table, patch, appends=True
     ),
     anchor_dropped: lambda java, table, _: proofs.test_the_ledger_outlives_expired_snapshots(
-        java, table
+        java, table, appends=True
     ),
+    committed_by_the_transaction: lambda java, table, _: refused_and_made(java, table),
+    branch_made_anew_taken_for_the_batch: wrong_places.test_a_branch_dropped_between_statements,
+    cherry_picked_rows_without_a_ledger: lambda java, table, _: (
+        wrong_places.test_a_batch_that_is_cherry_picked(java, table, appends=True)
+    ),
+    never_looked_after_a_refusal: lambda java, table, _: refused_and_made(java, table),
 }
 
 
@@ -173,7 +213,7 @@ def test_each_planted_bug_is_found(
     """The proof fails with it, and passes without it."""
     with monkeypatch.context() as planted:
         plant(planted)
-        with pytest.raises((AssertionError, EoListenerError, pytest.fail.Exception)):
+        with pytest.raises((AssertionError, EoListenerError, Py4JJavaError, pytest.fail.Exception)):
             PLANTED[plant](java, table, planted)
     again = java.create()
     proofs.write(java, again, 0)

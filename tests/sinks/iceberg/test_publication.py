@@ -274,7 +274,8 @@ def test_a_rollback_while_it_is_committed_stays(
     check(java, table, 0)
 
 
-def test_the_ledger_outlives_expired_snapshots(java: Catalog, table: str) -> None:
+@each_way
+def test_the_ledger_outlives_expired_snapshots(java: Catalog, table: str, appends: bool) -> None:
     """All but the heads of branches are gone, in mid-batch too."""
 
     def expire() -> None:
@@ -287,7 +288,7 @@ def test_the_ledger_outlives_expired_snapshots(java: Catalog, table: str) -> Non
     for point in BEFORE:
         number = 2 + BEFORE.index(point)
         with hooked(at(point, expire)):
-            write(java, table, number)
+            write(java, table, number, appends=appends)
     check(java, table, *range(6), foreign=1)
 
 

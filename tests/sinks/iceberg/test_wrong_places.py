@@ -1,0 +1,186 @@
+"""What of a batch is in the wrong place: it fails then, or its ledger is not taken.
+
+Branches that are dropped while they are written, writes that go to no branch, cherry-picks, and
+ledgers behind snapshots that have expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY, Row, heads_of, plan_of, rows_of
+from tests.sinks.iceberg.java_tables import Catalog, JavaSink
+from tests.sinks.iceberg.test_publication import (
+    FOREIGN,
+    at,
+    check,
+    each_way,
+    entry,
+    table,
+    write,
+)
+
+__all__ = ["table"]
+
+pytestmark = pytest.mark.spark  # needs a JVM and its jars
+
+
+def expire(java: Catalog, table: str) -> None:
+    """All snapshots that are not the head of a branch."""
+    java.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+
+
+def branches(java: Catalog, table: str) -> set[str]:
+    """Those of sinks."""
+    return {name for name in java.table(table).branches if name.startswith("eo_")}
+
+
+def drop(java: Catalog, table: str, kept: set[str]) -> None:
+    """Drop the others, as maintenance does that knows no better."""
+    for name in branches(java, table) - kept:
+        java.load(table).manageSnapshots().removeBranch(name).commit()
+
+
+def test_a_branch_dropped_between_statements(
+    java: Catalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg makes it anew with the next one: what the first has written would be lost."""
+    append, written, kept = java.append, [], branches(java, table)
+
+    def dropping(name: str, rows: Sequence[Row], **given: Any) -> None:
+        append(name, rows, **given)
+        written.append(rows)
+        if len(written) == 1:
+            drop(java, name, kept)
+
+    one = entry(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(java, "append", dropping)
+        with pytest.raises(RetriableSinkError, match="is not there any more"):
+            JavaSink(java, table, appends=False).apply([FOREIGN, *rows_of(one)], one, plan_of(one))
+    assert len(written) == 2
+    check(java, table, 0)
+    assert java.branches(table) == 1
+    write(java, table, 1, appends=False)
+    check(java, table, 0, 1)
+
+
+@each_way
+def test_a_branch_made_anew_elsewhere(java: Catalog, table: str, appends: bool) -> None:
+    """It was dropped while main was elsewhere; what was taken back there does not come again."""
+    before, kept = java.table(table).main, branches(java, table)
+
+    def move() -> None:
+        java.append(table, [FOREIGN])
+        drop(java, table, kept)
+
+    def act(point: str) -> None:
+        at("sink.begun", move)(point)
+        at("sink.rows-written", lambda: java.roll_back(table, before))(point)
+
+    with hooked(act), pytest.raises(RetriableSinkError, match="is not there any more"):
+        write(java, table, 1, appends=appends)
+    check(java, table, 0)
+    assert java.branches(table) == 1
+
+
+@each_way
+def test_writes_that_go_to_no_branch(
+    java: Catalog, table: str, monkeypatch: pytest.MonkeyPatch, appends: bool
+) -> None:
+    """As with spark.wap.id, whenever it was set: nothing is published."""
+
+    def staged(name: str, rows: Sequence[Row], **given: Any) -> None:
+        added = java.load(name).newAppend().toBranch(given["branch"])
+        added.appendFile(java._file(rows)).set("wap.id", "audit").stageOnly().commit()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(java, "append", staged)
+        with pytest.raises(SettingsError, match="is not on branch"):
+            write(java, table, 1, appends=appends)
+    check(java, table, 0)
+    assert java.branches(table) == 1
+
+
+@each_way
+def test_a_batch_that_is_cherry_picked(java: Catalog, table: str, appends: bool) -> None:
+    """After a rollback; what the error says to do brings rows and ledger back."""
+    before = java.table(table).main
+    write(java, table, 1, appends=appends)
+    write(java, table, 2, appends=appends)
+    (branch,) = branches(java, table)
+    rows = java.table(table).main
+    if not appends:
+        rows = java.load(table).snapshot(rows).parentId()
+    java.roll_back(table, before)
+    java.load(table).manageSnapshots().cherrypick(rows).commit()
+    assert len(java.rows(table)) == 2
+    with pytest.raises(SinkError, match="without their ledger") as refused:
+        JavaSink(java, table).applied(QUERY)
+    assert f"Roll main back to snapshot {before};" in str(refused.value.fix)
+    with pytest.raises(SinkError, match="without their ledger"):
+        write(java, table, 1, appends=appends)
+    java.roll_back(table, before)
+    check(java, table, 0)
+    java.load(table).manageSnapshots().fastForwardBranch("main", branch).commit()
+    check(java, table, 0, 1, 2)
+
+
+def test_the_next_batch_cherry_picked(java: Catalog, table: str) -> None:
+    """There main moves on to it, and its ledger is read."""
+    before = java.table(table).main
+    write(java, table, 1)
+    first = java.table(table).main
+    java.roll_back(table, before)
+    java.load(table).manageSnapshots().cherrypick(first).commit()
+    check(java, table, 0, 1)
+    write(java, table, 2)
+    check(java, table, 0, 1, 2)
+
+
+def taken_back(java: Catalog, table: str) -> int:
+    """Batch 1, of which a rollback leaves nothing; the ledger is that of batch 0."""
+    before = java.table(table).main
+    write(java, table, 1, appends=False)
+    java.roll_back(table, before)
+    return 0
+
+
+def kept(java: Catalog, table: str) -> int:
+    """Batch 1, of statements: it has no files of its own."""
+    write(java, table, 1, appends=False)
+    return 1
+
+
+@pytest.mark.parametrize("act", [kept, taken_back])
+def test_expired_snapshots_hide_no_ledger(
+    java: Catalog, table: str, act: Callable[[Catalog, str], int]
+) -> None:
+    """Others have written since. Older metadata say whether main has the batch."""
+    number = act(java, table)
+    for _ in range(3):
+        java.append(table, [FOREIGN])
+        expire(java, table)
+    assert JavaSink(java, table).applied(QUERY) == heads_of(entry(number))
+    write(java, table, number + 1, appends=False)
+    check(java, table, *range(number + 2), foreign=3)
+
+
+@pytest.mark.parametrize("act", [kept, taken_back])
+def test_where_older_metadata_were_deleted_nothing_is_guessed(
+    java: Catalog, table: str, act: Callable[[Catalog, str], int]
+) -> None:
+    """An error says so."""
+    act(java, table)
+    keep = java.load(table).updateProperties().set("write.metadata.previous-versions-max", "1")
+    keep.set("write.metadata.delete-after-commit.enabled", "true").commit()
+    for _ in range(3):
+        java.append(table, [FOREIGN])
+        expire(java, table)
+    with pytest.raises(SinkError, match="nothing says whether main still has the rows"):
+        JavaSink(java, table).applied(QUERY)
