@@ -230,6 +230,7 @@ def test_the_ledger_that_is_meant() -> None:
         choose_key({}, "x", None, None)
 
 
+@pytest.mark.slow
 def test_a_ledger_of_ten_thousand_heads(tmp_path: Path) -> None:
     """Is carried over whole."""
     made = Store(tmp_path / "wide.db")

@@ -16,7 +16,7 @@ from tests import hanging
 from tests.secured import PASSWORDS, Secured
 from tests.topics import Topics
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 ACL = "--allow-principal User:carol --operation"
 

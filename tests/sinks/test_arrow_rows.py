@@ -273,7 +273,7 @@ spark.stop()
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("master", ["local[2]", "local[3]"])
+@pytest.mark.parametrize("master", [pytest.param("local[2]", marks=pytest.mark.slow), "local[3]"])
 def test_more_than_spark_brings_at_once_comes_in_smaller_tasks(master: str) -> None:
     """What was a few small rows becomes 20 MB where 4 may come: smaller tasks bring them all."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}

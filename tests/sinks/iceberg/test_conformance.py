@@ -32,6 +32,11 @@ class TestIcebergSink(SinkConformance):
         """Read by a session of its own."""
         return self.lake.rows(target)
 
+    @pytest.mark.slow
+    def test_names_are_data(self) -> None:
+        """As for every store; each name has a table of its own, which takes long to make."""
+        super().test_names_are_data()
+
     def make_frame(self, rows: Sequence[Row]) -> Any:
         """A DataFrame of the session that the sinks use."""
         return self.lake.frame(rows)
