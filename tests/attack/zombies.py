@@ -99,7 +99,9 @@ class Puppet:
         with self._heard:
             while not what():
                 left = deadline - time.monotonic()
-                assert left > 0, f"no {name!r}: {self.lines[-20:]} {self.errors[-20:]}"
+                assert left > 0, (
+                    f"no {name!r}: {self.lines[-20:]} {self.errors[-20:]} {self.family()}"
+                )
                 self._heard.wait(min(left, 0.1))
 
     def freeze(self) -> None:
