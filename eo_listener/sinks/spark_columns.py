@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _ORDERED: Final = frozenset(
     {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz"}
 )
+_PADDED: Final = re.compile(r"\bchar\(")
 _OF_KAFKA: Final = ("string", "int", "bigint")
 _WIDER: Final = {
     "tinyint": ("smallint", "int", "bigint"),
@@ -41,6 +43,11 @@ def is_wider(wanted: str, given: str) -> bool:
     return wanted in _WIDER.get(given, ())
 
 
+def is_padded(kind: str) -> bool:
+    """Whether Spark pads what it writes into such a column."""
+    return _PADDED.search(kind) is not None
+
+
 def is_traced(rows: Columns) -> bool:
     """Whether rows have topic, partition and offset, as Kafka's own."""
     return tuple(rows.get(name) for name in ORIGIN) == _OF_KAFKA
@@ -50,7 +57,8 @@ def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table:
     """Raise SettingsError where rows cannot be upserted into the columns of `table`.
 
     Which lack the keys, whose version has not the order of numbers or of time, or whose keys and
-    version the table would convert: two keys could become one there, and a newer row an older one.
+    version the table would convert: two keys could become one there, and a newer row an older one; a
+    key that was padded is inserted again with each batch.
     """
     needed = {"keys": keys, "version_column": [] if version is None else [version]}
     for setting, names in needed.items():
@@ -71,6 +79,9 @@ def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table:
         if given and wanted and given != wanted and not is_wider(wanted, given):
             raise SettingsError(
                 f"column {name!r} is {given} in the rows and {wanted} in the table",
-                cause="it is compared with the table's, and values that differ could be one there",
-                fix=f"Cast it to {wanted} in the transform",
+                cause="it is compared with the table's, and what the table converts, rounds, cuts or "
+                "pads is one value with another, or never found again",
+                fix="Let the table have string or varchar instead of char"
+                if is_padded(wanted)
+                else f"Cast it to {wanted} in the transform",
             )

@@ -91,6 +91,13 @@ class MergeSuite:
         [
             ([row(1, "a", 0), row(1, "b", 0, partition=1)], "several rows with the same id"),
             (["1 id, 'a' word", "1 id, 'b' word"], "do not say which offset"),
+            (
+                [
+                    row(1, "a", 0, seen="timestamp'2026-11-23 08:04:05.000001'"),
+                    row(1, "a", 0, partition=1, seen="timestamp'2026-11-23 08:04:05.000002'"),
+                ],
+                "several rows with the same id",
+            ),
         ],
     )
     def test_ties_are_refused(self, rows: list[str], said: str) -> None:

@@ -30,6 +30,9 @@ def test_only_what_has_an_order_is_a_version() -> None:
         ({"id": "bigint"}, {"id": "int"}),
         ({"id": "decimal(10,4)"}, {"id": "decimal(10,2)"}),
         ({"id": "timestamp"}, {"id": "date"}),
+        ({"id": "double"}, {"id": "float"}),
+        ({"id": "string"}, {"id": "char(5)"}),  # which Spark pads: 'a' is never found again
+        ({"id": "struct<a:string>"}, {"id": "struct<a:char(5)>"}),
         ({"at": "timestamp"}, {"at": "date"}),  # of two on one day the older could win
     ],
 )
@@ -39,8 +42,10 @@ def test_what_the_table_would_convert_is_no_key_and_no_version(
     """Values that differ could be one in the table; the column is named, and what to cast it to."""
     (name,) = rows
     said = re.escape(f"column '{name}' is {rows[name]} in the rows")
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=said) as refused:
         check({"at": "bigint", **rows}, table)
+    wanted = "string or varchar" if "char" in table[name] else f"to {table[name]}"
+    assert wanted in str(refused.value.fix)
 
 
 def test_a_type_that_holds_more_is_taken() -> None:

@@ -15,8 +15,11 @@
   it afterwards, and then the ledger is refused, with the command that takes the batch back.
 - The table's retention of its log (`delta.logRetentionDuration`) can delete the heads while the
   number stays. That is refused, and nothing is guessed.
-- MERGE takes all of it from settings of its session, so it runs in a clone of the query's. A
-  compaction that follows there repeats `userMetadata`; without a `txnVersion` it is no batch.
+- A batch is written to the place of the table that it was judged by, never to a name: that may
+  come to mean another table. The table's id shows it, with the next batch.
+- MERGE takes all of it from settings of its session, so it runs in a clone of the query's, in the
+  JVM alone. A compaction that follows there repeats `userMetadata`; without a `txnVersion` it is no
+  batch.
 """
 
 from __future__ import annotations

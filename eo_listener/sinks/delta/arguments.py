@@ -13,6 +13,11 @@ from eo_listener.sinks.target import WITH_LEDGER, Mode, check_keys, mode_of
 _PART = re.compile(r"`(?:[^`]|``)+`|\w+")
 
 
+def at(location: str) -> str:
+    """The table at a place, as Spark's SQL names it."""
+    return f"delta.{quoted(location)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Where rows go, and how; one of `table` and `path` is set."""
@@ -57,11 +62,15 @@ class Target:
             create=create,
         )
 
-    def reference(self, location: str | None = None) -> str:
-        """The table as Spark's SQL names it; `location` is where its path is, with a scheme."""
-        if self.table is not None:
-            return self.table
-        return f"delta.{quoted(location or self.path or '')}"
+    def reference(self, location: str | None = None, database: str | None = None) -> str:
+        """The table as Spark's SQL names it.
+
+        `location` is its path with a scheme; `database` is that of a name without one.
+        """
+        if self.table is None:
+            return at(location or self.path or "")
+        bare = len(_PART.findall(self.table)) == 1
+        return f"{quoted(database)}.{self.table}" if bare and database else self.table
 
 
 def _check_place(table: str | None, path: str | None) -> None:

@@ -18,7 +18,8 @@ from eo_listener.model.errors import (
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letters import REASON, RowFilter
-from eo_listener.sinks.delta.batch_records import BatchRecord, Doubt, QueryState, application_id
+from eo_listener.sinks.delta.arguments import at
+from eo_listener.sinks.delta.batch_records import BatchRecord, QueryState, application_id
 from eo_listener.sinks.delta.catalog import add_columns, create, table_columns
 from eo_listener.sinks.delta.errors import explained, in_doubt
 from eo_listener.sinks.delta.merge import prepared
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
     from eo_listener.sinks.delta.arguments import Target
     from eo_listener.sinks.delta.commits import Commit
-    from eo_listener.sinks.delta.connection import Connection, TableLog
+    from eo_listener.sinks.delta.connection import Connection
+    from eo_listener.sinks.delta.ledger import QueryLedger
     from eo_listener.sinks.spark_columns import Columns
 
 _CONF: Final = "spark.databricks.delta."
@@ -65,51 +67,53 @@ class BatchCommit:
                 fix="Leave that setting out",
             )
         rows = columns_of(self._frame)
-        log = self._connection.log(self._session) or self._created(rows)
-        location = log.table.location
-        record = self._record()
-        there = table_columns(self._session, self._connection.reference)
-        columns = self._matched(rows, there, location)
+        if self._connection.log(self._session) is None:
+            self._create(rows)
+        found = self._found_ledger()
+        record = self._record(found)
+        table = at(found.location)  # not by its name, which may come to mean another one
+        there = table_columns(self._session, table)
+        columns = self._matched(rows, there, found.location)
         with unmarked(self._frame, self._label) as frame:
             if self._target.mode is Mode.APPEND:
                 chosen = frame.select(*(widened(name, rows, there) for name in columns))
-                return self._appended(chosen, location, record)
+                return self._appended(chosen, found.location, record)
             merge = Merge.of(
                 self._target,
-                table=self._connection.reference,
+                table=table,
                 label=self._label,
                 rows=rows,
                 columns=columns,
             )
-            return self._merged(frame, merge, record)
+            return self._merged(frame, merge, found.location, record)
 
-    def _created(self, rows: Columns) -> TableLog:
+    def _create(self, rows: Columns) -> None:
         version = self._target.version_column
         columns = RowFilter.of(tuple(rows), None, version).columns
         self._check_columns(columns, rows, {})
-        location = self._connection.location(self._session)
-        failed: Exception | None = None
         try:
-            create(self._frame, self._target, self._target.reference(location), columns)
+            create(self._frame, self._target, self._connection.reference, columns)
         except SettingsError:
             raise
-        except Exception as error:  # noqa: BLE001  # of Delta: another driver may have made it
-            failed = error
-        log = self._connection.log(self._session)
-        if log is not None:
-            return log
-        if failed is not None:
-            raise explained(failed, self._label) from failed
-        raise SinkError(f"{self._label} was made, and is not there", cause="it was dropped")
+        except Exception as error:  # of Delta: another driver may have made it
+            if self._connection.log(self._session) is None:
+                raise explained(error, self._label) from error
 
-    def _record(self) -> BatchRecord:
-        """What the commit is to say, where the ledger is as the entry has found it."""
+    def _found_ledger(self) -> QueryLedger:
+        """The ledger, where it is as the entry has found it."""
         entry = self._entry
         found = self._connection.ledger(self._session, entry.query)
+        if not found.location:
+            raise SinkError(f"{self._label} was made, and is not there", cause="it was dropped")
         if any(found.heads.get(tp) != move.found for tp, move in entry.moves.items()):
             raise ledger_changed(self._label, entry, found.heads)
+        return found
+
+    def _record(self, found: QueryLedger) -> BatchRecord:
+        """What the commit is to say."""
+        ledger = LedgerText(self._entry.query, found.number, found.heads)
         return BatchRecord(
-            ledger=LedgerText(entry.query, found.number, found.heads).after(entry),
+            ledger=ledger.after(self._entry),
             table=found.table,
             base=found.version,
             attempt=uuid4().hex,
@@ -148,9 +152,11 @@ class BatchCommit:
         )
         reached("sink.begun")
         reached("sink.commit-sent")
-        return self._committed(record, lambda: writer.save(location))
+        return self._committed(record, location, lambda: writer.save(location))
 
-    def _merged(self, frame: DataFrame, merge: Merge, record: BatchRecord) -> Applied:
+    def _merged(
+        self, frame: DataFrame, merge: Merge, location: str, record: BatchRecord
+    ) -> Applied:
         commit = {
             f"{_CONF}write.txnAppId": application_id(record.query),
             f"{_CONF}write.txnVersion": str(record.number),
@@ -159,57 +165,60 @@ class BatchCommit:
         with prepared(merge, frame, commit) as write:
             reached("sink.begun")
             reached("sink.commit-sent")
-            return self._committed(record, write)
+            return self._committed(record, location, write)
 
-    def _committed(self, record: BatchRecord, commit: Callable[[], object]) -> Applied:
+    def _committed(
+        self, record: BatchRecord, location: str, commit: Callable[[], object]
+    ) -> Applied:
+        failed: Exception | None = None
         try:
             commit()
-        except Exception as error:  # of Spark, Delta, the storage, or the user's functions
-            found = self._found_after(error, record)
-            if found is None:
-                raise self._why_not(record, explained(error, self._label)) from error
+        except Exception as error:  # noqa: BLE001  # of Spark, Delta, the storage, or the user's functions
+            failed = error
         else:
             reached("sink.committed")
-            found = self._found(record)
-            if found is None:
-                skipped = SinkError(
-                    f"{self._label}: Delta has not written batch {self._entry.batch_id}",
-                    cause=f"another program uses txnAppId={application_id(record.query)!r}",
-                )
-                raise self._why_not(record, skipped)
-        return self._applied(found)
-
-    def _found_after(self, error: Exception, record: BatchRecord) -> Commit | None:
         try:
-            return self._found(record)
-        except RetriableSinkError:
+            found = self._found(record, location) or self._found(record, location, settled=True)
+            overtaken = None if found is not None else self._overtaken(record)
+        except RetriableSinkError as unread:
             raise OutcomeUnknownError(
                 f"{self._label}: whether batch {self._entry.batch_id} was written is not known",
-                cause="a write failed, and the log could not be read after it",
-            ) from error
+                cause="its commit was sent, and the log could not be read after that",
+            ) from failed or unread
+        if found is None:
+            raise overtaken or self._not_written(record, failed) from failed
+        return self._applied(found)
 
-    def _found(self, record: BatchRecord) -> Commit | None:
-        """The commit of this very try."""
-        log = self._connection.log(self._session)
-        newest = -1 if log is None else log.newest
-        first = record.base + 1 if log is not None and log.table.id == record.table else 0
-        for version in range(first, newest + 1):
-            commit = log and self._connection.commit(log, version)
-            written = commit and commit.record
-            if log and commit and written and written.attempt == record.attempt:
-                if not log.is_sound(commit):
-                    state = QueryState(record.number, None, Doubt.MEANWHILE, version)
-                    where = self._connection.reference
-                    raise in_doubt(self._label, where, record.query, state)
-                return commit
+    def _found(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:
+        """The commit of this very try, in the table that the batch was judged by."""
+        log = self._connection.log_at(self._session, location, settled=settled)
+        if log is None:
+            return None
+        first = record.base + 1 if log.table.id == record.table else 0
+        for version in range(first, log.newest + 1):
+            commit = self._connection.commit(log, version)
+            if commit and commit.record and commit.record.attempt == record.attempt:
+                doubt = self._connection.doubt(log, commit)
+                if doubt is None:
+                    return commit
+                state = QueryState(record.number, None, doubt, version)
+                raise in_doubt(self._label, self._connection.reference, record.query, state)
         return None
 
-    def _why_not(self, record: BatchRecord, error: Exception) -> Exception:
-        """The reason why nothing was written: another driver's batch, or else `error`."""
+    def _overtaken(self, record: BatchRecord) -> Exception | None:
+        """The error for another driver's batch, where there is one."""
         ledger = self._connection.ledger(self._session, record.query)
-        if ledger.number != record.number - 1:
-            return ledger_changed(self._label, self._entry, ledger.heads)
-        return error
+        if ledger.number == record.number - 1:
+            return None
+        return ledger_changed(self._label, self._entry, ledger.heads)
+
+    def _not_written(self, record: BatchRecord, failed: Exception | None) -> Exception:
+        if failed is not None:
+            return explained(failed, self._label)
+        return SinkError(
+            f"{self._label}: Delta has not written batch {self._entry.batch_id}",
+            cause=f"another program uses txnAppId={application_id(record.query)!r}",
+        )
 
     def _applied(self, commit: Commit) -> Applied:
         if commit.rows is None:

@@ -8,10 +8,11 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.delta.arguments import Target
-from eo_listener.sinks.spark_columns import columns_of, quoted
+from eo_listener.sinks.spark_columns import columns_of, is_padded, quoted
+from eo_listener.spark.jvm.delta_log import LOG_STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -23,10 +24,18 @@ COORDINATED: Final = "delta.coordinatedCommits.commitCoordinator-preview"
 SETTINGS: Final = (FORGETS, COORDINATED)
 """The properties of a table that are asked for."""
 
+_AS_DECLARED: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's CharVarcharUtils
+_OF_S3: Final = ("s3", "s3a", "s3n")
+
 
 def table_columns(session: SparkSession, reference: str) -> Columns:
-    """The columns of a table and their types."""
-    return columns_of(session.table(reference))
+    """The columns of a table and their types, `char(n)` too, which a frame calls a string."""
+    found = session.table(reference)
+    declared = {one.name: one.metadata.get(_AS_DECLARED, "") for one in found.schema.fields}
+    return {
+        name: declared[name] if is_padded(declared[name]) else kind
+        for name, kind in columns_of(found).items()
+    }
 
 
 def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[str]) -> None:
@@ -54,6 +63,28 @@ def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None
 
 def _empty(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
     return frame.where(F.lit(False)).select(*(F.col(quoted(name)) for name in columns))
+
+
+def check_storage(label: str, location: str, log_stores: Collection[str]) -> None:
+    """Raise SettingsError where two drivers could both write one version of the table's log.
+
+    `log_stores` are the settings that name a LogStore. One that is named was chosen.
+    """
+    scheme, colon, _ = location.partition(":")
+    if not colon or scheme.lower() not in _OF_S3:
+        return
+    chosen = (f"{LOG_STORE}class", f"{LOG_STORE}{scheme.lower()}.impl")
+    if any(one in log_stores or f"spark.{one}" in log_stores for one in chosen):
+        return
+    setting = f"spark.{chosen[1]}"
+    raise SettingsError(
+        f"{label} is on S3, and two drivers could both write one version of its log: the later one "
+        "replaces the batch of the other",
+        cause=f"without {setting} Delta lets one JVM write at a time, and a driver that still "
+        "lives when its successor starts is another",
+        fix=f"Set {setting}=io.delta.storage.S3DynamoDBLogStore when the application is started. "
+        "Where never more than one driver can write, io.delta.storage.S3SingleDriverLogStore",
+    )
 
 
 def check_table(label: str, reference: str, table: DeltaTable) -> None:

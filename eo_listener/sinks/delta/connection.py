@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from eo_listener.model.errors import JvmError, RetriableSinkError, SettingsError
 from eo_listener.sinks.delta.batch_records import PREFIX, Doubt, QueryState, query_of
-from eo_listener.sinks.delta.catalog import SETTINGS, check_table
+from eo_listener.sinks.delta.catalog import SETTINGS, check_storage, check_table
 from eo_listener.sinks.delta.commits import Commit
-from eo_listener.sinks.delta.errors import in_doubt
+from eo_listener.sinks.delta.errors import another_table, in_doubt
 from eo_listener.sinks.delta.ledger import QueryLedger, TableLedger
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.jvm.delta_log import DeltaLogFiles, DeltaTable
 from eo_listener.spark.session import delta_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -49,7 +50,11 @@ class TableLog:
                 return None
             found = self._commits[version] = Commit.parse(version, lines)
             if len(self._commits) > _KEPT:
-                del self._commits[next(iter(self._commits))]
+                # Those with heads stay: the log may be cleaned while a query has nothing to write.
+                needed = self._ledger.versions
+                spare = [one for one in self._commits if one not in needed]
+                for one in spare[: len(self._commits) - _KEPT]:
+                    del self._commits[one]
         return found
 
     def advance(self) -> bool:
@@ -63,13 +68,17 @@ class TableLog:
             self._stamp = self._files.stamp(self.newest)
         return True
 
+    def settle(self) -> None:
+        """Have a commit finished that its LogStore has begun; some do so when they are asked."""
+        self._files.settle(self.newest + 1)
+
     def states(self) -> States:
         """The states of all queries of the table."""
         return self._ledger.states(self.newest)
 
-    def is_sound(self, commit: Commit) -> bool:
-        """Whether a batch was written to the table that it was judged by."""
-        return self._ledger.is_sound(commit)
+    def doubt(self, commit: Commit) -> Doubt | None:
+        """Why a batch may not be in the table that it was judged by; None where it is."""
+        return self._ledger.doubt(commit)
 
     def _numbers(self) -> dict[str, int]:
         found = delta_log.transactions(self._session, self.table.location, PREFIX)
@@ -83,12 +92,15 @@ class Connection:
         self._target = target
         self._label = label
         self._log: TableLog | None = None
+        self._table: DeltaTable | None = None  # the one that was judged by
+        self._place: str | None = None
+        self._database: str | None = None  # of a name without one: USE does not change it any more
         self._checked: str | None = None  # the application that was checked for Delta Lake
 
     @property
     def reference(self) -> str:
-        """The table as Spark's SQL names it, once its log was read."""
-        return self._target.reference(None if self._log is None else self._log.table.location)
+        """The table as Spark's SQL names it, once it was looked for."""
+        return self._target.reference(self._place, self._database)
 
     def session(self) -> SparkSession:
         """The session where no batch brings one. Raises SettingsError without any."""
@@ -104,27 +116,43 @@ class Connection:
         return found
 
     def log(self, session: SparkSession) -> TableLog | None:
-        """The table's log, up to its newest commit; None where there is no table.
+        """The log of what is the table now, up to its newest commit; None where there is none.
 
         Raises SettingsError, and RetriableSinkError where the storage does not answer.
         """
-        self._require_delta(session)
-        try:
-            if self._log is None or not self._log.advance():
-                self._log = self._opened(session)
-        except JvmError as error:
-            self._log = None
-            raise self._unavailable(error) from error
-        return self._log
+        location = self.location(session)
+        return None if location is None else self.log_at(session, location)
+
+    def log_at(
+        self, session: SparkSession, location: str, *, settled: bool = False
+    ) -> TableLog | None:
+        """The log of the table there, up to its newest commit; None where there is none.
+
+        `settled`: with what its LogStore has begun to write. Raises as `log` does.
+        """
+        log, self._log = self._log, None
+        with self._answering():
+            if log is not None and log.table.location != location:
+                log = None
+            if log is not None and settled:
+                log.settle()
+            if log is None or not log.advance():
+                log = self._opened(session, location)
+        self._log = log
+        return log
 
     def ledger(self, session: SparkSession, query: str) -> QueryLedger:
         """What the table's newest version has of `query`.
 
-        Raises SinkError where it cannot be known.
+        Raises SinkError where it cannot be known, and once SettingsError where it is another table
+        than the time before.
         """
         log = self.log(session)
+        before, self._table = self._table, None if log is None else log.table
+        if before is not None and (self._table is None or self._table.id != before.id):
+            raise another_table(self._label, before, self._table)
         if log is None:
-            return QueryLedger(table="", version=-1, states={}, number=0, heads={})
+            return QueryLedger(table="", location="", version=-1, states={}, number=0, heads={})
         states = self.states(log)
         state = states.get(query, QueryState(0, None))
         if state.doubt is not None:
@@ -138,6 +166,7 @@ class Connection:
             heads = commit.record.ledger.heads
         return QueryLedger(
             table=log.table.id,
+            location=log.table.location,
             version=log.newest,
             states=states,
             number=state.number,
@@ -146,31 +175,30 @@ class Connection:
 
     def commit(self, log: TableLog, version: int) -> Commit | None:
         """One commit; None where the log does not have it. Raises RetriableSinkError."""
-        try:
+        with self._answering():
             return log.commit(version)
-        except JvmError as error:
-            raise self._unavailable(error) from error
+
+    def doubt(self, log: TableLog, commit: Commit) -> Doubt | None:
+        """As `TableLog.doubt`. Raises RetriableSinkError."""
+        with self._answering():
+            return log.doubt(commit)
 
     def states(self, log: TableLog) -> States:
         """The states of all queries of the table. Raises RetriableSinkError."""
-        try:
+        with self._answering():
             return log.states()
-        except JvmError as error:
-            raise self._unavailable(error) from error
 
     def forget(self) -> None:
         """Drop what is kept."""
-        self._log = None
+        self._log = self._table = self._database = None
 
-    def _opened(self, session: SparkSession) -> TableLog | None:
-        location = self.location(session)
-        if location is None:
-            return None
+    def _opened(self, session: SparkSession, location: str) -> TableLog | None:
+        check_storage(self._label, location, delta_log.log_stores(session))
         for _ in range(_TRIES):
             table = delta_log.table_at(session, location, SETTINGS)
             if table is None:
                 return None
-            check_table(self._label, self._target.reference(location), table)
+            check_table(self._label, self.reference, table)
             log = TableLog(session, table)
             if log.advance():
                 return log
@@ -179,24 +207,31 @@ class Connection:
         )
 
     def location(self, session: SparkSession) -> str | None:
-        if self._target.path is not None:
-            return delta_log.qualified_location(session, self._target.path)
-        name = self._target.table or ""
-        if not session.catalog.tableExists(name):
-            return None
-        try:
-            return delta_log.location_of(session, name)
-        except JvmError as error:
-            if error.cause == "AnalysisException":
-                raise SettingsError(
-                    f"{self._label} is not a Delta table",
-                    fix="Name another one, or drop it: the sink makes one",
-                ) from error
-            raise
+        """Where the table is now, or where its path is; None where its name is not known.
+
+        Raises SettingsError, and RetriableSinkError where the catalog does not answer.
+        """
+        with self._answering():
+            self._require_delta(session)
+            if self._target.path is not None:
+                self._place = delta_log.qualified_location(session, self._target.path)
+                return self._place
+            if self._database is None:
+                self._database = delta_log.current_database(session)
+            try:
+                return delta_log.location_of(session, self.reference)
+            except JvmError as error:
+                if error.cause == "AnalysisException":
+                    raise SettingsError(
+                        f"{self._label} is not a Delta table",
+                        cause=str(error.__cause__).partition("\n")[0],
+                        fix="Name another one, or drop it: the sink makes one",
+                    ) from error
+                raise
 
     def _require_delta(self, session: SparkSession) -> None:
-        context = session.sparkContext
-        if self._checked == context.applicationId:
+        application = delta_log.application(session)
+        if self._checked == application:
             return
         loaded = delta_log.library_version(session)
         wanted = delta_lake.coordinates(session.version, delta_log.scala_version(session))
@@ -214,7 +249,7 @@ class Connection:
                 f"spark-submit --packages {wanted}",
             )
         self._require_conf(session)
-        self._checked = context.applicationId
+        self._checked = application
 
     def _require_conf(self, session: SparkSession) -> None:
         wanted = {
@@ -231,5 +266,9 @@ class Connection:
                     f"spark-submit --conf {key}={value}",
                 )
 
-    def _unavailable(self, error: JvmError) -> RetriableSinkError:
-        return RetriableSinkError(f"{self._label} cannot be read", cause=str(error))
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except JvmError as error:
+            raise RetriableSinkError(f"{self._label} cannot be read", cause=str(error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from eo_listener.model.errors import (
@@ -12,7 +13,8 @@ from eo_listener.model.errors import (
     SinkError,
 )
 from eo_listener.sinks.delta.batch_records import Doubt, QueryState
-from eo_listener.spark.jvm.thrown import first_line, thrown_classes
+from eo_listener.spark.jvm.delta_log import DeltaTable
+from eo_listener.spark.jvm.thrown import Thrown, thrown
 
 _CONFLICTS: Final = "io.delta.exceptions."
 _REFUSED: Final = (
@@ -20,46 +22,68 @@ _REFUSED: Final = (
     "org.apache.spark.sql.delta.DeltaAnalysisException",
 )
 _MADE: Final = ".TableAlreadyExistsException"
-_LOST: Final = ("java.io.IOException", "java.io.UncheckedIOException")
+_OF_TASKS: Final = "Job aborted due to stage failure"  # Spark's DAGScheduler; no task commits
+_LOST: Final = "java.io.IOException"
 
 
 def explained(error: Exception, label: str) -> Exception:
-    """What a write that failed means, where the ledger shows that it was not committed.
+    """What a write that failed means, where the log does not show its commit.
 
-    Errors of the rows themselves, such as those of a function of the user's, stay as they are.
+    The storage may still carry out what it has not answered. A refusal is certain: of Delta, of
+    Spark's analysis, or of a task, which runs before the commit. Errors of the rows themselves,
+    such as those of a function of the user's, stay as they are.
     """
     if isinstance(error, EoListenerError):
         return error
-    classes = thrown_classes(error)
-    if not classes:
+    chain = thrown(error)
+    if not chain:
         return OutcomeUnknownError(
             f"{label}: Spark's JVM has not answered whether a batch was written",
             cause=f"it may have ended ({type(error).__name__})",
         )
-    if any(name.startswith(_CONFLICTS) for name in classes):
+    if (conflict := _of(chain, lambda name: name.startswith(_CONFLICTS))) is not None:
         return RetriableSinkError(
             f"{label}: a commit of another writer came first",
-            cause=classes[0].rpartition(".")[2],
+            cause=conflict.classes[0].rpartition(".")[2],
             fix="It is tried again; where it fails each time, let the other writer pause, or give "
             "it other partitions of the table",
         )
-    if any(name.endswith(_MADE) for name in classes):
+    if _of(chain, lambda name: name.endswith(_MADE)) is not None:
         return RetriableSinkError(
             f"{label} is being made by another driver",
             cause="its folder is there, and no commit yet",
             fix="Where nobody makes it, remove the folder",
         )
-    if any(name in _REFUSED for name in classes):
+    if (refusal := _of(chain, lambda name: name in _REFUSED)) is not None:
         return SettingsError(
-            f"{label} does not take such rows: {first_line(error)}",
+            f"{label} does not take such rows: {refusal.text}",
             fix="Select, rename or cast the columns in the transform, or change the table",
         )
-    if any(name in _LOST for name in classes[:1]):
+    if any(one.text.startswith(_OF_TASKS) for one in chain):
+        return error
+    if (lost := _of(chain, lambda name: name == _LOST)) is not None:
         return OutcomeUnknownError(
             f"{label}: the storage has not confirmed that a batch was written",
-            cause=classes[0],
+            cause=lost.classes[0],
         )
     return error
+
+
+def _of(chain: Sequence[Thrown], is_meant: Callable[[str], bool]) -> Thrown | None:
+    """The outermost exception with such a class."""
+    return next((one for one in chain if any(map(is_meant, one.classes))), None)
+
+
+def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> SettingsError:
+    """Say that a name or a path no longer means the table that the query has written to."""
+    there = "there is none now" if now is None else f"it is {now.id} in {now.location} now"
+    return SettingsError(
+        f"{label} is another table than before: it was {before.id} in {before.location}, "
+        f"and {there}",
+        cause="DROP, CREATE OR REPLACE or ALTER TABLE ... SET LOCATION while the query was running",
+        fix="Restart the query for it to go on by what this table has of it, from the ledger where "
+        "that lacks it: starting_offsets(ledger=...); or let the name mean the old table again",
+    )
 
 
 def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkError:
@@ -68,11 +92,12 @@ def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkE
     restore = f"RESTORE TABLE {reference} TO VERSION AS OF"
     match state.doubt:
         case Doubt.MEANWHILE:
+            back = f"{restore} {at - 1}" if at > 0 else f"Remove the table {reference}"
             return SinkError(
                 f"{problem}: version {at} has a batch that was judged before the table was "
                 "restored or replaced, and was committed after that",
                 cause="RESTORE, CREATE OR REPLACE or DROP while the query was running",
-                fix=f"{restore} {at - 1}, which takes this batch back, and what came after it; "
+                fix=f"{back}, which takes this batch back, and what came after it; "
                 "then start from the ledger: starting_offsets(ledger=...)",
             )
         case Doubt.TIMESTAMP:
@@ -83,9 +108,9 @@ def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkE
             )
         case _:
             return SinkError(
-                f"{problem}: Delta has batch {state.number} of it, but the log no longer has the "
-                "commit with its offsets",
-                cause="the query was stopped for longer than delta.logRetentionDuration",
+                f"{problem}: Delta has batch {state.number} of it, but its log was cleaned, and "
+                "no longer has the commits that show the offsets",
+                cause="the query has written nothing for longer than delta.logRetentionDuration",
                 fix="Find the last rows of the query in the table, and start it behind them under "
                 'another name, with a new checkpointLocation: exactly_once(..., name="...", '
                 'on_first="accept"). Then raise delta.logRetentionDuration',

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from eo_listener.model.ledger import Head
@@ -28,10 +28,12 @@ States = Mapping[str, QueryState]
 class QueryLedger:
     """The heads of a query at `version` of a table, and the number of its last batch.
 
-    `table` is the table's id, `states` the queries there are at that version.
+    `table` is the table's id, `location` where it is, `states` the queries there are at that
+    version. Both are empty where there is no table.
     """
 
     table: str
+    location: str
     version: int
     states: States
     number: int
@@ -57,6 +59,11 @@ class TableLedger:
         self._numbers = numbers
         self._known: tuple[int, States] = (-1, {})
 
+    @property
+    def versions(self) -> Collection[int]:
+        """The commits with the heads that count, as far as they were found."""
+        return [one.version for one in self._known[1].values() if one.version is not None]
+
     def states(self, version: int) -> States:
         """The states of all queries at `version`."""
         found = self._folded(version)
@@ -78,7 +85,7 @@ class TableLedger:
                 states = self._gone(at, passed)
                 break
             passed.append(commit)
-            if commit.record is not None and floor < 0 and self.is_sound(commit):
+            if commit.record is not None and floor < 0 and self.doubt(commit) is None:
                 floor, states = commit.record.base, commit.record.states
             at -= 1
         for commit in reversed(passed):
@@ -112,15 +119,23 @@ class TableLedger:
             return {query: QueryState(one.number, None) for query, one in states.items()}
         if commit.record is not None:
             mine = QueryState(commit.record.number, version)
-            if not self.is_sound(commit):
-                mine = QueryState(mine.number, None, Doubt.MEANWHILE, version)
+            if (doubt := self.doubt(commit)) is not None:
+                mine = QueryState(mine.number, None, doubt, version)
             return {**states, commit.record.query: mine}
         return states
 
-    def is_sound(self, commit: Commit) -> bool:
-        """Whether a batch was written to the table that it was judged by."""
+    def doubt(self, commit: Commit) -> Doubt | None:
+        """Why a batch may not be in the table that it was judged by; None where it is.
+
+        The log is cleaned from its beginning: of what came between judgement and commit it may
+        lack some, and with it a RESTORE.
+        """
         record = commit.record
-        if record is None or record.table != self._table or record.base >= commit.version:
-            return False
-        between = (self._read(version) for version in range(record.base + 1, commit.version))
-        return not any(one is None or one.restores or one.replaces for one in between)
+        if record is None:
+            return None
+        if record.table != self._table or record.base >= commit.version:
+            return Doubt.MEANWHILE
+        between = [self._read(version) for version in range(record.base + 1, commit.version)]
+        if any(one is not None and (one.restores or one.replaces) for one in between):
+            return Doubt.MEANWHILE
+        return Doubt.GONE if None in between else None

@@ -33,4 +33,4 @@ def prepared(
         # Others may use the batch's own session at the same time.
         own = cloned(frame.sparkSession, {**_OF_MERGE, **commit})
         text = merge.statement(view)
-        yield lambda: own.sql(text).collect()
+        yield lambda: own.sql(text)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 18  # bytes read at a time; most commits are smaller
 _ABSENT: Final = "java.io.FileNotFoundException"
 
+LOG_STORE: Final = "delta.logStore."
+"""How the settings begin that name a LogStore, with or without `spark.` before it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTable:
@@ -43,14 +46,40 @@ def session_here() -> SparkSession | None:
     return session if getattr(session, "_jsparkSession", None) is not None else None
 
 
-def cloned(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session that knows all that `session` does, with these settings. Raises JvmError."""
+def cloned(session: SparkSession, settings: Mapping[str, str]) -> Any:
+    """A session of the JVM that knows all that `session` does, with these settings.
+
+    One of pyspark would become the one that `RDD.toDF` makes everybody's frames in. Raises
+    JvmError.
+    """
     with asking("clone its session"):
-        java_clone = _java(session).cloneSession()
-    clone = type(session)(session.sparkContext, java_clone)
-    for name, value in settings.items():
-        clone.conf.set(name, value)
-    return clone
+        clone = _java(session).cloneSession()
+        for name, value in settings.items():
+            clone.conf().set(name, value)
+        return clone
+
+
+def application(session: SparkSession) -> str:
+    """The id of the Spark application that the session is of. Raises JvmError."""
+    with asking("name its application"):
+        return session.sparkContext.applicationId
+
+
+def log_stores(session: SparkSession) -> dict[str, str]:
+    """Which LogStores were set at the start of the application, by setting. Raises JvmError."""
+    with asking("read its settings"):
+        given = session.sparkContext.getConf().getAll()  # Delta looks at no session's
+        return {
+            name: value
+            for name, value in given
+            if name.removeprefix("spark.").startswith(LOG_STORE)
+        }
+
+
+def current_database(session: SparkSession) -> str:
+    """Where it looks for a table that is named without a database. Raises JvmError."""
+    with asking("name its current database"):
+        return session.catalog.currentDatabase()
 
 
 def library_version(session: SparkSession) -> str | None:
@@ -88,9 +117,11 @@ def qualified_location(session: SparkSession, path: str) -> str:
         return str(files.makeQualified(found).toString())
 
 
-def location_of(session: SparkSession, name: str) -> str:
-    """Where the Delta table of that name is. Raises JvmError."""
+def location_of(session: SparkSession, name: str) -> str | None:
+    """Where the Delta table of that name is; None without any table. Raises JvmError."""
     with asking("find a Delta table by its name"):
+        if not session.catalog.tableExists(name):
+            return None
         tables = _jvm(session).io.delta.tables.DeltaTable
         found = tables.forName(_java(session), name).deltaLog().dataPath()
         return str(found.toString())
@@ -132,8 +163,19 @@ class DeltaLogFiles:
     def __init__(self, session: SparkSession, location: str) -> None:
         with asking("find the log of a Delta table"):
             self._jvm = _jvm(session)
+            self._session = session
             self._folder = self._jvm.org.apache.hadoop.fs.Path(location, "_delta_log")
             self._files = self._folder.getFileSystem(_hadoop(session))
+
+    def settle(self, version: int) -> None:
+        """Let Delta list the log from `version` on, as it does before each write.
+
+        A LogStore with a table of its own (S3DynamoDBLogStore) has a commit there first. It then
+        makes the file, if the writer could not.
+        """
+        with asking("list the log of a Delta table"):
+            log = _logs(self._session).forTable(_java(self._session), self._folder.getParent())
+            log.store().listFrom(self._path(version), _hadoop(self._session))
 
     def stamp(self, version: int) -> str | None:
         """What changes when the file of a commit is replaced; None where it is not there."""
@@ -151,7 +193,7 @@ class DeltaLogFiles:
             return None if status is None else self._lines(status.getPath(), status.getLen())
 
     def _status(self, version: int) -> Any | None:
-        path = self._jvm.org.apache.hadoop.fs.Path(self._folder, f"{version:020d}.json")
+        path = self._path(version)
         if not self._files.exists(path):  # most often it is not: an exception takes longer
             return None
         try:
@@ -160,6 +202,9 @@ class DeltaLogFiles:
             if error.java_exception.getClass().getName() == _ABSENT:
                 return None
             raise
+
+    def _path(self, version: int) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._folder, f"{version:020d}.json")
 
     def _lines(self, path: Any, length: int) -> Iterator[str]:
         begun, at = b"", 0
@@ -183,11 +228,14 @@ class DeltaLogFiles:
 
 
 def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
-    jvm = _jvm(session)
-    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    logs = _logs(session)
     if fresh:  # what is kept may be of a table that was dropped meanwhile
-        logs.invalidateCache(_java(session), jvm.org.apache.hadoop.fs.Path(location))
+        logs.invalidateCache(_java(session), _jvm(session).org.apache.hadoop.fs.Path(location))
     return logs.forTable(_java(session), location).unsafeVolatileSnapshot()
+
+
+def _logs(session: SparkSession) -> Any:
+    return _jvm(session).org.apache.spark.sql.delta.DeltaLog
 
 
 def _jvm(session: SparkSession) -> Any:

@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eo_listener.spark.jvm.calls import FAILURES
 
-_DEPTH: Final = 6  # causes of causes
+_DEPTH: Final = 20  # causes of causes; an exception can be among its own
 
 
-def thrown_classes(error: BaseException) -> tuple[str, ...]:
-    """The classes of the Java exception behind `error`, its own and its causes', outermost first.
+class Thrown(NamedTuple):
+    """A Java exception: its class and the superclasses of that, and the first line of its text.
 
-    Of each its superclasses follow it, but for `Throwable` and above. Nothing where there is no
-    Java exception, or where the JVM has gone.
+    The line may quote names, and no value of a row.
     """
-    names: list[str] = []
+
+    classes: tuple[str, ...]
+    text: str
+
+
+def thrown(error: BaseException) -> tuple[Thrown, ...]:
+    """The Java exception behind `error`, then its cause, the cause's cause and so on.
+
+    Nothing where there is no Java exception, or where the JVM has gone.
+    """
+    found: list[Thrown] = []
     try:
-        thrown = _origin(error)
-        for _ in range(_DEPTH):
-            if thrown is None:
-                break
-            kind = thrown.getClass()
-            while (name := str(kind.getName())) != "java.lang.Throwable":
-                names.append(name)
-                kind = kind.getSuperclass()
-            thrown = thrown.getCause()
+        # As Py4JJavaError has it, or an exception that pyspark has made of one.
+        one = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+        while one is not None and len(found) < _DEPTH:
+            found.append(Thrown(_classes(one), _first_line(one)))
+            one = one.getCause()
     except FAILURES:
         return ()
+    return tuple(found)
+
+
+def _classes(one: Any) -> tuple[str, ...]:
+    kind = one.getClass()
+    names = [str(kind.getName())]
+    while names[-1] != "java.lang.Throwable":
+        kind = kind.getSuperclass()
+        names.append(str(kind.getName()))
     return tuple(names)
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of what it says; it may quote names, and no value of a row."""
-    try:
-        text = str(getattr(_origin(error), "getMessage", lambda: "")() or "") or str(error)
-    except FAILURES:
-        text = type(error).__name__
-    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
-
-
-def _origin(error: BaseException) -> Any:
-    """As Py4JJavaError has it, or an exception that pyspark has made of one."""
-    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+def _first_line(one: Any) -> str:
+    lines = str(one.getMessage() or "").strip().splitlines()
+    return lines[0] if lines else str(one.getClass().getName())

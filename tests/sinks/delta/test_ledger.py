@@ -19,6 +19,7 @@ from eo_listener.sinks.delta.batch_records import (
     query_of,
 )
 from eo_listener.sinks.delta.commits import Commit
+from eo_listener.sinks.delta.errors import in_doubt
 from eo_listener.sinks.delta.ledger import TableLedger
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.testing.made_up_entries import HOSTILE
@@ -256,6 +257,36 @@ def test_a_cut_log_with_the_last_batch_is_whole() -> None:
     for version in range(4):
         del log.files[version]
     assert log.state() == QueryState(5, 4)
+
+
+def test_commits_that_were_cleaned_are_no_restore() -> None:
+    """A batch with a gap before it: whether there was a RESTORE nobody knows, and none is advised.
+
+    With one that is still there, it is certain.
+    """
+    log = Log()
+    log.batch()
+    judged_at = log.newest
+    log.add()
+    restored = log.restore(judged_at)
+    late = log.batch(judged_at=judged_at)
+    for version in range(restored):
+        del log.files[version]
+    assert log.state() == QueryState(2, None, Doubt.MEANWHILE, late)
+    del log.files[restored]
+    state = log.state()
+    assert state == QueryState(2, None, Doubt.GONE, late)
+    said = str(in_doubt("Delta table t", "t", "q", state))
+    assert "RESTORE" not in said
+    assert "log was cleaned" in said
+    assert 'on_first="accept"' in said
+
+
+def test_a_batch_into_a_table_that_was_made_meanwhile_has_nothing_to_restore() -> None:
+    """It is the first version of that table."""
+    said = str(in_doubt("Delta table t", "t", "q", QueryState(1, None, Doubt.MEANWHILE, 0)))
+    assert "AS OF -1" not in said
+    assert "Remove the table t" in said
 
 
 def test_a_table_without_a_ledger_is_not_read_to_its_beginning() -> None:

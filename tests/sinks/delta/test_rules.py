@@ -8,6 +8,8 @@ import pytest
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.delta import DeltaSink
+from eo_listener.sinks.delta.arguments import Target
+from eo_listener.sinks.delta.catalog import check_storage
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,30 @@ def test_names_of_tables(name: str) -> None:
     assert sink.key == name
     assert sink.label == f"Delta table {name}"
     assert DeltaSink(path="/lake/it's").key == "/lake/it's"
+
+
+def test_a_name_without_a_database_gets_one() -> None:
+    """The one that it had first: USE changes no table under a query."""
+
+    def reference(name: str) -> str:
+        none: Any = {"keys": (), "version_column": None, "delete_when": None, "partition_by": ()}
+        target = Target.of(
+            table=name, path=None, mode="append", new_columns=False, create=True, **none
+        )
+        return target.reference(None, "my db")
+
+    assert reference("delays") == "`my db`.delays"
+    assert reference("`de.lays`") == "`my db`.`de.lays`"
+    assert reference("lake.delays") == "lake.delays"
+
+
+def test_on_s3_a_log_store_must_be_chosen() -> None:
+    """Delta's own choice is for one JVM; what is named, of either spelling, was chosen."""
+    for place in ("s3a://bucket/delays", "S3://bucket/delays", "s3n://bucket/delays"):
+        with pytest.raises(SettingsError, match=r"logStore\.s3.?\.impl") as refused:
+            check_storage("Delta table t", place, {"spark.delta.logStore.gs.impl"})
+        assert "S3DynamoDBLogStore" in str(refused.value.fix)
+    for chosen in ("spark.delta.logStore.s3a.impl", "delta.logStore.class"):
+        check_storage("Delta table t", "s3a://bucket/delays", {chosen})
+    for place in ("file:/tmp/s3", "hdfs://s3/delays", "/s3:a", "abfss://c@s3a.net/x"):
+        check_storage("Delta table t", place, ())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.delta import DeltaSink
 from tests.sinks.delta.test_tables import Table, table
 from tests.sinks.merge_suite import MergeSuite
@@ -33,3 +34,11 @@ class TestDelta(MergeSuite):
     def read(self, *columns: str) -> list[tuple[Any, ...]]:
         """By Spark, which reads the log again."""
         return self.table.read(*columns)
+
+    @pytest.mark.slow
+    def test_a_key_that_is_padded_is_refused(self) -> None:
+        """It would be inserted with each batch; Spark's schema calls it a string."""
+        self.table.sql("CREATE TABLE {table} (id char(3), word string) USING delta")
+        with pytest.raises(SettingsError, match=r"'id' is string in the rows and char\(3\)"):
+            self.write([["'ab' id, 'a' word"]])
+        assert self.read("id") == []

@@ -1,0 +1,104 @@
+"""What an error of Spark, of Delta or of the storage says of a commit: without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from eo_listener.model.errors import OutcomeUnknownError, RetriableSinkError, SettingsError
+from eo_listener.sinks.delta.errors import explained
+
+
+class Java:
+    """A Java exception as py4j shows it: its class and the superclasses, its text and its cause."""
+
+    def __init__(self, *names: str, text: str = "", cause: Java | None = None) -> None:
+        self.names = (*names, "java.lang.Throwable")
+        self.text = text
+        self.cause = cause
+
+    def getClass(self) -> Java:  # noqa: N802  # Java's name
+        """It is its own class."""
+        return self
+
+    def getName(self) -> str:  # noqa: N802
+        """The first of its names."""
+        return self.names[0]
+
+    def getSuperclass(self) -> Java:  # noqa: N802
+        """One with the others."""
+        return Java(*self.names[1:-1])
+
+    def getMessage(self) -> str:  # noqa: N802
+        """The text."""
+        return self.text
+
+    def getCause(self) -> Java | None:  # noqa: N802
+        """The cause."""
+        return self.cause
+
+
+class RaisedError(Exception):
+    """As py4j raises it."""
+
+    def __init__(self, java: Java) -> None:
+        super().__init__(java.text)
+        self.java_exception = java
+
+
+IO = ("java.io.IOException", "java.lang.Exception")
+SPARK = ("org.apache.spark.SparkException", "java.lang.Exception")
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        Java(*IO),
+        Java("org.apache.hadoop.fs.s3a.AWSClientIOException", *IO),
+        Java("java.io.UncheckedIOException", "java.lang.RuntimeException", cause=Java(*IO)),
+        Java(*SPARK, text="Exception thrown in awaitResult: ", cause=Java("a.Timeout", *IO)),
+    ],
+)
+def test_what_the_storage_has_not_answered_is_unknown(java: Java) -> None:
+    """By its class, by a superclass, or as the cause of what was raised."""
+    error = explained(RaisedError(java), "Delta table t")
+    assert isinstance(error, OutcomeUnknownError)
+    assert "has not confirmed" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("java", "kind"),
+    [
+        (
+            Java(
+                "io.delta.exceptions.ConcurrentAppendException",
+                "java.util.ConcurrentModificationException",
+                cause=Java(*IO),
+            ),
+            RetriableSinkError,
+        ),
+        (Java("org.apache.spark.sql.AnalysisException", text="no", cause=Java(*IO)), SettingsError),
+        (
+            Java(*SPARK, text="Job aborted due to stage failure: Task 0", cause=Java(*IO)),
+            RaisedError,
+        ),
+        (
+            Java(
+                *SPARK,
+                text="Job aborted.",
+                cause=Java(*SPARK, text="Job aborted due to stage failure: x", cause=Java(*IO)),
+            ),
+            RaisedError,
+        ),
+        (Java("java.lang.ArithmeticException"), RaisedError),
+    ],
+)
+def test_a_refusal_is_certain(java: Java, kind: type[Exception]) -> None:
+    """Of Delta, of Spark, or of a task of the batch: whatever its own cause is."""
+    assert type(explained(RaisedError(java), "Delta table t")) is kind
+
+
+def test_a_java_exception_that_is_its_own_cause() -> None:
+    """It is not followed for ever."""
+    java = Java("java.lang.Error")
+    java.cause = java
+    assert type(explained(RaisedError(java), "Delta table t")) is RaisedError
