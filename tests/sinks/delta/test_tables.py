@@ -221,7 +221,7 @@ def test_a_marked_row_stops_the_batch(table: Table) -> None:
 def test_a_table_by_its_name(table: Table) -> None:
     """It is made in the catalog, partitioned as asked for, or refused with create=False."""
     name = f"delays_{Path(table.path).parent.name.replace('-', '_')}"
-    with pytest.raises(SettingsError, match=f"no table {name}"):
+    with pytest.raises(SettingsError, match=f"no table .*{name}"):
         table.batch(DeltaSink(name, create=False), {})
     sink = DeltaSink(name, partition_by="word")
     try:
