@@ -57,8 +57,8 @@ def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table:
     """Raise SettingsError where rows cannot be upserted into the columns of `table`.
 
     Which lack the keys, whose version has not the order of numbers or of time, or whose keys and
-    version the table would convert: two keys could become one there, and a newer row an older one; a
-    key that was padded is inserted again with each batch.
+    version the table would convert: two keys could become one there, and a newer row an older one.
+    A key that was padded is inserted again with each batch.
     """
     needed = {"keys": keys, "version_column": [] if version is None else [version]}
     for setting, names in needed.items():
@@ -79,8 +79,8 @@ def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table:
         if given and wanted and given != wanted and not is_wider(wanted, given):
             raise SettingsError(
                 f"column {name!r} is {given} in the rows and {wanted} in the table",
-                cause="it is compared with the table's, and what the table converts, rounds, cuts or "
-                "pads is one value with another, or never found again",
+                cause="it is compared with the table's: values that differ could be one there, and "
+                "one that was rounded, cut or padded is not found again",
                 fix="Let the table have string or varchar instead of char"
                 if is_padded(wanted)
                 else f"Cast it to {wanted} in the transform",

@@ -22,7 +22,11 @@ _REFUSED: Final = (
     "org.apache.spark.sql.delta.DeltaAnalysisException",
 )
 _MADE: Final = ".TableAlreadyExistsException"
-_OF_TASKS: Final = "Job aborted due to stage failure"  # Spark's DAGScheduler; no task commits
+_OF_TASKS: Final = (  # no task commits
+    "Job aborted due to stage failure",  # Spark's DAGScheduler; Spark 4 leaves it out before these
+    "[TASK_WRITE_FAILED]",
+    "[FAILED_READ_FILE",
+)
 _LOST: Final = "java.io.IOException"
 
 

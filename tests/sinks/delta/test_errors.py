@@ -89,6 +89,8 @@ def test_what_the_storage_has_not_answered_is_unknown(java: Java) -> None:
             ),
             RaisedError,
         ),
+        (Java(*SPARK, text="[TASK_WRITE_FAILED] Task failed", cause=Java(*IO)), RaisedError),
+        (Java(*SPARK, text="[FAILED_READ_FILE.NO_HINT] x", cause=Java(*IO)), RaisedError),
         (Java("java.lang.ArithmeticException"), RaisedError),
     ],
 )

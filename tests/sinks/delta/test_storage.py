@@ -107,10 +107,9 @@ def name(table: Table) -> Iterator[str]:
     table.spark.sql(f"DROP TABLE IF EXISTS {found}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "arguments",
-    [{}, pytest.param({"mode": "upsert", "keys": "id"}, marks=pytest.mark.slow)],
-    ids=["append", "upsert"],
+    "arguments", [{}, {"mode": "upsert", "keys": "id"}], ids=["append", "upsert"]
 )
 def test_a_name_that_comes_to_mean_another_table(
     table: Table, name: str, arguments: dict[str, Any]
@@ -155,6 +154,7 @@ def test_another_database_is_no_other_table(table: Table, name: str) -> None:
     assert table.read("id") == [(1,), (1,)]
 
 
+@pytest.mark.slow
 def test_a_merge_leaves_no_trace_in_the_process(table: Table) -> None:
     """What the user makes later has no number of ours, which Delta would skip without a word."""
     before = RDD.toDF, SparkSession.getActiveSession()
