@@ -21,6 +21,7 @@ from eo_listener.spark.java import Java
 
 _MAIN: Final = "io.github.eolistener.requests.ShimProcess"
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+_SILENT: Final = ("-Xlog:disable", "-XX:+DisplayVMOutputToStderr")  # else warnings come as answers
 _LONGEST: Final = 120.0  # seconds; each call has a limit of its own, which is less
 _END: Final = 3.0
 
@@ -32,7 +33,7 @@ class ShimProcess:
     """
 
     def __init__(self, java: Java, jars: Sequence[Path]) -> None:
-        self._command = [str(java.executable), *_QUICK]
+        self._command = [str(java.executable), *_QUICK, *_SILENT]
         self._command += ["-cp", os.pathsep.join(map(str, jars)), _MAIN]
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,14 +72,28 @@ class ShimProcess:
         except (OSError, ValueError) as error:
             raise _ended() from error
         except Empty as error:
+            self._kill()  # its answer, if it comes, would be taken for that of the next call
             raise JvmError(
                 f"Kafka's Java client did not answer within {_LONGEST:.0f} s",
                 cause="the machine is busy, or Java hangs",
             ) from error
         if not text:
+            self._answers.put(b"")  # for the next call, which may still be written to its pipe
             raise _ended()
-        answer: dict[str, str] = json.loads(text)
+        try:
+            answer: dict[str, str] = json.loads(text)
+        except ValueError as error:
+            self._kill()  # as above
+            raise JvmError(
+                "Kafka's Java client answered what is no JSON",
+                cause="Java, or what JAVA_TOOL_OPTIONS adds to it, writes to its output",
+            ) from error
         return answer
+
+    def _kill(self) -> None:
+        process = self._opened()
+        process.kill()
+        process.wait()
 
     def _opened(self) -> subprocess.Popen[bytes]:
         if self._process is None:

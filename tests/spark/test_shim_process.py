@@ -71,6 +71,29 @@ def test_one_that_hangs(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shim._process.returncode == -9
 
 
+@pytest.mark.parametrize("line", ["[0.003s][warning][cds] no", "{"])
+def test_an_answer_that_is_none(line: str, start: Start) -> None:
+    """What else Java prints is no answer, and what comes after it is none to the next call."""
+    shim = start(f"import sys; sys.stdin.readline(); print({line!r}, flush=True); sys.stdin.read()")
+    with pytest.raises(JvmError, match="no JSON"):
+        shim.call("a", "{}")
+    with pytest.raises(JvmError, match="has ended"):
+        shim.call("a", "{}")
+
+
+def test_a_late_answer_is_not_the_next_calls(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was too late is ended."""
+    monkeypatch.setattr(shim_process, "_LONGEST", 0.2)
+    shim = start(
+        "import time\nfor _ in range(2): input(); time.sleep(0.5); print('{}', flush=True)"
+    )
+    with pytest.raises(JvmError, match="did not answer"):
+        shim.call("a", "{}")
+    monkeypatch.setattr(shim_process, "_LONGEST", 5.0)
+    with pytest.raises(JvmError, match="has ended"):
+        shim.call("a", "{}")
+
+
 def test_one_that_is_not_there() -> None:
     """And nothing is started before the first call."""
     shim = ShimProcess(Java(executable=Path("/nosuch/java"), feature=17), [])
