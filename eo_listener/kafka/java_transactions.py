@@ -21,6 +21,7 @@ from eo_listener.model.protocols import ShimClient
 
 _ONGOING: Final = "Ongoing"
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_OVER: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 # Where Kafka's name and librdkafka's differ: errors have librdkafka's.
 _NAMES: Final = {
     "MESSAGE_TOO_LARGE": "MSG_SIZE_TOO_LARGE",
@@ -52,6 +53,11 @@ class DescribedTransaction:
     def ending(self) -> bool:
         """Whether one is committed or aborted, and its markers are being written."""
         return self.state in _ENDING
+
+    @property
+    def state_known(self) -> bool:
+        """Whether it is a state of Kafka's TransactionState: Java's client names others Unknown."""
+        return self.ongoing or self.ending or self.state in _OVER
 
 
 class OpenProducer(NamedTuple):

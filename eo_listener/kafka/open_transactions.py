@@ -179,4 +179,6 @@ def _verdict(
         return TransactionVerdict.OPEN, None
     if tp in described.partitions and described.ending:
         return TransactionVerdict.ENDING, None
-    return TransactionVerdict.HANGING, None
+    if described.state_known:
+        return TransactionVerdict.HANGING, None
+    return TransactionVerdict.UNKNOWN, f"its state is {described.state}, which is not known here"

@@ -5,8 +5,9 @@ leaders once more: a transaction that was open before and after, and that no coo
 between, hangs. Whether each coordinator was asked, and would have named it, is found out too:
 
 - Kafka leaves out of its lists what a client may not describe, without an error. A client that is
-  answered "not found" for an id that nobody has may describe every id (but for those that an ACL
-  denies by name).
+  answered "not found" for an id that nobody has may describe every id, but for those that an ACL
+  keeps from it by their name: by a denial, or, with `allow.everyone.if.no.acl.found`, by a right of
+  others.
 - A partition of `__transaction_state` without a leader has a coordinator that nobody can ask.
 """
 
@@ -146,16 +147,23 @@ class TransactionReader:
     def open_of(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
         """The transaction that is open under an id, with what its partitions' leaders say of it.
 
-        Partitions whose leader does not answer are left out, and the reason stands in `why`.
+        Partitions whose leader does not answer are left out, and the reason stands in `why`; so
+        does that no partition shows it.
         """
         answer = self._java.open_producers(described.partitions, self._timeout)
-        why = [str(self._with_right(error, tp)) for tp, error in sorted(answer.errors.items())]
         producers = {
             tp: one
             for tp, open_there in answer.found.items()
             for one in open_there
             if one.producer_id == described.producer_id
         }
+        why = [str(self._with_right(error, tp)) for tp, error in sorted(answer.errors.items())]
+        # Kafka leaves out topics that a client may not describe, without an error.
+        if not producers:
+            why.append(
+                "no leader shows its producer: it has written nothing yet, or this client may not "
+                "Describe its topics"
+            )
         held = self.held(producers)
         return OpenTransaction(
             producer_id=described.producer_id,
@@ -192,7 +200,7 @@ class TransactionReader:
     def _incomplete(self) -> str | None:
         """Why a coordinator may have a transaction and not have named it; None: there is no why."""
         try:
-            self._java.describe(f"eo-listener-nobody-{uuid4()}", self._timeout)
+            self._java.describe(str(uuid4()), self._timeout)  # an ACL of a prefix must not fit
         except KafkaError as error:
             if error.code == _NO_RIGHT:
                 return f"this client may not describe every transactional id ({self._every_id()})"

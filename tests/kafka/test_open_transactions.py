@@ -81,6 +81,14 @@ def test_one_that_its_coordinator_has_ended(state: str) -> None:
     assert found.since is None, "the coordinator's time is that of another transaction"
 
 
+@pytest.mark.parametrize("partitions", [(), (T0, T1)])
+def test_a_state_that_is_not_known(partitions: tuple[TopicPartition, ...]) -> None:
+    """Of newer brokers: whether it hangs nobody can say."""
+    (found,) = judged(answers("Unknown", *partitions))
+    assert found.verdict is TransactionVerdict.UNKNOWN
+    assert "Unknown" in (found.why or "")
+
+
 def test_a_partition_that_the_coordinator_does_not_know_of() -> None:
     """The rest of the transaction is ended in time; that partition hangs, and comes first."""
     hanging, open_one = judged(answers("Ongoing", T0))
