@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -42,8 +43,14 @@ from eo_listener.kafka.transaction_reader import (
     TransactionReading,
 )
 from eo_listener.kafka.transaction_repair import TransactionRepair
-from eo_listener.model.errors import InUseError, SettingsError, UnavailableError, few
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.errors import (
+    InUseError,
+    KafkaError,
+    SettingsError,
+    UnavailableError,
+    few,
+)
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.spark import java, shim
 from eo_listener.spark.kafka_clients import kafka_clients
 from eo_listener.spark.shim_process import ShimProcess
@@ -159,11 +166,11 @@ def abort(
         ended = False
         if found is not None and execute:
             ended = _end(opened, wanted, found, watch=watch, live=live)
-        reading = opened.reader.held(found.producers) if ended and found is not None else {}
+        held = _still_held(opened.reader, found) if ended and found is not None else {}
     if as_json:
-        print_json(abort_document(wanted.named, found, reading, executed=execute, ended=ended))
+        print_json(abort_document(wanted.named, found, held, executed=execute, ended=ended))
     else:
-        print_abort(console(), wanted.named, found, reading, executed=execute, ended=ended)
+        print_abort(console(), wanted.named, found, held, executed=execute, ended=ended)
 
 
 class _Wanted(NamedTuple):
@@ -205,6 +212,10 @@ class _Wanted(NamedTuple):
         """
         if self.transactional_id is not None:
             return _of_id(reader, self.transactional_id)
+        existing = reader.partitions({tp.topic for tp in self.partitions})
+        for tp in self.partitions:
+            if tp not in existing:
+                raise SettingsError(f"partition {tp} does not exist", fix="Check its number")
         reading = reader.read(self.partitions)
         for error in reading.errors.values():
             raise error
@@ -222,6 +233,13 @@ def _of_id(reader: TransactionReader, transactional_id: str) -> OpenTransaction 
             "ending it, and nobody else can",
             cause="its markers are not written yet: a partition has no leader, or a broker is slow",
             fix="Look again in a moment; then at the brokers",
+        )
+    if not described.state_known:
+        raise UnavailableError(
+            f"it is not known whether {transactional_id!r} has a transaction open: its state is "
+            f"{described.state}",
+            cause="the brokers are newer than Kafka's Java client here",
+            fix="Use a newer one: --kafka-clients",
         )
     if not described.ongoing:
         return None
@@ -241,7 +259,7 @@ def _require_hanging(found: OpenTransaction) -> None:
     raise SettingsError(
         f"the transaction of producer {found.producer_id} does not hang: its coordinator has it, "
         f"as {found.transactional_id!r}",
-        fix=f"Give --transactional-id '{found.transactional_id}' instead",
+        fix=f"Give --transactional-id {shlex.quote(str(found.transactional_id))} instead",
     )
 
 
@@ -270,6 +288,16 @@ def _end(
     else:
         opened.repair.mark_aborted(again.producers)
     return True
+
+
+def _still_held(
+    reader: TransactionReader, ended: OpenTransaction
+) -> dict[TopicPartition, OffsetRange] | None:
+    """What other transactions hold up there; None where that cannot be read any more."""
+    try:
+        return reader.held(ended.producers)
+    except KafkaError:
+        return None
 
 
 def _exit_status(reading: TransactionReading, now_ms: int) -> int:

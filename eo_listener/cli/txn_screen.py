@@ -96,7 +96,7 @@ def print_abort(
     out: Console,
     name: str,
     found: OpenTransaction | None,
-    held: Mapping[TopicPartition, OffsetRange],
+    held: Mapping[TopicPartition, OffsetRange] | None,
     *,
     executed: bool,
     ended: bool,
@@ -114,19 +114,21 @@ def print_abort(
         _say(out, "it has ended by itself meanwhile: nothing was changed")
     else:
         _say(out, "ended: it is not open any more, as leaders and coordinators say")
-        for tp, one in sorted(held.items()):
+        if held is None:
+            _say(out, "whether another one is open there is not known: Kafka does not answer")
+        for tp, one in sorted((held or {}).items()):
             _say(out, f"another one is open: {_held(tp, one)}")
 
 
 def abort_document(
     name: str,
     found: OpenTransaction | None,
-    held: Mapping[TopicPartition, OffsetRange],
+    held: Mapping[TopicPartition, OffsetRange] | None,
     *,
     executed: bool,
     ended: bool,
 ) -> dict[str, Any]:
-    """The same in JSON."""
+    """The same in JSON; `still_held` is null where that cannot be read any more."""
     now_ms = time.time_ns() // 1_000_000
     return {
         "named": name,
@@ -134,7 +136,9 @@ def abort_document(
         "consequence": None if found is None else consequence(found),
         "executed": executed,
         "ended": ended,
-        "still_held": [
+        "still_held": None
+        if held is None
+        else [
             {"topic": tp.topic, "partition": tp.partition, "log_stable": one.start}
             for tp, one in sorted(held.items())
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -82,6 +83,7 @@ class Kafka:
     states: list[str] = field(default_factory=lambda: ["Ongoing"])
     errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
+    away: bool = False
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
         return (T0,)
@@ -91,6 +93,8 @@ class Kafka:
         return (own,) if group == "empty" else (T0, own)
 
     def held(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+        if self.away:
+            raise KafkaError("reading where logs end failed", code="_TRANSPORT")
         return {}
 
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
@@ -299,7 +303,8 @@ def test_what_has_ended_by_itself(words: list[str], run: Run) -> None:
 @pytest.mark.parametrize(
     ("found", "error", "said"),
     [
-        (transaction(), SettingsError, f"--transactional-id '{ID}'"),
+        (transaction(), SettingsError, f"--transactional-id {ID} instead"),
+        (transaction(name="it's"), SettingsError, re.escape("""--transactional-id 'it'"'"'s'""")),
         (transaction(TransactionVerdict.ENDING), SettingsError, "does not hang"),
         (UNKNOWN, UnavailableError, "no right"),
     ],
@@ -316,6 +321,28 @@ def test_no_marker_for_what_a_coordinator_may_have(
     with pytest.raises(error, match=said):
         run(kafka, *BY_PRODUCER, *QUICK)
     assert not kafka.ended, "it was looked at once more"
+
+
+def test_a_partition_that_does_not_exist(run: Run) -> None:
+    """A misspelled one is not one without a transaction."""
+    with pytest.raises(SettingsError, match="delays-1 does not exist"):
+        run(Kafka([[HANGING]]), "abort", "--partition", "delays-1", "--producer-id", "4711", *QUICK)
+
+
+def test_a_state_that_is_not_known(run: Run) -> None:
+    """Of newer brokers: it is not said that nothing is open."""
+    with pytest.raises(UnavailableError, match="state is Unknown"):
+        run(Kafka([[]], states=["Unknown"]), *BY_ID, *QUICK)
+
+
+def test_what_was_ended_is_said_where_kafka_is_away_after_it(run: Run) -> None:
+    """The rest is not known."""
+    answer = run(Kafka([[transaction()]], away=True), *BY_ID, *QUICK)
+    assert answer.exit_code == 0
+    assert "ended: it is not open any more" in answer.stdout
+    assert "is not known" in answer.stdout
+    found = json.loads(run(Kafka([[HANGING]], away=True), *BY_PRODUCER, *QUICK, "--json").stdout)
+    assert (found["ended"], found["still_held"]) == (True, None)
 
 
 def test_one_that_is_being_ended_is_left_alone(run: Run) -> None:
