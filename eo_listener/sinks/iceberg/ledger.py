@@ -131,6 +131,7 @@ class PublishedLedgers:
                 found = self._behind(query, heads, since[-1], accept_expired=accept_expired)
         # A query that is new to the table has no rows in it, whatever has expired.
         known = found is not None or bool(heads)
+        self._check_whole(query, since)
         self._check_picked(table, query, since, known=known, accept_expired=accept_expired)
         if found is None or found.ledger is None:
             return Published(LedgerText(query, 0, {}), None)
@@ -232,10 +233,28 @@ class PublishedLedgers:
             f"{self._label}: the ledger of {query!r} is in snapshot {first.id}, and nothing "
             "says whether main still has the rows of it",
             cause="a snapshot between it and main's head has expired, with the metadata that had "
-            "it, and no file of it is left: they were compacted, or main was rolled back",
-            fix='If main was not rolled back, on_expired="accept" takes this ledger; if it was, '
-            "read the lost offsets again with a new checkpoint",
+            "it, and no file of it is left: they were compacted, main was rolled back or replaced, "
+            "or the driver was killed before it published the batch",
+            fix='If the batch\'s rows are in the table, on_expired="accept" takes this ledger; if '
+            "not, read the lost offsets again with a new checkpoint",
         )
+
+    def _check_whole(self, query: str, since: Sequence[Snapshot]) -> None:
+        """Raise SinkError where main is in the middle of a batch of several snapshots.
+
+        The first of these is empty, the last has the ledger. A rollback by time finds those between
+        too: they are ancestors of main.
+        """
+        for one in since[1:]:
+            if one.batch_of == query:
+                back = "" if one.parent is None else f" to snapshot {one.parent}"
+                raise SinkError(
+                    f"{self._label}: rows of a batch of {query!r} are in main without their ledger",
+                    cause=f"main was rolled back, or forwarded, to the middle of the batch that "
+                    f"begins with snapshot {one.id}",
+                    fix=f"Roll main back{back}, to before the batch; or fast-forward it to the "
+                    "branch that has the whole of it",
+                )
 
     def _check_picked(
         self,

@@ -290,6 +290,26 @@ def test_a_cherry_pick_of_a_batch_is_refused() -> None:
     assert read(table).ledger == ledger(1)
 
 
+def test_a_rollback_into_the_middle_of_a_batch_is_refused() -> None:
+    """Its statements have written rows, and its ledger is in its last snapshot."""
+    table = Table()
+    table.write(1)
+    before = table.main
+    begun = table.add(before, eo_batch_of=QUERY)
+    statement = table.add(table.add(begun))
+    table.branches[new_branch(QUERY, "run")] = table.add(statement, ledger(2))
+    table.main = statement
+    for _ in range(2):
+        with pytest.raises(SinkError, match=r"rows of a batch of 'flights'.*without") as refused:
+            read(table, accept=True)
+        assert f"begins with snapshot {begun}" in str(refused.value.cause)
+        assert f"Roll main back to snapshot {before}," in str(refused.value.fix)
+        assert read(table, OTHER_QUERY).ledger.number == 0
+        table.commit()
+    table.main = begun
+    assert read(table).ledger == ledger(1), "that one is empty"
+
+
 def test_a_cherry_pick_of_what_a_statement_wrote_is_refused() -> None:
     """Its ledger is in a later snapshot; also by a detour over another cherry-pick."""
     table = Table()
