@@ -277,10 +277,11 @@ def test_an_error_at_the_commit() -> None:
 
 
 def test_an_open_transaction_is_named() -> None:
-    """By its transactional id where that is known, else by how to find it."""
+    """By its transactional id where that is known; and how to see it."""
     known = EXPLAIN.locked(3, 17, "eo-listener/a/b", 30)
     assert isinstance(known, SinkLockedError)
     assert "partition 3" in str(known)
     assert "offset 17" in str(known)
-    assert "describe --transactional-id 'eo-listener/a/b'" in str(known)
-    assert "find-hanging --topic eo-ledger" in str(EXPLAIN.locked(3, 17, None, 30))
+    assert "the transaction of 'eo-listener/a/b'" in str(known)
+    for refused in (known, EXPLAIN.locked(3, 17, None, 30)):
+        assert "eo-listener txn list -b host:9092 --topic eo-ledger" in str(refused)
