@@ -175,7 +175,7 @@ class Merge:
             f"AND eo_there.{quoted(version)} = eo_given.{self._staged(version)} "
             f"AND NOT {self._unknown()} AND NOT (eo_there.{topic} = eo_given.{given_topic} "
             f"AND eo_there.{partition} = eo_given.{given_partition}) "
-            f"AND NOT ({_text(there)} <=> {_text(given)}) LIMIT 1"
+            f"AND (eo_given.{_DELETED} OR NOT ({_text(there)} <=> {_text(given)})) LIMIT 1"
         )
 
     def _newer(self) -> str:

@@ -116,6 +116,16 @@ class MergeSuite:
             )
         assert self.read("word") == [("a",)]
 
+    def test_a_delete_that_ties_with_the_table_is_refused(self) -> None:
+        """The same version and values from another partition: it is not left out in silence."""
+        with pytest.raises(SettingsError, match="one in the table have the same id, at"):
+            self.write(
+                [[row(1, "a", 0, at="5")], [row(1, "a", 7, partition=1, at="5")]],
+                version_column="at",
+                delete_when="partition = 1",
+            )
+        assert self.read("word") == [("a",)]
+
     @pytest.mark.slow
     def test_equal_rows_are_no_tie(self) -> None:
         """A record that was produced twice, in a batch and against the table."""
