@@ -48,6 +48,7 @@ def assert_lag_0(broker: Broker, group: str, *topics: str) -> None:
     assert all(row.current_offset == row.log_end_offset for row in rows)
 
 
+@pytest.mark.slow
 def test_by_configuration_in_a_spark_shell(broker: Broker, tmp_path: Path) -> None:
     """The ancestor's command and query work with our class in place of its own."""
     topics = Topics(broker.bootstrap_servers)

@@ -163,6 +163,7 @@ def test_a_bridge_that_fails(jobs: Jobs, fault: str) -> None:
     jobs.driver.tell("stop", group=group)
 
 
+@pytest.mark.slow
 def test_by_configuration_and_by_add_listener_together(jobs: Jobs) -> None:
     """A session with a listener of its own is committed by that one alone, each batch once.
 

@@ -126,6 +126,7 @@ def test_watch_reads_again_until_it_is_interrupted(broker: Broker, topic: str) -
     assert said == ""
 
 
+@pytest.mark.slow
 def test_watch_goes_on_when_the_broker_comes_back(start_broker: StartBroker) -> None:
     """Each read that fails without Kafka is shown with its error, and the next one tries again."""
     broker = start_broker()

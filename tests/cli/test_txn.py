@@ -377,6 +377,7 @@ def test_the_options_are_repeated() -> None:
     assert os.linesep not in found
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_away(tmp_path: Path) -> None:
     """One line, exit status 3, and no Java is started for it."""
     names = ["kafka-clients", "jackson-annotations", "jackson-core", "jackson-databind"]

@@ -76,6 +76,7 @@ def test_by_configuration(broker: Broker, tmp_path: Path) -> None:
     assert sum(row.current_offset or 0 for row in rows if row.topic == topic) == 50
 
 
+@pytest.mark.slow
 def test_lines_that_were_not_written_are_no_success(tmp_path: Path) -> None:
     """Without a broker: how many, and exit status 1."""
     answer = example("write_words.py", "127.0.0.1:1", "words", folder=tmp_path)

@@ -84,6 +84,7 @@ def test_a_coordinator_that_takes_less_is_sent_less(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_by_java_too(
     narrow: tuple[str, tuple[TopicPartition, ...]],
     spark: SparkSession,  # its JVM

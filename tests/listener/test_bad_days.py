@@ -78,6 +78,7 @@ def test_a_broker_that_is_killed_and_comes_back(
     assert query.exception() is None
 
 
+@pytest.mark.slow
 def test_a_commit_in_the_outage_waits_and_lands(
     start_broker: Callable[..., Broker],
     recording: Recording,
@@ -182,6 +183,7 @@ def test_a_group_with_members_is_refused_and_explained(
     queries.assert_drained(group, topic)
 
 
+@pytest.mark.slow
 def test_one_client_a_group_is_reused(
     recording: Recording, queries: Queries, topics: Topics, broker: Broker
 ) -> None:

@@ -61,6 +61,7 @@ def test_topics_are_not_made_by_asking_for_them(broker: Broker) -> None:
     assert "mistyped" not in client.list_topics(timeout=10).topics
 
 
+@pytest.mark.slow
 def test_data_survive_a_kill_and_a_restart_from_another_python(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def test_json_says_that_the_group_stands_at_the_end_of_the_log() -> None:
         assert "WARN" not in told  # Spark's own noise
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_flights_stream() -> None:
     """It ends with 130 and one line, and no process that it started lives on."""
     with demo("--rate", "500") as running:

@@ -153,6 +153,7 @@ spark.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_repeats_a_task_for_what_may_pass(tmp_path: Path) -> None:
     """That task alone, as often as Spark repeats tasks; what stays wrong is told at once."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
