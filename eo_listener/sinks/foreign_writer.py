@@ -1,4 +1,4 @@
-"""The error for a ledger that another driver has written to: one text for all sinks. No I/O."""
+"""A ledger that another driver has written to: the check, and one text for all sinks. No I/O."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ def foreign_writer(
         fix="Let only one of them run; if both are wanted, give each a name of its own: "
         'exactly_once(..., name="...")',
     )
+
+
+def refuse_moved(label: str, entry: Entry, heads: Mapping[TopicPartition, Head]) -> None:
+    """Raise ForeignWriterError where the ledger, which has `heads`, is not as `entry` found it."""
+    if any(heads.get(tp) != move.found for tp, move in entry.moves.items()):
+        raise ledger_changed(label, entry, heads)
 
 
 def ledger_changed(

@@ -1,11 +1,14 @@
-"""The error for a ledger that another driver has written to."""
+"""A ledger that another driver has written to: when it is refused, and what the error names."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from eo_listener.model.errors import ForeignWriterError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.foreign_writer import ledger_changed
+from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.testing.made_up_entries import entry_of, heads_of
 
 
@@ -33,3 +36,18 @@ def test_all_partitions_are_named_where_no_single_one_differs() -> None:
     there = {tp: entry.head(tp) for tp in seen}
     assert ledger_changed("the table", entry, there).ranges.keys() == seen.keys()
     assert "; and 1 more)" in str(ledger_changed("the table", entry, {}))
+
+
+def test_a_ledger_is_refused_unless_it_is_as_it_was_found() -> None:
+    """A head that has moved or has gone, or one where none was; partitions of no move are free."""
+    one, other = (TopicPartition("flights", number) for number in range(2))
+    seen = heads_of(entry_of({}, {one: OffsetRange(0, 3)}))
+    entry = entry_of(seen, {one: OffsetRange(3, 9)}, batch_id=8)
+    first = entry_of({}, {other: OffsetRange(0, 1)})
+    refuse_moved("the table", entry, seen)
+    refuse_moved("the table", entry, seen | heads_of(first))
+    refuse_moved("the table", first, seen)
+    moved, gone = {one: entry.head(one)}, heads_of(first)
+    for mine, heads in ((entry, moved), (entry, gone), (first, heads_of(first))):
+        with pytest.raises(ForeignWriterError, match="the ledger of 'flights' has changed"):
+            refuse_moved("the table", mine, heads)

@@ -24,7 +24,7 @@ from eo_listener.sinks.delta.catalog import add_columns, create, table_columns
 from eo_listener.sinks.delta.errors import explained, in_doubt
 from eo_listener.sinks.delta.merge import prepared
 from eo_listener.sinks.delta.types import widened
-from eo_listener.sinks.foreign_writer import ledger_changed
+from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.spark_columns import check_upsert, columns_of
@@ -101,12 +101,10 @@ class BatchCommit:
 
     def _found_ledger(self) -> QueryLedger:
         """The ledger, where it is as the entry has found it."""
-        entry = self._entry
-        found = self._connection.ledger(self._session, entry.query)
+        found = self._connection.ledger(self._session, self._entry.query)
         if not found.location:
             raise SinkError(f"{self._label} was made, and is not there", cause="it was dropped")
-        if any(found.heads.get(tp) != move.found for tp, move in entry.moves.items()):
-            raise ledger_changed(self._label, entry, found.heads)
+        refuse_moved(self._label, self._entry, found.heads)
         return found
 
     def _record(self, found: QueryLedger) -> BatchRecord:

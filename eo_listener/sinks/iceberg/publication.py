@@ -22,7 +22,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.sinks.foreign_writer import ledger_changed
+from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.iceberg.errors import REFUSED, translated, unanswered
 from eo_listener.sinks.iceberg.ledger import (
     BATCH_OF,
@@ -136,8 +136,7 @@ class Publication:
         """The ledger, where it is as the entry has found it. Raises ForeignWriterError."""
         entry = self.entry
         found = self.ledgers.published(self.table, entry.query, accept_expired=self.accept_expired)
-        if any(found.heads.get(tp) != move.found for tp, move in entry.moves.items()):
-            raise ledger_changed(self.label, entry, found.heads)
+        refuse_moved(self.label, entry, found.heads)
         return found
 
     def _publish(self, staged: Staged) -> int:

@@ -12,7 +12,7 @@ from typing import Protocol
 from eo_listener.model.errors import RetriableSinkError, few
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.foreign_writer import ledger_changed
+from eo_listener.sinks.foreign_writer import refuse_moved
 
 ONGOING = "Ongoing"
 
@@ -107,7 +107,7 @@ def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: i
     """
     try:
         producer = client.init()
-        refuse_moved(entry, client.read_ledger(entry.query), label=label)
+        refuse_moved(label, entry, client.read_ledger(entry.query))
         reports = client.write_rows(producer)
         refuse_repeated(reports, tasks)
         written = {tp for report in reports for tp, count in report.records.items() if count}
@@ -119,12 +119,6 @@ def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: i
         raise
     client.close(None)
     return Applied(rows=sum(sum(report.records.values()) for report in reports))
-
-
-def refuse_moved(entry: Entry, heads: Mapping[TopicPartition, Head], *, label: str) -> None:
-    """Raise ForeignWriterError where the ledger is not as the entry has found it."""
-    if any(heads.get(tp) != move.found for tp, move in entry.moves.items()):
-        raise ledger_changed(label, entry, heads)
 
 
 def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:

@@ -31,8 +31,8 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied, Entry, Head, Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.kafka.batch_records import BatchRecord, Ranges, TargetEnds
-from eo_listener.sinks.kafka.batch_transaction import refuse_moved
 from eo_listener.sinks.kafka.catalog import topic_recreated
 from eo_listener.sinks.kafka.tail import Findings, Tail, TailRecord, judge_tail, size_of
 from eo_listener.sinks.kafka.unexpected import ACCEPT, around, describe, records_error
@@ -124,7 +124,7 @@ def write_unfenced(client: UnfencedClient, entry: Entry, how: UnfencedHow) -> Ap
     UnfinishedBatchError, and SettingsError for too long a tail.
     """
     state = client.read_ledger(entry.query)
-    refuse_moved(entry, state.heads, label=how.label)
+    refuse_moved(how.label, entry, state.heads)
     logs = client.read_targets()
     before, found = state.batch, Findings()
     if before is not None and (before.is_finished or before.number > 1):
