@@ -16,13 +16,12 @@ from eo_listener.spark.jvm.iceberg_table import ThrownError
 ABSENT: Final = ("NoSuchTableException", "NoSuchViewException")
 NO_NAMESPACE: Final = ("NoSuchNamespaceException",)
 EXISTS: Final = ("AlreadyExistsException", "TableAlreadyExistsException")
-REFUSED: Final = (
+_REFUSED: Final = (
     "CommitFailedException",
     "PendingUpdateFailedException",
     "ValidationException",
     "IllegalArgumentException",
 )
-"""Of a commit: nothing of it was made."""
 _AWAY: Final = (
     "ServiceFailureException",
     "ServiceUnavailableException",
@@ -37,6 +36,11 @@ _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
 """Spark's name for it; it must never occur, as one row of each key is merged."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
 _SECRETS: Final = re.compile(r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+")
+
+
+def is_refusal(error: ThrownError) -> bool:
+    """Whether a commit that has failed with it is refused: nothing of it was made."""
+    return error.is_any(*_REFUSED) and not error.is_any("CommitStateUnknownException")
 
 
 def is_temporary(error: ThrownError) -> bool:

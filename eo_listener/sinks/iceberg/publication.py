@@ -23,7 +23,7 @@ from eo_listener.model.errors import (
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.foreign_writer import refuse_moved
-from eo_listener.sinks.iceberg.errors import REFUSED, translated, unanswered
+from eo_listener.sinks.iceberg.errors import is_refusal, translated, unanswered
 from eo_listener.sinks.iceberg.ledger import (
     BATCH_OF,
     PROPERTY,
@@ -113,7 +113,7 @@ class Publication:
             except MainMovedError:
                 continue
             except ThrownError as error:
-                if error.is_any("CommitStateUnknownException") or not error.is_any(*REFUSED):
+                if not is_refusal(error):
                     raise
                 refused = error
                 continue
@@ -152,7 +152,7 @@ class Publication:
             except MainMovedError:
                 continue
             except ThrownError as error:
-                if error.is_any("CommitStateUnknownException") or not error.is_any(*REFUSED):
+                if not is_refusal(error):
                     raise unanswered(error, self.label) from error
                 if not self._is_made():
                     refused = error
