@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from eo_listener.cli.options import named, utc
+from eo_listener.cli.options import named, print_line, utc
 from eo_listener.cli.status_screen import length
 from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
 from eo_listener.kafka.transaction_reader import OFFSETS_TOPIC, TransactionReading
@@ -55,22 +55,22 @@ def print_reading(
 ) -> None:
     """Print what was found for people."""
     if not reading.held:
-        _say(out, "no open transaction holds anybody up here")
+        print_line(out, "no open transaction holds anybody up here")
         return
-    _say_some(out, [_held(tp, one) for tp, one in sorted(reading.held.items())])
+    _print_some(out, [_held(tp, one) for tp, one in sorted(reading.held.items())])
     for found in reading.transactions:
         out.print()
         _print_facts(out, [*_facts(found, now_ms), *_next(found)])
         command = _advice(found, typed)
         if command is not None:
-            _say(out, f"  {command}")
+            print_line(out, f"  {command}")
     for tp, error in sorted(reading.errors.items()):
         out.print()
-        _say(out, f"not known whose transactions are open in {tp}: {error}")
+        print_line(out, f"not known whose transactions are open in {tp}: {error}")
     gone = reading.held.keys() - _seen(reading)
     if gone:
         out.print()
-        _say(out, f"the transactions in {few(sorted(gone))} have ended meanwhile")
+        print_line(out, f"the transactions in {few(sorted(gone))} have ended meanwhile")
 
 
 def document(reading: TransactionReading, typed: TypedCommand, now_ms: int) -> dict[str, Any]:
@@ -103,21 +103,21 @@ def print_abort(
 ) -> None:
     """Print what was done, or would be."""
     if found is None:
-        _say(out, f"nothing to end: {name} has no open transaction")
+        print_line(out, f"nothing to end: {name} has no open transaction")
         return
     now_ms = time.time_ns() // 1_000_000
     _print_facts(out, _facts(found, now_ms))
     if not executed:
         _print_facts(out, [("then", consequence(found))])
-        _say(out, "dry run, nothing was changed. To end it: --execute")
+        print_line(out, "dry run, nothing was changed. To end it: --execute")
     elif not ended:
-        _say(out, "it has ended by itself meanwhile: nothing was changed")
+        print_line(out, "it has ended by itself meanwhile: nothing was changed")
     else:
-        _say(out, "ended: it is not open any more, as leaders and coordinators say")
+        print_line(out, "ended: it is not open any more, as leaders and coordinators say")
         if held is None:
-            _say(out, "whether another one is open there is not known: Kafka does not answer")
+            print_line(out, "whether another one is open there is not known: Kafka does not answer")
         for tp, one in sorted((held or {}).items()):
-            _say(out, f"another one is open: {_held(tp, one)}")
+            print_line(out, f"another one is open: {_held(tp, one)}")
 
 
 def abort_document(
@@ -304,12 +304,8 @@ def _print_facts(out: Console, facts: Iterable[tuple[str, str]]) -> None:
     out.print(table)
 
 
-def _say_some(out: Console, lines: Sequence[str]) -> None:
+def _print_some(out: Console, lines: Sequence[str]) -> None:
     for line in lines[:_SHOWN]:
-        _say(out, line)
+        print_line(out, line)
     if len(lines) > _SHOWN:
-        _say(out, f"and {len(lines) - _SHOWN} more partitions (--json has all)")
-
-
-def _say(out: Console, line: str) -> None:
-    out.print(named(line), soft_wrap=True)
+        print_line(out, f"and {len(lines) - _SHOWN} more partitions (--json has all)")
