@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from eo_listener.client_config.jaas import LoginModule
-from eo_listener.client_config.kafka_options import PROTOCOL
-from eo_listener.client_config.sasl import PLAIN_MODULE, SCRAM_MODULE
+from eo_listener.client_config.kafka_options import ENDPOINT, PROTOCOL
+from eo_listener.client_config.sasl import JAAS, PASSWORD_MODULES
 from eo_listener.client_config.validation import SERVERS
 from eo_listener.model.errors import SettingsError
 
-_MODULES: Final = {
-    "PLAIN": PLAIN_MODULE,
-    "SCRAM-SHA-256": SCRAM_MODULE,
-    "SCRAM-SHA-512": SCRAM_MODULE,
-}
 _PASSWORDS: Final = {"sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms"}
 _TRUST: Final = {"ssl.ca.location", "ssl.ca.pem"}
 _OWN: Final = {
@@ -30,8 +25,7 @@ _OWN: Final = {
     "ssl.key.password",
 }
 _STORE: Final = {"ssl.keystore.location", "ssl.keystore.password"}
-_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
-_KNOWN: Final = _PASSWORDS | _TRUST | _OWN | _STORE | {PROTOCOL, _NAME_CHECK}
+_KNOWN: Final = _PASSWORDS | _TRUST | _OWN | _STORE | {PROTOCOL, ENDPOINT}
 _LOGIN: Final = ("sasl.", "ssl.", "enable.ssl.", "security.", "oauthbearer_", "enable.sasl.")
 _PKCS8: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
@@ -60,11 +54,12 @@ def java_names(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
-    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
-    module = _MODULES.get(mechanism.strip().upper())
+    given = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
+    mechanism = given.strip().upper()
+    module = PASSWORD_MODULES.get(mechanism)
     if module is None:
         raise SettingsError(
-            f"this command logs in by {', '.join(_MODULES)} only",
+            f"this command logs in by {', '.join(PASSWORD_MODULES)} only",
             cause="it asks Kafka's Java client, which needs other settings for other mechanisms",
             fix="Give -X sasl.mechanism, sasl.username and sasl.password of a user that can log in "
             "by one of these",
@@ -73,10 +68,7 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
         "username": properties.get("sasl.username", ""),
         "password": properties.get("sasl.password", ""),
     }
-    return {
-        "sasl.mechanism": mechanism.strip().upper(),
-        "sasl.jaas.config": LoginModule(name=module, options=login).text(),
-    }
+    return {"sasl.mechanism": mechanism, JAAS: LoginModule(name=module, options=login).text()}
 
 
 def _trust(properties: Mapping[str, str]) -> dict[str, str]:
@@ -112,8 +104,8 @@ def _own(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _name_check(properties: Mapping[str, str]) -> dict[str, str]:
-    algorithm = properties.get(_NAME_CHECK, "https").strip().lower()
-    return {_NAME_CHECK: "" if algorithm == "none" else algorithm}
+    algorithm = properties.get(ENDPOINT, "https").strip().lower()
+    return {ENDPOINT: "" if algorithm == "none" else algorithm}
 
 
 def _text(properties: Mapping[str, str], inline: str, location: str) -> str | None:

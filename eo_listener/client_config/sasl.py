@@ -21,8 +21,13 @@ _KNOWN: Final = frozenset({JAAS, _MECHANISM})
 
 _SHADED: Final = "kafkashaded."  # as some platforms rename Kafka's own classes
 _SECURITY: Final = "org.apache.kafka.common.security."
-PLAIN_MODULE: Final = f"{_SECURITY}plain.PlainLoginModule"
-SCRAM_MODULE: Final = f"{_SECURITY}scram.ScramLoginModule"
+_SCRAM: Final = f"{_SECURITY}scram.ScramLoginModule"
+# The login module of each mechanism by which a user and a password log in.
+PASSWORD_MODULES: Final = {
+    "PLAIN": f"{_SECURITY}plain.PlainLoginModule",
+    "SCRAM-SHA-256": _SCRAM,
+    "SCRAM-SHA-512": _SCRAM,
+}
 _OAUTH: Final = f"{_SECURITY}oauthbearer.OAuthBearerLoginModule"
 _KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
 # Both fetch a token with the client's id and secret, as librdkafka does by itself.
@@ -81,7 +86,7 @@ def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
 
 def _password(mechanism: str, login: LoginModule, options: Mapping[str, str]) -> dict[str, str]:
     require_known(options, "sasl.", _KNOWN)
-    _require_module(login, PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE)
+    _require_module(login, PASSWORD_MODULES[mechanism])
     if login.options.get("tokenauth", "").lower() == "true":
         raise OnlyJava("librdkafka cannot log in with a delegation token")
     user, password = (login.options.get(name) for name in ("username", "password"))
@@ -162,9 +167,7 @@ _CREDENTIALS: Final = {
 _MECHANISMS: Final[
     Mapping[str, Callable[[str, LoginModule, Mapping[str, str]], dict[str, str]]]
 ] = {
-    "PLAIN": _password,
-    "SCRAM-SHA-256": _password,
-    "SCRAM-SHA-512": _password,
+    **dict.fromkeys(PASSWORD_MODULES, _password),
     "OAUTHBEARER": _oidc,
     "GSSAPI": _kerberos,
 }
