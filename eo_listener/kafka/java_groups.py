@@ -10,7 +10,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from queue import SimpleQueue
@@ -67,10 +67,7 @@ class JavaGroups:
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        asked = {"group": group, "topics": topics}
+        asked = {"group": group, "topics": by_topic(partitions)}
         answer = self._ask("groups.snapshot", f"reading group {group}", asked, timeout)
         edges = [
             (TopicPartition(topic, partition), start, end)
@@ -184,6 +181,14 @@ def _answer(text: str) -> Any:
             fix="Give Spark the jar that `eo-listener jar` names",
         )
     return answer
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions as the shim reads them, in its class PositionsJson."""
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics
 
 
 def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
-from eo_listener.kafka.java_groups import FORMAT, NO_JVM
+from eo_listener.kafka.java_groups import FORMAT, NO_JVM, by_topic
 from eo_listener.model.errors import JvmError, KafkaError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import ShimClient
@@ -148,13 +148,9 @@ class JavaTransactions:
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
         """Ask the leaders of partitions who has a transaction open there."""
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
         what = "asking for the producers of partitions"
-        answer = self._ask(
-            "transactions.producers", what, {**self._opening(timeout), "topics": topics}
-        )
+        asked = {**self._opening(timeout), "topics": by_topic(partitions)}
+        answer = self._ask("transactions.producers", what, asked)
         found: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
         for topic, rows in answer["open"].items():
             for number, *row in rows:
