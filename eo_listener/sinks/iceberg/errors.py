@@ -35,6 +35,8 @@ _AWAY: Final = (
 _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
 """Spark's name for it; it must never occur, as one row of each key is merged."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
+_SHOWN: Final = 300
+"""How many characters of what an exception says are shown."""
 _SECRETS: Final = re.compile(r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+")
 
 
@@ -51,7 +53,7 @@ def is_temporary(error: ThrownError) -> bool:
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     """What an error means that came before the batch was published: nothing of it was written."""
     name = error.classes[0].rpartition(".")[2]
-    said = f"{name}: {_first_line(error.text)}"
+    said = f"{name}: {first_line(error.text)}"
     if _is_conflict(error):
         return RetriableSinkError(
             f"{label}: another commit came first ({said})",
@@ -90,7 +92,7 @@ def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
     """What an error means that came when the batch was published, and does not say whether."""
     said = type(error).__name__
     if isinstance(error, ThrownError):
-        said = f"{error.classes[0].rpartition('.')[2]}: {_first_line(error.text)}"
+        said = f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
     return OutcomeUnknownError(
         f"{label}: whether the batch was published is not known ({said})",
         cause="the catalog was asked to commit it, and its answer was lost",
@@ -105,9 +107,7 @@ def _is_conflict(error: ThrownError) -> bool:
     return itself or error.is_any("CommitFailedException", "CommitStateUnknownException")
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """The first line of what an exception says, without secrets, for a text of ours."""
     line = text.strip().split("\n", 1)[0]
     return _SECRETS.sub(r"\1***", line)[:_SHOWN]
-
-
-_SHOWN: Final = 300

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.model.errors import SettingsError, SinkError
-from eo_listener.sinks.iceberg.errors import is_temporary
+from eo_listener.sinks.iceberg.errors import first_line, is_temporary
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.kept_rows import kept
 from eo_listener.sinks.target import STAGED
@@ -66,9 +66,8 @@ class Branch:
         except ThrownError as error:
             if is_temporary(error):
                 raise
-            line = error.text.strip().split("\n", 1)[0]
             raise SinkError(
-                f"a statement of apply= failed: {line[:300]}",
+                f"a statement of apply= failed: {first_line(error.text)}",
                 fix=f"Nothing was written. Correct it; the rows of the batch are in {STAGED}",
             ) from error
 
