@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
@@ -16,7 +16,7 @@ from eo_listener.sinks.spark_columns import quoted
 from eo_listener.spark.jvm.calls import FAILURES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -47,17 +47,34 @@ def unmarked(frame: DataFrame, label: str) -> Iterator[DataFrame]:
         yield computed.drop(REASON)
 
 
+def poison_row(
+    origin: Sequence[Any], label: str, reason: str, *, cause: str, fix: str
+) -> PoisonRowError:
+    """Return the error for a row that cannot be written to `label`.
+
+    `origin` are its topic, partition and offset; None where the row does not say them.
+    """
+    topic, partition, offset = origin
+    known = None not in origin
+    tp = TopicPartition(topic, partition) if known else None
+    where = f"the row from offset {offset} of {tp}" if known else "a row"
+    return PoisonRowError(
+        f"{where} cannot be written to {label}: {reason}",
+        partition=tp,
+        offset=offset if known else None,
+        cause=cause,
+        fix=fix,
+    )
+
+
 def _refuse_marked(frame: DataFrame, label: str) -> None:
     names = [F.col(quoted(name)) if name in frame.columns else F.lit(None) for name in ORIGIN]
     marked = frame.where(F.col(REASON).isNotNull()).select(*names, REASON).limit(1).collect()
-    for topic, partition, offset, reason in marked:
-        known = None not in (topic, partition, offset)
-        tp = TopicPartition(topic, partition) if known else None
-        where = f"the row from offset {offset} of {tp}" if known else "a row"
-        raise PoisonRowError(
-            f"{where} cannot be written to {label}: {reason}",
-            partition=tp,
-            offset=offset if known else None,
+    for *origin, reason in marked:
+        raise poison_row(
+            origin,
+            label,
+            reason,
             cause="the batch fails at such a row, and nothing of it was written",
             fix="Filter such rows out in the transform, or into a sink of their own: "
             "exactly_once([sink, other], transform=...)",

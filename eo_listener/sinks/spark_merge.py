@@ -14,10 +14,8 @@ from uuid import uuid4
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.model.errors import PoisonRowError
 from eo_listener.model.fault_points import reached
-from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kept_rows import kept
+from eo_listener.sinks.kept_rows import kept, poison_row
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie
 from eo_listener.sinks.spark_columns import is_traced, quoted
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from eo_listener.model.errors import PoisonRowError
     from eo_listener.sinks.spark_columns import Columns
 
 _DELETED: Final = "eo_deleted"
@@ -228,13 +227,10 @@ class Merge:
 
     def _lacking(self, found: Sequence[Any]) -> PoisonRowError:
         needed = [*self.target.keys, *filter(None, [self.target.version_column])]
-        known = None not in found
-        partition = TopicPartition(found[0], found[1]) if known else None
-        where = f"the row from offset {found[2]} of {partition}" if known else "a row"
-        return PoisonRowError(
-            f"{where} cannot be written to {self.label}: one of {', '.join(needed)} is null",
-            partition=partition,
-            offset=found[2] if known else None,
+        return poison_row(
+            found,
+            self.label,
+            f"one of {', '.join(needed)} is null",
             cause="they say which row of the table it replaces, and whether it is newer",
             fix="Filter such rows out in the transform, or give them values",
         )
