@@ -90,11 +90,29 @@ def ledger(number: int, query: str = QUERY) -> LedgerText:
     return LedgerText(query, number, heads)
 
 
+def behind_commits() -> tuple[Table, int]:
+    """A table with batch 4 behind commits of others, and batch 5 staged; and 4's snapshot."""
+    table = Table()
+    at = table.branches[table.write(4)]
+    table.stage(5)
+    table.commit(3)
+    return table, at
+
+
 def read(
     table: Table, query: str = QUERY, *, files_of: tuple[int, ...] = (), accept: bool = False
 ) -> Published:
     reader = PublishedLedgers("the table", lambda at: at in files_of)
     return reader.published(table, query, accept_expired=accept)
+
+
+def check_older_metadata_prove(table: Table, expected: Published) -> None:
+    """Where all but the heads has expired; without those metadata nothing does."""
+    table.expire(logged=True)
+    assert read(table) == expected
+    table.older = {}
+    with pytest.raises(SinkError, match="nothing says whether main still has the rows"):
+        read(table)
 
 
 def test_a_table_without_a_ledger_has_no_heads() -> None:
@@ -175,13 +193,8 @@ def test_expiry_before_the_ledger_is_no_rollback() -> None:
     """A commit between it and main's head has gone; files of its rows prove that it was
     published.
     """
-    table = Table()
-    table.write(4)
-    at = table.main
-    table.stage(5)
-    table.commit(3)
+    table, at = behind_commits()
     table.expire()
-    assert at is not None
     assert read(table, files_of=(at,)).ledger == ledger(4)
 
 
@@ -198,11 +211,7 @@ def test_a_rollback_is_not_hidden_by_expiry() -> None:
 
 def test_where_nothing_tells_nothing_is_guessed() -> None:
     """Expired, and no file left: published and compacted, or rolled back and overwritten."""
-    table = Table()
-    table.write(4)
-    at = table.main
-    table.stage(5)
-    table.commit(3)
+    table, at = behind_commits()
     table.expire()
     with pytest.raises(SinkError, match=f"is in snapshot {at}, and nothing says") as refused:
         read(table)
@@ -212,10 +221,7 @@ def test_where_nothing_tells_nothing_is_guessed() -> None:
 
 def test_older_metadata_prove_that_a_ledger_was_published() -> None:
     """A batch of statements, or without rows, has no files in main: nothing is to be accepted."""
-    table = Table()
-    table.write(4)
-    table.stage(5)
-    table.commit(3)
+    table, _ = behind_commits()
     table.expire(logged=True)
     assert read(table).ledger == ledger(4)
 
@@ -230,11 +236,7 @@ def test_older_metadata_prove_a_rollback() -> None:
     branch = table.write(3)
     table.main = before
     table.commit(2)
-    table.expire(logged=True)
-    assert read(table) == Published(ledger(2), before, branch)
-    table.older = {}
-    with pytest.raises(SinkError, match="nothing says whether main still has the rows"):
-        read(table)
+    check_older_metadata_prove(table, Published(ledger(2), before, branch))
 
 
 def test_a_rollback_far_back_is_not_taken_for_a_new_table() -> None:
@@ -246,11 +248,7 @@ def test_a_rollback_far_back_is_not_taken_for_a_new_table() -> None:
     before = table.main
     branch = table.write(2)
     table.main = before
-    table.expire(logged=True)
-    assert read(table) == Published(ledger(1), at, branch)
-    table.older = {}
-    with pytest.raises(SinkError, match="nothing says whether main still has the rows"):
-        read(table)
+    check_older_metadata_prove(table, Published(ledger(1), at, branch))
 
 
 def test_older_metadata_are_read_only_where_they_can_tell() -> None:
@@ -369,16 +367,11 @@ def test_a_cherry_pick_of_what_has_expired_is_not_guessed() -> None:
 
 def test_without_sequence_numbers_expiry_hides_no_ledger() -> None:
     """A table of format 1 has none: the ledger is found by its files, and else not guessed."""
-    table = Table()
-    table.write(4)
-    at = table.main
-    table.stage(5)
-    table.commit(3)
+    table, at = behind_commits()
     table.expire()
     table.texts = {
         one: text.replace(f'"sequence-number": {one}, ', "") for one, text in table.texts.items()
     }
-    assert at is not None
     assert read(table, files_of=(at,)).ledger == ledger(4)
     with pytest.raises(SinkError, match=f"is in snapshot {at}, and nothing says"):
         read(table)
