@@ -11,6 +11,7 @@ from eo_listener.sinks.newest_row import ORIGIN, unordered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _ORDERED: Final = frozenset(
     {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz"}
@@ -30,7 +31,12 @@ Columns: TypeAlias = Mapping[str, str]
 
 def columns_of(frame: DataFrame) -> Columns:
     """The columns of a DataFrame and their types."""
-    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    return types_of(frame.schema)
+
+
+def types_of(schema: StructType) -> Columns:
+    """The columns of a schema and their types."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 def quoted(name: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from pyspark.sql.types import DecimalType, IntegerType, StructType, TimestampType
 
 from eo_listener.model.errors import SettingsError
-from eo_listener.sinks.spark_columns import Columns, check_upsert, is_traced, quoted
+from eo_listener.sinks.spark_columns import Columns, check_upsert, is_traced, quoted, types_of
 
 
 def check(rows: Columns, table: Columns) -> None:
@@ -71,3 +72,10 @@ def test_rows_say_where_they_come_from_by_the_types_of_kafka() -> None:
 def test_any_name_can_be_quoted() -> None:
     """Dots and backticks included."""
     assert [quoted(name) for name in ("a", "a.b", "a`b")] == ["`a`", "`a.b`", "`a``b`"]
+
+
+def test_a_schema_has_types_as_statements_write_them() -> None:
+    """Of a DataFrame or a table."""
+    inner = StructType().add("n", IntegerType())
+    schema = StructType().add("id", DecimalType(10, 2)).add("at", TimestampType()).add("s", inner)
+    assert types_of(schema) == {"id": "decimal(10,2)", "at": "timestamp", "s": "struct<n:int>"}

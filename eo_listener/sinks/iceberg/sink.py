@@ -22,7 +22,7 @@ from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.publication import Publication, RowWriter
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
 from eo_listener.sinks.kept_rows import unmarked
-from eo_listener.sinks.spark_columns import check_upsert, columns_of
+from eo_listener.sinks.spark_columns import check_upsert, columns_of, types_of
 from eo_listener.sinks.target import WITH_LEDGER, Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, java_errors, session
 
@@ -186,8 +186,7 @@ class IcebergSink:
             return _Append(name, catalog.fitted(frame, columns, there))
         kinds = columns_of(frame)
         written = {column: kinds[column] for column in columns}
-        known = {field.name: field.dataType.simpleString() for field in there.fields}
-        check_upsert(target.keys, target.version_column, written, known)
+        check_upsert(target.keys, target.version_column, written, types_of(there))
         return Upsert(
             name=name, table=table, frame=frame, columns=columns, target=target, label=self.label
         )
