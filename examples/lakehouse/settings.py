@@ -1,16 +1,18 @@
-"""What all programs of the lakehouse share: names, table properties, and the Spark session."""
+"""What the programs of the lakehouse share: names, properties, the session, how a query starts."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from eo_listener import configure
+from eo_listener import IcebergSink, configure, exactly_once
 
 FLIGHTS: Final = "flights"  # topics
 WEATHER: Final = "weather"
@@ -38,7 +40,7 @@ SPARK: Final = {
     "spark.sql.shuffle.partitions": "8",  # a stateful query could never change it
     "spark.sql.streaming.minBatchesToRetain": "10",  # of the checkpoint; what is older is deleted
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.extensions": ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"),
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
     "spark.sql.catalog.lake.type": "jdbc",
     "spark.sql.catalog.lake.jdbc.schema-version": "V1",  # without views Spark asks for them in vain
@@ -73,13 +75,34 @@ def session(folder: Path, name: str) -> SparkSession:
     return configure(builder).getOrCreate()  # last: it adds the Kafka connector to the packages
 
 
-def read_stream(spark: SparkSession, servers: str, per_trigger: int) -> DataFrame:
-    """Read both topics from their start, so many records in a batch at most."""
-    return (
-        spark.readStream.format("kafka")
+def start(
+    servers: str,
+    folder: Path,
+    name: str,
+    sinks: Sequence[IcebergSink],
+    transform: Callable[[DataFrame], list[DataFrame]],
+    *,
+    once: bool,
+    per_trigger: int,
+) -> StreamingQuery:
+    """Start the query of this name, from the start of both topics, with a table for each sink.
+
+    A batch has so many records at most. With `once` it ends when it has read what there is.
+    """
+    records = (
+        session(folder, name)
+        .readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", f"{FLIGHTS},{WEATHER}")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(per_trigger))
         .load()
     )
+    writer = (
+        records.writeStream.queryName(name)
+        .foreachBatch(exactly_once(*sinks, transform=transform))
+        .option("checkpointLocation", str(folder / "checkpoints" / name))
+    )
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=TRIGGER).start()

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eo_listener import IcebergSink, exactly_once
+from eo_listener import IcebergSink
 from examples.lakehouse import settings
 
 QUERY = "stream-write-raw"  # the ledger is kept under this name: never change it
@@ -38,20 +38,11 @@ def raw(records: DataFrame, topic: str, schema: str) -> DataFrame:
 
 def start(servers: str, folder: Path, *, once: bool, per_trigger: int = 20_000) -> StreamingQuery:
     """Start the query."""
-    spark = settings.session(folder, QUERY)
     sinks = [
         IcebergSink(table, partition_by="days(time_hour)", properties=settings.TABLE)
         for table in (settings.RAW_FLIGHTS, settings.RAW_WEATHER)
     ]
-    writer = (
-        settings.read_stream(spark, servers, per_trigger)
-        .writeStream.queryName(QUERY)
-        .foreachBatch(exactly_once(*sinks, transform=to_raw))
-        .option("checkpointLocation", str(folder / "checkpoints" / QUERY))
-    )
-    if once:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=settings.TRIGGER).start()
+    return settings.start(servers, folder, QUERY, sinks, to_raw, once=once, per_trigger=per_trigger)
 
 
 if __name__ == "__main__":

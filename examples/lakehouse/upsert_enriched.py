@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eo_listener import IcebergSink, exactly_once
+from eo_listener import IcebergSink
 from examples.lakehouse import settings
 from examples.lakehouse.events import airports
 from examples.lakehouse.stream_write_raw import raw
@@ -71,7 +71,6 @@ def _airports(spark: SparkSession) -> DataFrame:
 
 def start(servers: str, folder: Path, *, once: bool, per_trigger: int = 20_000) -> StreamingQuery:
     """Start the query."""
-    spark = settings.session(folder, QUERY)
     sinks = [
         IcebergSink(settings.HOURLY_WEATHER, mode="upsert", keys=HOUR, properties=settings.TABLE),
         IcebergSink(
@@ -82,15 +81,9 @@ def start(servers: str, folder: Path, *, once: bool, per_trigger: int = 20_000) 
             properties=settings.TABLE,
         ),
     ]
-    writer = (
-        settings.read_stream(spark, servers, per_trigger)
-        .writeStream.queryName(QUERY)
-        .foreachBatch(exactly_once(*sinks, transform=to_enriched))
-        .option("checkpointLocation", str(folder / "checkpoints" / QUERY))
+    return settings.start(
+        servers, folder, QUERY, sinks, to_enriched, once=once, per_trigger=per_trigger
     )
-    if once:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=settings.TRIGGER).start()
 
 
 if __name__ == "__main__":
