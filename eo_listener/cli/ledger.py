@@ -22,6 +22,7 @@ from eo_listener.cli.options import (
     as_properties,
     console,
     named,
+    parse_partition,
     print_json,
     print_line,
     seconds,
@@ -46,7 +47,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")
 _GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
 _WATCH: Final = 5.0
 
@@ -206,16 +206,6 @@ def accept(
     out = console()
     out.print(named(f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}"))
     _conclude(out, f"the gap {offsets} of {tp}", "accepted", execute=execute)
-
-
-def parse_partition(text: str) -> TopicPartition:
-    """Read `flights-0`. Raises SettingsError."""
-    found = _PARTITION.fullmatch(text)
-    if found is None:
-        raise SettingsError(
-            f"--partition must be a topic and a number, got {text!r}", fix="Write flights-0"
-        )
-    return TopicPartition(found["topic"], int(found["number"]))
 
 
 def parse_gap(text: str) -> OffsetRange:

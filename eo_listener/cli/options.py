@@ -17,8 +17,10 @@ from rich.text import Text
 from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.kafka.group_stores import check
 from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import TopicPartition
 
 _ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
+_PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")
 
 BootstrapServers = Annotated[
     str, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
@@ -92,6 +94,16 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
         properties[key.strip()] = value
     check(properties)
     return properties
+
+
+def parse_partition(text: str) -> TopicPartition:
+    """Read `flights-0`. Raises SettingsError."""
+    found = _PARTITION.fullmatch(text)
+    if found is None:
+        raise SettingsError(
+            f"--partition must be a topic and a number, got {text!r}", fix="Write flights-0"
+        )
+    return TopicPartition(found["topic"], int(found["number"]))
 
 
 def require_cluster(servers: str | None, *of_it: object) -> None:

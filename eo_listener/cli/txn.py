@@ -11,7 +11,6 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from eo_listener.cli.ledger import parse_partition
 from eo_listener.cli.options import (
     BootstrapServers,
     Execute,
@@ -19,6 +18,7 @@ from eo_listener.cli.options import (
     KafkaProperties,
     as_properties,
     console,
+    parse_partition,
     print_json,
     require_names,
     seconds,
