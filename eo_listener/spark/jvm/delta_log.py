@@ -41,7 +41,7 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """The classic session of this thread, or else the one that was made last; None without one."""
+    """The classic session of this thread, or else the first of the process; None without one."""
     session = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
     return session if getattr(session, "_jsparkSession", None) is not None else None
 

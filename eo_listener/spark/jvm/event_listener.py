@@ -90,7 +90,7 @@ def wrap(
     asked when it ends at once. It is called on the query's own thread too, and must do no I/O.
 
     The listener is what `_jlistener` of a StreamingQueryListener has to be. Without `session` the
-    newest one counts. Raises JvmError when there is no session in this process.
+    first of the process counts. Raises JvmError when there is no session in this process.
     """
     session = session or SparkSession._instantiatedSession  # noqa: SLF001 - getActiveSession is None on other threads
     gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001 - no public way to them
