@@ -23,7 +23,7 @@ from eo_listener.cli.options import (
 )
 from eo_listener.client_config.identities import LEDGER_TOPIC
 from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
-from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
 from eo_listener.model.errors import KafkaError

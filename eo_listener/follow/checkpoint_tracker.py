@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, positions_by_topic
+from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL, is_due
 from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
 from eo_listener.follow.config import FollowedCheckpoint
 from eo_listener.follow.notices import ActiveNotices, Notice, NoticeKind
@@ -52,7 +53,6 @@ def plan(
 
 
 INTERVAL = 5.0
-RECOMMIT_INTERVAL = 3600.0
 _LONGEST_PAUSE = 60.0
 
 
@@ -203,13 +203,11 @@ class CheckpointTracker:
             durable, back = last, False
         if durable is None:
             return Step(events=self._nothing(reading), pause=self._interval)
-        recommit = (
-            self._recommitted_at is not None
-            and now - self._recommitted_at >= self._recommit_interval
-        )
+        first = self._recommitted_at is None
+        recommit = not first and is_due(self._recommitted_at, now, self._recommit_interval)
         if durable == last and not recommit:
             return Step(pause=self._interval)
-        if self._recommitted_at is None or recommit:
+        if first or recommit:
             self._recommitted_at = now
         events = self._start_notices(durable, last, back=back)
         violations = [] if back or last is None else self._judge(durable, last)

@@ -11,12 +11,12 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.follow.checkpoint_poller import CheckpointPoller
 from eo_listener.follow.checkpoint_tracker import (
     INTERVAL,
-    RECOMMIT_INTERVAL,
     CheckpointTracker,
     Step,
 )

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from eo_listener.commit.tracking.group_names import Groups
-from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.listener.commit_service import CommitService
 from eo_listener.listener.settings import (
     FLUSH_TIMEOUT,

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, TypeVar
 
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import GroupNames, Groups
+from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
-from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.observers import Observer
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port

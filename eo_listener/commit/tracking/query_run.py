@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.commit.tracking.recommit import is_due
 from eo_listener.commit.tracking.routing import RoutedOffsets, skips_losses
 from eo_listener.commit.tracking.sequence_guard import judge
 from eo_listener.model.events import QueryProgressed, RunGroupsChanged, SourceProgressed, Violation
@@ -17,6 +18,7 @@ _RESTORING_INTERVAL = 1.0  # at most so long between two checks while a query re
 _MAX_RESTORING_CHECKS = 600  # such checks; a query without a position by then hardly ever has one
 # Spark restores in two steps: once more after the first position was there.
 _RESTORED_INTERVAL = 2.0
+_NEARLY = 0.9  # of the recommit interval: a check that comes a little early need not wait
 _POLL = 5.0  # between two checks of a run that is polled
 _SILENCE = 60.0  # after the last event, until the query is asked where it is
 
@@ -219,9 +221,7 @@ class QueryRun:
                 self.restored = position
             self.positions_read += 1
             self.due = now + (_RESTORED_INTERVAL if self.positions_read == 1 else pause)
-        recommit = (
-            self.recommitted_at is None or now - self.recommitted_at >= recommit_interval * 0.9
-        )
+        recommit = is_due(self.recommitted_at, now, recommit_interval * _NEARLY)
         if recommit and (position is not None or self.newest is not None):
             self.recommitted_at = now
         elif self.recommitted_at is not None:

@@ -8,6 +8,7 @@ import time
 
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.event_buffer import BufferedEvents, EventBuffer, Started
+from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
@@ -16,8 +17,6 @@ from eo_listener.model.events import InternalError
 from eo_listener.model.observers import Observers
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import QueryReader
-
-RECOMMIT_INTERVAL = 3600.0  # a small part of Kafka's default retention of 7 days
 
 logger = logging.getLogger("eo_listener")
 
