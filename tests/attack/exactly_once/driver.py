@@ -23,10 +23,12 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener import OffsetCommitListener, exactly_once
 from eo_listener.model.errors import EoListenerError
-from tests import delta_lake
+from tests import delta_lake, iceberg_jars
 from tests.attack.blows import fell, note
 from tests.attack.faults import LOG, driver_processes, reached
 from tests.attack.offerer import say
+from tests.sinks.iceberg.java_tables import NAMESPACE
+from tests.sinks.iceberg.lake import catalog_conf
 from tests.spark_session import new_session
 
 if TYPE_CHECKING:
@@ -52,7 +54,8 @@ class Job:
     """What a driver is started with; `sink` are further arguments of the sink.
 
     `shape` is "rows" (each record becomes a row) or "windows" (counts by event time; the offset is
-    the second at which it happened). `where` is a file of SQLite, a DSN, a topic, or a folder.
+    the second at which it happened). `where` is a file of SQLite, a DSN, a topic, or a folder
+    (Iceberg: of the catalog, which has the table's namespace).
     """
 
     servers: str
@@ -60,7 +63,7 @@ class Job:
     group: str
     checkpoint: str
     where: str
-    store: Literal["sqlite", "postgres", "kafka", "delta"] = "sqlite"
+    store: Literal["sqlite", "postgres", "kafka", "delta", "iceberg"] = "sqlite"
     shape: Literal["rows", "windows"] = "rows"
     batch: int = 300
     master: str = "local[2]"
@@ -96,6 +99,10 @@ def open_sink(job: Job) -> Sink:
         from eo_listener.sinks.delta import DeltaSink  # noqa: PLC0415  # one of them
 
         return DeltaSink(path=job.where, **job.sink)
+    if job.store == "iceberg":
+        from eo_listener.sinks.iceberg import IcebergSink  # noqa: PLC0415  # one of them
+
+        return IcebergSink(f"lake.{NAMESPACE}.{TABLE}", **job.sink)
     if job.store == "sqlite":
         from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of them
 
@@ -103,6 +110,13 @@ def open_sink(job: Job) -> Sink:
     from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of them
 
     return PostgresSink(job.where, table=TABLE, **job.sink)
+
+
+def lake_conf(folder: str) -> dict[str, str]:
+    return {
+        "spark.jars": ",".join(map(str, iceberg_jars.jars())),
+        **catalog_conf("lake", folder),
+    }
 
 
 def stream(spark: SparkSession, job: Job) -> DataFrame:
@@ -161,6 +175,7 @@ def main() -> None:
             "spark.master": job.master,
             "spark.sql.streaming.minBatchesToRetain": "10000",
             **(delta_lake.conf() if job.store == "delta" else {}),
+            **(lake_conf(job.where) if job.store == "iceberg" else {}),
         }
     )
     listener = OffsetCommitListener(flush_timeout=5.0, preflight=False)

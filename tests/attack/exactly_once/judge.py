@@ -48,13 +48,18 @@ def windows_at_rest(holding: Holding, partitions: int) -> list[str]:
 
 
 def at_the_end(holding: Holding, ends: Ends, checkpoint: Ends, group: Ends) -> list[str]:
-    """What is wrong when all was processed: ledger, checkpoint and group stand at the log's end."""
+    """What is wrong when all was processed: ledger, checkpoint and group stand at the log's end.
+
+    In an Iceberg table the branch of the last batch is the only one that is left.
+    """
     positions = {"ledger": holding.heads, "checkpoint": checkpoint, "group": group}
-    return [
+    wrong = [
         f"{who} at {dict(where)}, the log ends at {dict(ends)}"
         for who, where in positions.items()
         if dict(where) != dict(ends)
     ]
+    left = [] if holding.branches in (None, 1) else [f"{holding.branches} branches are left"]
+    return wrong + left
 
 
 def all_windows(holding: Holding, ends: Ends) -> list[str]:

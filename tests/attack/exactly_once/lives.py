@@ -51,6 +51,7 @@ POINTS = {
 
 OF_KAFKA = ("sink.fenced", "sink.ledger-read")
 OF_DELTA = ("sink.begun", "sink.commit-sent", "sink.committed")  # rows and ledger are one call
+OF_ICEBERG = ("sink.begun", "sink.rows-written", "sink.commit-sent", "sink.committed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,9 @@ class Lives:
             return self.job.unfenced
         if self.job.store == "delta" and point.startswith("sink."):
             return point in OF_DELTA
+        if self.job.store == "iceberg" and point.startswith("sink."):
+            merges = self.job.sink.get("mode") == "upsert"
+            return point in OF_ICEBERG or (point == "sink.staged" and merges)
         if self.job.unfenced and point in ("sink.fenced", "sink.commit-sent"):
             return False
         if point in OF_KAFKA:

@@ -11,9 +11,17 @@ from typing import Any
 import pytest
 
 from eo_listener.devtools.broker import Broker
+from tests import iceberg_jars
 from tests.attack.exactly_once.lives import Lives
-from tests.attack.exactly_once.store import Database, DeltaStore, KafkaStore, Store
+from tests.attack.exactly_once.store import (
+    Database,
+    DeltaStore,
+    IcebergStore,
+    KafkaStore,
+    Store,
+)
 from tests.postgres_server import schema_of_its_own
+from tests.sinks.iceberg.java_tables import Catalog
 from tests.topics import Topics
 
 BY_TASKS: Mapping[str, Any] = {"atomicity": "partition", "executor_rows": 0}
@@ -23,6 +31,11 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {},
     "sqlite windows": {"shape": "windows"},
     "delta": {"store": "delta"},
+    "iceberg": {"store": "iceberg"},
+    "iceberg upsert": {
+        "store": "iceberg",
+        "sink": {"mode": "upsert", "keys": ("topic", "partition", "offset")},
+    },
     "kafka driver": {"store": "kafka", "sink": {"write_method": "driver"}},
     "kafka without transactions": {"store": "kafka", "sink": {"transactions": False}},
     "kafka windows": {"store": "kafka", "shape": "windows"},
@@ -63,6 +76,13 @@ def begin(
     elif chosen.get("store") == "delta":
         where = str(folder / "delays")
         store = DeltaStore(Path(where))
+    elif chosen.get("store") == "iceberg":
+        if not iceberg_jars.jars():
+            pytest.skip("Iceberg has no runtime for this Spark")
+        where = str(folder)
+        catalog = Catalog(folder)
+        request.addfinalizer(catalog.close)
+        store = IcebergStore(catalog)
     else:
         where = str(folder / "delays.sqlite")
         store = Database.sqlite(where)

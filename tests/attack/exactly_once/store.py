@@ -19,6 +19,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.exactly_once.driver import QUERY, TABLE, ledger_of
+from tests.sinks.iceberg.java_tables import Catalog
 from tests.sinks.kafka.records import committed
 
 
@@ -38,12 +39,14 @@ class Written:
 class Holding:
     """All of it at one moment, from one transaction. `rows` are those of the table, in order.
 
-    `history` is None where the store keeps none.
+    `history` is None where the store keeps none. `branches` is how many the sinks of an Iceberg
+    table have there.
     """
 
     rows: tuple[tuple[Any, ...], ...]
     heads: dict[TopicPartition, int]
     history: tuple[Written, ...] | None
+    branches: int | None = None
 
 
 class Store(Protocol):
@@ -108,6 +111,31 @@ class DeltaStore:
             rows=tuple(sorted(found)),
             heads={tp: head.range.until for tp, head in sorted(heads.items())},
             history=None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergStore:
+    """A table of an Iceberg catalog, read without Spark. It must have no delete files."""
+
+    catalog: Catalog
+
+    def read(self, columns: str) -> Holding:
+        """Read what main has."""
+        if not self.catalog.has(TABLE):
+            return Holding(rows=(), heads={}, history=None)
+        names = columns.replace('"', "").split(", ")
+        found = [
+            tuple(row[name] for name in names)
+            for file in self.catalog.files(TABLE)
+            for row in parquet.read_table(file).to_pylist()
+        ]
+        heads = self.catalog.heads(TABLE, QUERY)
+        return Holding(
+            rows=tuple(sorted(found)),
+            heads={tp: head.range.until for tp, head in sorted(heads.items())},
+            history=None,
+            branches=self.catalog.branches(TABLE),
         )
 
 

@@ -85,6 +85,13 @@ def test_who_disagrees_in_the_end_is_named(who: str) -> None:
     assert wrong.startswith(who)
 
 
+def test_branches_that_are_left_are_named() -> None:
+    """The branch of the last batch stays, and no other one."""
+    ends = {TP: 5}
+    assert judge.at_the_end(replace(SOUND, branches=1), ends, ends, ends) == []
+    assert judge.at_the_end(replace(SOUND, branches=2), ends, ends, ends) == ["2 branches are left"]
+
+
 def test_windows_are_whole_and_in_order() -> None:
     """A window that is missing, cut short or there twice is found."""
     windows = ((0, 30), (10, 30), (20, 30))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack.exactly_once.lives import END, OF_KAFKA, POINTS, Lives
+from tests.attack.exactly_once.lives import END, OF_ICEBERG, OF_KAFKA, POINTS, Lives
 from tests.attack.exactly_once.settings import begin
 from tests.attack.zombies import Puppet
 
@@ -55,7 +55,7 @@ def resume_too_late(lives: Lives, zombie: Puppet) -> None:
     assert lives.read() == before
 
 
-@pytest.mark.parametrize("name", ["sqlite", "delta", "kafka driver", *POSTGRES])
+@pytest.mark.parametrize("name", ["sqlite", "delta", "iceberg", "kafka driver", *POSTGRES])
 @pytest.mark.parametrize("point", ELSEWHERE)
 def test_held_outside_a_transaction(
     name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -83,6 +83,17 @@ def test_held_before_a_commit_of_delta(
 ) -> None:
     """It holds no lock: its successor finishes; resumed, Delta skips its commit, and it fails."""
     lives = begin("delta", request, tmp_path)
+    with held(lives, point) as zombie:
+        resume_too_late(lives, zombie)
+
+
+@pytest.mark.parametrize("name", ["iceberg", "iceberg upsert"])
+@pytest.mark.parametrize("point", ["sink.staged", *OF_ICEBERG])
+def test_held_with_a_branch_of_iceberg(
+    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Its successor publishes and drops its branch; resumed, it fails, and leaves no other one."""
+    lives = begin(name, request, tmp_path)
     with held(lives, point) as zombie:
         resume_too_late(lives, zombie)
 

@@ -27,9 +27,11 @@ from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.made_up_entries import Row
 from tests import iceberg_jars
 
+NAMESPACE = "db"
+
 
 class Catalog:
-    """A catalog in a SQLite database, and tables of one column."""
+    """A catalog in a SQLite database with one namespace, and tables of one column."""
 
     def __init__(self, folder: Path) -> None:
         jars = Path(pyspark.__file__).parent / "jars"
@@ -54,7 +56,7 @@ class Catalog:
         }
         self._catalog.initialize("lake", settings)
         names = self.gateway.new_array(self.jvm.java.lang.String, 1)
-        names[0] = "db"
+        names[0] = NAMESPACE
         self._namespace = package.catalog.Namespace.of(names)
         self._catalog.createNamespace(self._namespace)
 
@@ -106,9 +108,21 @@ class Catalog:
 
     def rows(self, table: str) -> list[Row]:
         """The rows that are in main."""
+        return [tuple(row) for file in self.files(table) for row in json.loads(file.read_text())]
+
+    def files(self, table: str) -> list[Path]:
+        """The data files of main, as often as it has them."""
         tasks = self.load(table).newScan().planFiles().iterator()
-        files = [Path(str(task.file().location()).removeprefix("file:")) for task in tasks]
-        return [tuple(row) for file in files for row in json.loads(file.read_text())]
+        return [Path(str(task.file().location()).removeprefix("file:")) for task in tasks]
+
+    def has(self, table: str) -> bool:
+        """Whether there is such a table."""
+        return bool(self._catalog.tableExists(self._name(table)))
+
+    def heads(self, table: str, query: str) -> dict[TopicPartition, Head]:
+        """The heads of a query in the ledger of the table."""
+        ledgers = PublishedLedgers(table, lambda _: False)
+        return dict(ledgers.published(self.table(table), query).heads)
 
     def roll_back(self, table: str, snapshot: int | None) -> None:
         """Take main back to an older snapshot."""
@@ -159,7 +173,7 @@ class JavaSink:
 
     def __init__(self, catalog: Catalog, table: str, *, appends: bool = True) -> None:
         self.catalog, self.table, self.appends = catalog, table, appends
-        self.key = self.label = f"lake.db.{table}"
+        self.key = self.label = f"lake.{NAMESPACE}.{table}"
         self.ledgers = PublishedLedgers(self.label, lambda _: False)
         self.written: Rows | None = None
 

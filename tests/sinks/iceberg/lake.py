@@ -77,14 +77,18 @@ class Lake:
         session.createDataFrame(rows, FRAME).writeTo(name).append()
 
     def _set(self, session: SparkSession) -> None:
-        catalog = f"spark.sql.catalog.{self.name}"
-        settings = {
-            catalog: "org.apache.iceberg.spark.SparkCatalog",
-            f"{catalog}.type": "jdbc",
-            f"{catalog}.uri": f"jdbc:sqlite:{self.folder}/catalog.db",
-            f"{catalog}.jdbc.schema-version": "V1",
-            f"{catalog}.jdbc.strict-mode": "true",
-            f"{catalog}.warehouse": f"file:{self.folder}/files",
-        }
-        for key, value in settings.items():
+        for key, value in catalog_conf(self.name, self.folder).items():
             session.conf.set(key, value)
+
+
+def catalog_conf(name: str, folder: Path | str) -> dict[str, str]:
+    """The settings of a catalog in a folder: its database and its tables' files."""
+    catalog = f"spark.sql.catalog.{name}"
+    return {
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": f"jdbc:sqlite:{folder}/catalog.db",
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.jdbc.strict-mode": "true",
+        f"{catalog}.warehouse": f"file:{folder}/files",
+    }
