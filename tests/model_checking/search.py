@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Any
 from tests.model_checking import rest as end
 from tests.model_checking.ledger import Broken
 from tests.model_checking.world import Step, World
+
+PART = float(os.environ.get("EO_TEST_SEARCH", "1"))  # of the time that the long searches have
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pytest
 from tests.model_checking.conftest import Tell
 from tests.model_checking.scope import Scope
 from tests.model_checking.scopes import LARGE, SMALL
-from tests.model_checking.search import search, unbroken
+from tests.model_checking.search import PART, search, unbroken
 
 SHORT = 1.5  # seconds of a processor
 
@@ -33,4 +33,4 @@ def test_no_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
 @pytest.mark.parametrize("scope", LARGE.values(), ids=lambda scope: scope.name)
 def test_no_longer_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
     """The same where more can go wrong, as far as twenty minutes of a processor reach."""
-    unbroken(search(scope, seconds=1200.0), tell)
+    unbroken(search(scope, seconds=1200.0 * PART), tell)

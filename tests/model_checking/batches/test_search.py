@@ -9,7 +9,7 @@ from tests.model_checking.batches.scope import Scope
 from tests.model_checking.batches.scopes import LARGE, SMALL
 from tests.model_checking.batches.world import World
 from tests.model_checking.conftest import Tell
-from tests.model_checking.search import Outcome, search, unbroken
+from tests.model_checking.search import PART, Outcome, search, unbroken
 
 SHORT = 1.5  # seconds of a processor
 LONG = 240.0
@@ -38,4 +38,4 @@ def test_no_longer_history_that_is_soon_found_breaks_a_rule(scope: Scope, tell: 
 @pytest.mark.parametrize("scope", LARGE.values(), ids=lambda scope: scope.name)
 def test_no_longer_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
     """The same, as far as some minutes of a processor reach."""
-    searched(scope, LONG, tell)
+    searched(scope, LONG * PART, tell)
