@@ -37,6 +37,11 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "sink": {"mode": "upsert", "keys": ("topic", "partition", "offset")},
     },
     "kafka driver": {"store": "kafka", "sink": {"write_method": "driver"}},
+    "kafka executors": {
+        "store": "kafka",
+        "sink": {"write_method": "executors"},
+        "master": "local-cluster[2,1,1024]",
+    },
     "kafka without transactions": {"store": "kafka", "sink": {"transactions": False}},
     "kafka windows": {"store": "kafka", "shape": "windows"},
     "postgres driver": {"store": "postgres", "sink": {"write_method": "driver"}},

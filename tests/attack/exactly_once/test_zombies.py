@@ -98,12 +98,13 @@ def test_held_with_a_branch_of_iceberg(
         resume_too_late(lives, zombie)
 
 
+@pytest.mark.parametrize("name", ["kafka driver", "kafka executors"])
 @pytest.mark.parametrize("point", [*OF_KAFKA, *IN_TRANSACTION])
 def test_held_in_a_transaction_of_kafka(
-    point: str, request: pytest.FixtureRequest, tmp_path: Path
+    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Its successor fences it, waits for nothing, and finishes; resumed, it fails."""
-    lives = begin("kafka driver", request, tmp_path)
+    lives = begin(name, request, tmp_path)
     with held(lives, point) as zombie:
         resume_too_late(lives, zombie)
 
