@@ -48,6 +48,8 @@ def test_the_wheel_holds_the_package_and_one_jar(checkout: Path) -> None:
         "py.typed",
         "spark/session/ivysettings.xml",
         "devtools/broker/checksums/4.1.2.sha256",
+        "cli/serve/page.css",
+        "cli/serve/page.js",
     ):
         assert f"eo_listener/{needed}" in names
     tops = {name.split("/")[0] for name in names}

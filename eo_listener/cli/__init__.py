@@ -24,6 +24,7 @@ from eo_listener.cli import (
     jar,
     ledger,
     preflight,
+    serve,
     status,
     txn,
 )
@@ -97,6 +98,7 @@ def root(
 
 app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command(name="status", epilog=status.EXAMPLE)(status.status)
+app.command(name="serve", epilog=serve.EXAMPLE)(serve.serve)
 app.command(name="audit", epilog=audit.EXAMPLE)(audit.audit)
 app.command(name="preflight", epilog=preflight.EXAMPLE)(preflight.preflight)
 app.command(name="follow", epilog=follow.EXAMPLE)(follow.follow)

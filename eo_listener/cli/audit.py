@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import typer
 
@@ -67,10 +67,40 @@ def audit(
             fix="Name what there is: --checkpoint FOLDER, -b HOST:PORT -g GROUP, --ledger ADDRESS",
         )
     require_cluster(servers, groups, topics, properties)
+    request = audit_request(
+        None if servers is None else as_properties(servers, properties),
+        checkpoint=checkpoint,
+        storage=storage,
+        groups=groups,
+        topics=topics,
+        uncommitted=uncommitted,
+        ledgers=ledgers,
+        schema=schema,
+        query=query,
+        sink=sink,
+    )
+    three = _three(columns) if rows else None
+    _report(request, three, read_committed=read_committed, as_json=as_json)
+
+
+def audit_request(
+    properties: Mapping[str, str] | None,
+    *,
+    checkpoint: str | None,
+    storage: Sequence[str] | None,
+    groups: Sequence[str] | None,
+    topics: Sequence[str] | None,
+    uncommitted: Sequence[str] | None,
+    ledgers: Sequence[str] | None,
+    schema: str | None,
+    query: str | None,
+    sink: str | None,
+) -> AuditRequest:
+    """What the options of a command ask for. Raises SettingsError."""
     require_names("group", groups or ())
     require_names("topic", (*(topics or ()), *(uncommitted or ())))
-    request = AuditRequest(
-        properties=None if servers is None else as_properties(servers, properties),
+    return AuditRequest(
+        properties=properties,
         checkpoint=checkpoint,
         storage=storage_options(storage or ()),
         groups=tuple(dict.fromkeys(groups or ())),
@@ -81,8 +111,15 @@ def audit(
         sink=sink,
         uncommitted=frozenset(uncommitted or ()),
     )
-    three = _three(columns) if rows else None
-    _report(request, three, read_committed=read_committed, as_json=as_json)
+
+
+def advice_for(request: AuditRequest) -> Advice:
+    """What the commands that are printed need to know of the request."""
+    return Advice(
+        servers=request.servers,
+        checkpoint=None if request.checkpoint is None else shown(request.checkpoint),
+        options=len(request.properties or ()) > 1 or bool(request.storage),
+    )
 
 
 def _three(columns: str) -> tuple[str, ...]:
@@ -99,11 +136,7 @@ def _report(
     request: AuditRequest, columns: Sequence[str] | None, *, read_committed: bool, as_json: bool
 ) -> None:
     """Read, judge, print, and end with the exit code."""
-    advice = Advice(
-        servers=request.servers,
-        checkpoint=None if request.checkpoint is None else shown(request.checkpoint),
-        options=len(request.properties or ()) > 1 or bool(request.storage),
-    )
+    advice = advice_for(request)
     reader = PositionReader(request)
     try:
         positions = reader.read()
@@ -114,7 +147,7 @@ def _report(
         reader.close()
     found = outcome(findings)
     if as_json:
-        print_json(_document(positions, found))
+        print_json(document(positions, found))
     else:
         audit_screen.show(positions, found)
     if not found.complete:
@@ -185,7 +218,8 @@ class _Counted:
                 yield row
 
 
-def _document(positions: Positions, found: AuditOutcome) -> dict[str, object]:
+def document(positions: Positions, found: AuditOutcome) -> dict[str, object]:
+    """The form of an audit in JSON."""
     return {
         **found.document(),
         "partitions": [row.document() for row in audit_screen.side_by_side(positions)],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ from eo_listener.cli.options import console, named
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 
-_ROWS: Final = 20  # of partitions that a person is shown
+ROWS: Final = 20
+"""How many partitions a person is shown."""
 _COLOURS: Final = {
     Severity.FINE: "green",
     Severity.NOTE: "",
@@ -100,7 +101,7 @@ def show(positions: Positions, found: AuditOutcome) -> None:
     rows = list(side_by_side(positions))
     if rows:
         out.print(_table(positions, rows, found))
-        left = len(rows) - _ROWS
+        left = len(rows) - ROWS
         if left > 0:
             out.print(Text(f"and {left} more partitions; --json has them all"))
     for finding in found.findings:
@@ -121,27 +122,39 @@ def _lines(finding: PositionFinding) -> Iterator[Text]:
             yield Text("  that commits at once: `eo-listener follow --once` has no dry run")
 
 
+def shown_rows(
+    rows: Sequence[PartitionPositions], found: AuditOutcome
+) -> list[tuple[PartitionPositions, bool]]:
+    """Those that a person is shown, in order, and whether something was found of them."""
+    wrong = {tp for finding in found.to_act_on for tp in finding.ranges}
+    first = sorted(rows, key=lambda row: (row.partition not in wrong, row.partition))[:ROWS]
+    return [(row, row.partition in wrong) for row in sorted(first, key=lambda row: row.partition)]
+
+
+def headings(positions: Positions) -> list[str]:
+    """What stands above `cells`."""
+    return [
+        "partition",
+        *(["log"] if positions.source is not None else []),
+        *(["checkpoint"] if positions.checkpoint is not None else []),
+        *(f"group {group.name}" for group in positions.groups),
+        *(ledger.key.sink for ledger in positions.ledgers),
+    ]
+
+
 def _table(positions: Positions, rows: list[PartitionPositions], found: AuditOutcome) -> Table:
     """Partitions that something was found of come first."""
-    wrong = {tp for finding in found.to_act_on for tp in finding.ranges}
-    shown = sorted(rows, key=lambda row: (row.partition not in wrong, row.partition))[:_ROWS]
     table = Table()
-    table.add_column("partition", overflow="fold")
-    if positions.source is not None:
-        table.add_column("log", justify="right", overflow="fold")
-    if positions.checkpoint is not None:
-        table.add_column("checkpoint", justify="right", overflow="fold")
-    for group in positions.groups:
-        table.add_column(named(f"group {group.name}"), justify="right", overflow="fold")
-    for ledger in positions.ledgers:
-        table.add_column(named(ledger.key.sink), justify="right", overflow="fold")
-    for row in sorted(shown, key=lambda row: row.partition):
-        style = "red" if row.partition in wrong else ""
-        table.add_row(*(Text(cell, style=style) for cell in _cells(positions, row)))
+    for number, name in enumerate(headings(positions)):
+        table.add_column(named(name), justify="right" if number else "left", overflow="fold")
+    for row, is_wrong in shown_rows(rows, found):
+        style = "red" if is_wrong else ""
+        table.add_row(*(Text(cell, style=style) for cell in cells(positions, row)))
     return table
 
 
-def _cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:
+def cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:
+    """Where a partition is, in each of the places that were read."""
     yield str(row.partition)
     if positions.source is not None:
         yield "-" if row.log is None else _log(row.log)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import logging
-import signal
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import typer
 
 from eo_listener.cli import follow_options as options
 from eo_listener.cli.options import KafkaProperties, OptionalServers, Storage, print_json, seconds
+from eo_listener.cli.service import begin_log, stop_signals
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
 from eo_listener.model.errors import SettingsError
@@ -74,19 +69,12 @@ def follow(
     }
     given["on_rewind"] = on_rewind
     service.update({key: value for key, value in given.items() if value is not None})
-    _begin_log(logging.WARNING if once else logging.INFO)
+    begin_log(logging.WARNING if once else logging.INFO)
     follower = options.build(targets, service)
     if once:
         _once(follower, seconds("timeout", timeout or _ONCE, least=1.0), as_json)
     else:
         _serve(follower, len(targets))
-
-
-def _begin_log(level: int) -> None:
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    logging.getLogger("eo_listener").setLevel(level)
 
 
 def _once(follower: Follower, timeout: float, as_json: bool) -> None:
@@ -136,30 +124,9 @@ def _document(report: Report) -> dict[str, object]:
 
 def _serve(follower: Follower, count: int) -> None:
     """Follow until a signal comes; a second one ends the process at once."""
-    with _signals() as stopped:
+    with stop_signals() as stopped:
         follower.start()
         logging.getLogger("eo_listener").info("following %d checkpoints", count)
         while not stopped.wait(_TICK):
             follower.poll()
     follower.close(_CLOSING)
-
-
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and SIGINT set, once; then they are as they were before."""
-    stopped = threading.Event()
-    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # Python's own form
-        stopped.set()
-        for one in before:
-            signal.signal(one, signal.SIG_DFL)
-
-    for one in before:
-        signal.signal(one, stop)
-    try:
-        yield stopped
-    finally:
-        if not stopped.is_set():
-            for one, handler in before.items():
-                signal.signal(one, handler)

@@ -58,6 +58,12 @@ class GroupStatus:
         return any(row.stable_end not in (None, row.log_end) for row in self.rows)
 
     @property
+    def newest(self) -> PartitionLag | None:
+        """A partition that the newest batch was committed to; None where no commit names one."""
+        named = [row for row in self.rows if row.writer is not None]
+        return max(named, key=lambda row: row.writer.batch_id if row.writer else -1, default=None)
+
+    @property
     def stable_lag(self) -> int | None:
         """The same under read_committed."""
         return total(self.rows, stable=True) if self.rows else None
@@ -120,12 +126,12 @@ class StatusReader:
     @property
     def single(self) -> bool:
         """Whether one group is named."""
-        return len(self._patterns) == 1 and not _is_pattern(self._patterns[0])
+        return len(self._patterns) == 1 and not is_pattern(self._patterns[0])
 
     @property
     def named(self) -> frozenset[str]:
         """Groups that are named as they are, so that something is wrong where they hold nothing."""
-        return frozenset(one for one in self._patterns if not _is_pattern(one))
+        return frozenset(one for one in self._patterns if not is_pattern(one))
 
     def read(self) -> tuple[GroupStatus, ...]:
         """Read them all."""
@@ -146,7 +152,21 @@ class StatusReader:
                 ages.get(name, {}),
             )
             found.append(self._status(name, one, rows, at, now_ms))
+        self._forget(found)
         return tuple(found)
+
+    def _forget(self, found: Sequence[GroupStatus]) -> None:
+        """Drop what is kept of groups and partitions that are no longer there."""
+        unread = {one.group for one in found if one.error is not None}
+        there = {(one.group, row.partition) for one in found for row in one.rows}
+        for key in [key for key in self._windows if key not in there and key[0] not in unread]:
+            del self._windows[key]
+        for name in self._trends.keys() - {one.group for one in found}:
+            del self._trends[name]
+
+    def interrupt(self) -> None:
+        """End the reading that waits for many groups, if there is one. Any thread may call it."""
+        self._many.close()
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -159,8 +179,8 @@ class StatusReader:
             name = self._patterns[0]
             return {name: HeldByGroup(positions=self._cluster.group(name))}
         self._cluster.partitions(())  # says best why, where Kafka is away
-        names = [one for one in self._patterns if not _is_pattern(one)]
-        patterns = [_matcher(one) for one in self._patterns if _is_pattern(one)]
+        names = [one for one in self._patterns if not is_pattern(one)]
+        patterns = [_matcher(one) for one in self._patterns if is_pattern(one)]
         if patterns:
             there = self._many.names()
             names += [one for one in there if any(match.fullmatch(one) for match in patterns)]
@@ -221,7 +241,8 @@ class StatusReader:
         )
 
 
-def _is_pattern(name: str) -> bool:
+def is_pattern(name: str) -> bool:
+    """Whether it stands for all groups whose names match."""
     return "*" in name or "?" in name
 
 

@@ -32,13 +32,18 @@ def screen(found: Sequence[GroupStatus], *, single: bool, servers: str) -> Rende
     held_up = [one.group for one in found if one.held_up]
     if not held_up:
         return shown
-    words = ["eo-listener", "txn", "list", "-b", servers]
-    words += ["--group", held_up[0]] if len(held_up) == 1 else []
     return Group(
         shown,
         Text("open transactions, whose they are and what to type:"),
-        named(f"  {shlex.join(words)}"),
+        named(f"  {transactions_command(servers, held_up)}"),
     )
+
+
+def transactions_command(servers: str, held_up: Sequence[str]) -> str:
+    """What names the transactions that hold these groups up."""
+    words = ["eo-listener", "txn", "list", "-b", servers]
+    words += ["--group", held_up[0]] if len(held_up) == 1 else []
+    return shlex.join(words)
 
 
 def length(seconds: float | None) -> str:
@@ -76,7 +81,7 @@ def _partitions(found: GroupStatus) -> RenderableType:
             _number(row.lag),
             *([length(row.age(found.now_ms))] if behind else []),
             *([_verdict(verdict)] if watched else []),
-            named(_query(row)),
+            named(query_of(row)),
             str(row.writer.batch_id) if row.writer else "-",
         )
     return Group(table, *(Text(line) for line in _summary(found)))
@@ -112,12 +117,12 @@ def _groups(found: Sequence[GroupStatus]) -> RenderableType:
         if one.error is not None:
             table.add_row(named(one.group), Text(one.error, style="red"))
             continue
-        newest = max((row for row in one.rows if row.writer), key=_batch, default=None)
+        newest = one.newest
         cells = [named(one.group), Text(str(len(one.rows))), Text(_total(one)), _age(one)]
         if watched:
             cells += [_verdict(one.verdict), Text(length(one.drained_in))]
         cells += [
-            named(_query(newest) if newest else "-"),
+            named(query_of(newest) if newest else "-"),
             Text(str(_batch(newest)) if newest else "-"),
         ]
         table.add_row(*cells)
@@ -139,7 +144,8 @@ def _batch(row: PartitionLag) -> int:
     return row.writer.batch_id if row.writer else -1
 
 
-def _query(row: PartitionLag) -> str:
+def query_of(row: PartitionLag) -> str:
+    """The query that has committed last; `-` for another program."""
     return row.writer.author if row.writer else "-"
 
 

@@ -10,20 +10,20 @@ LOOPBACK: Final = "127.0.0.1"
 _HIGHEST_PORT: Final = 65535
 
 
-def require_port(port: object) -> None:
+def require_port(port: object, setting: str = "metrics_port") -> None:
     """Raise SettingsError unless it is a port to listen on."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _HIGHEST_PORT:
         raise SettingsError(
-            f"metrics_port must be from 0 to {_HIGHEST_PORT}, got {port!r}",
+            f"{setting} must be from 0 to {_HIGHEST_PORT}, got {port!r}",
             fix="Give a port, 0 for any free one",
         )
 
 
-def require_address(address: object) -> None:
+def require_address(address: object, setting: str = "metrics_address") -> None:
     """Raise SettingsError for an empty address, which would silently mean all interfaces."""
     if not isinstance(address, str) or not address.strip():
         raise SettingsError(
-            f"metrics_address must be a host name or an IP address, got {address!r}",
+            f"{setting} must be a host name or an IP address, got {address!r}",
             cause="a variable may be unset; an empty address would listen on all interfaces",
             fix=f"Give {LOOPBACK} for this machine only, or 0.0.0.0 for the whole network",
         )

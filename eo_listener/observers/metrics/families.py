@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client import Metric
 from prometheus_client.core import (
     CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     InfoMetricFamily,
 )
@@ -25,9 +23,15 @@ from eo_listener.observers.metrics.counts import (
     GROUP,
     LATENCY_BOUNDS,
     Counted,
-    Labels,
     Numbers,
     Run,
+)
+from eo_listener.observers.metrics.series import (
+    SeriesBudget,
+    add_each,
+    by_topic,
+    encodable,
+    gauge,
 )
 from eo_listener.version import __version__
 
@@ -46,13 +50,13 @@ class Families:
 
     def draw(self, numbers: Numbers) -> Iterator[Metric]:
         """Yield all metric families, empty ones too, since dashboards query them."""
-        return map(_encodable, self._draw(numbers))
+        return map(encodable, self._draw(numbers))
 
     def _draw(self, numbers: Numbers) -> Iterator[Metric]:
         yield InfoMetricFamily(
             "eo_listener_build", "Version of eo_listener, as a label.", {"version": __version__}
         )
-        yield _gauge(
+        yield gauge(
             "start_timestamp_seconds",
             "Time at which this process began to count, in seconds since the epoch.",
             (),
@@ -63,7 +67,7 @@ class Families:
             for labels, times in numbers.counts[family].items():
                 counter.add_metric(labels, times)
             yield counter
-        yield _gauge(
+        yield gauge(
             "consumergroup_last_commit_timestamp_seconds",
             "Time at which the group's last commit was confirmed, in seconds since the epoch.",
             GROUP,
@@ -71,19 +75,19 @@ class Families:
         )
         yield _latencies(numbers)
         yield from _of_queries(numbers)
-        applied = _SeriesBudget(self._limit)
+        applied = SeriesBudget(self._limit)
         yield from _applied(numbers, applied)
-        held = _SeriesBudget(self._limit)
+        held = SeriesBudget(self._limit)
         yield from _held(numbers, held)
         beyond = applied.beyond + held.beyond
         self._say(beyond)
-        yield _gauge(
+        yield gauge(
             "partitions_without_series",
             "Partitions that have no series of their own, because of the limit of series.",
             (),
             [((), beyond)],
         )
-        yield _log_ends(numbers, _SeriesBudget(self._limit))
+        yield _log_ends(numbers, SeriesBudget(self._limit))
 
     def _say(self, beyond: int) -> None:
         if beyond and not self._said:
@@ -93,49 +97,6 @@ class Families:
                 beyond,
                 self._limit,
             )
-
-
-@dataclass(slots=True)
-class _SeriesBudget:
-    """How many partitions may still have series; `beyond` is how many have found no room."""
-
-    left: int
-    beyond: int = 0
-
-    def takes(self, partitions: int) -> bool:
-        """Whether there is room for all of a topic: a part of it would be taken for all."""
-        if partitions > self.left:
-            self.beyond += partitions
-            return False
-        self.left -= partitions
-        return True
-
-
-def _encodable(family: Metric) -> Metric:
-    """The family, with an escape for what UTF-8 cannot encode: it would spoil the whole scrape.
-
-    A name may hold half of a character: Java's strings can, and Python's from a broken locale.
-    """
-    for at, sample in enumerate(family.samples):
-        labels = {key: _escaped(value) for key, value in sample.labels.items()}
-        if labels != sample.labels:
-            family.samples[at] = sample._replace(labels=labels)
-    return family
-
-
-def _escaped(label: str) -> str:
-    return label.encode("utf-8", "backslashreplace").decode()
-
-
-def _gauge(
-    name: str, meaning: str, names: Labels, series: Iterable[tuple[Labels, float | None]] = ()
-) -> GaugeMetricFamily:
-    """A gauge of the series whose value is known."""
-    gauge = GaugeMetricFamily(f"eo_listener_{name}", meaning, labels=names)
-    for labels, value in series:
-        if value is not None:
-            gauge.add_metric(labels, value)
-    return gauge
 
 
 def _latencies(numbers: Numbers) -> Metric:
@@ -151,89 +112,72 @@ def _latencies(numbers: Numbers) -> Metric:
     return family
 
 
-def _held(numbers: Numbers, budget: _SeriesBudget) -> Iterator[Metric]:
+def _held(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
     """Offsets and lag of the groups."""
     name = "consumergroup"
-    held = _gauge(
+    held = gauge(
         f"{name}_current_offset",
         "Offset that the group coordinator confirmed, by partition.",
         _PARTITION,
     )
-    lag = _gauge(
+    lag = gauge(
         f"{name}_lag",
         "Log end offset when the newest batch was planned, minus committed offset.",
         _PARTITION,
     )
-    held_sum = _gauge(
+    held_sum = gauge(
         f"{name}_current_offset_sum",
         "Sum of the confirmed offsets of all partitions of a topic.",
         _TOPIC,
     )
-    lag_sum = _gauge(f"{name}_lag_sum", "Sum of the lag of all partitions of a topic.", _TOPIC)
+    lag_sum = gauge(f"{name}_lag_sum", "Sum of the lag of all partitions of a topic.", _TOPIC)
     log_ends = _newest_log_ends(numbers)
     for (cluster, group), held_by_group in numbers.held.items():
         ends = log_ends.get(cluster, {})
-        for topic, offsets in _by_topic(held_by_group):
+        for topic, offsets in by_topic(held_by_group):
             labels = (cluster, group, topic)
             lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
             held_sum.add_metric(labels, sum(offsets.values()))
             if lags:
                 lag_sum.add_metric(labels, sum(lags.values()))
             if budget.takes(len(offsets)):
-                _add_each(held, labels, offsets)
-                _add_each(lag, labels, lags)
+                add_each(held, labels, offsets)
+                add_each(lag, labels, lags)
     yield from (held, lag, held_sum, lag_sum)
 
 
-def _log_ends(numbers: Numbers, budget: _SeriesBudget) -> Metric:
-    family = _gauge(
+def _log_ends(numbers: Numbers, budget: SeriesBudget) -> Metric:
+    family = gauge(
         "topic_partition_current_offset",
         "Log end offset when the newest batch was planned, by partition.",
         ("cluster", "topic", "partition"),
     )
     for cluster, ends in _newest_log_ends(numbers).items():
-        for topic, offsets in _by_topic(ends):
+        for topic, offsets in by_topic(ends):
             if budget.takes(len(offsets)):
-                _add_each(family, (cluster, topic), offsets)
+                add_each(family, (cluster, topic), offsets)
     return family
 
 
-def _applied(numbers: Numbers, budget: _SeriesBudget) -> Iterator[Metric]:
+def _applied(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
     """The applied offsets of each query, all of its sinks together."""
     name = "sink_applied_offset"
-    each = _gauge(
+    each = gauge(
         name,
         "Next offset to apply, by partition; of several sinks the lowest.",
         ("query", "topic", "partition"),
     )
-    whole = _gauge(
+    whole = gauge(
         f"{name}_sum",
         "Sum of the next offsets to apply of all partitions of a topic.",
         ("query", "topic"),
     )
     for query, sinks in numbers.sinks.items():
-        for topic, offsets in _by_topic(sinks.offsets):
+        for topic, offsets in by_topic(sinks.offsets):
             whole.add_metric((query, topic), sum(offsets.values()))
             if budget.takes(len(offsets)):
-                _add_each(each, (query, topic), offsets)
+                add_each(each, (query, topic), offsets)
     yield from (each, whole)
-
-
-def _by_topic(
-    offsets: Mapping[TopicPartition, int],
-) -> Iterable[tuple[str, dict[TopicPartition, int]]]:
-    """The offsets of each topic, in order."""
-    topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for tp in sorted(offsets):
-        topics[tp.topic][tp] = offsets[tp]
-    return topics.items()
-
-
-def _add_each(
-    gauge: GaugeMetricFamily, labels: Labels, offsets: Mapping[TopicPartition, int]
-) -> None:
-    for tp, offset in offsets.items():
-        gauge.add_metric((*labels, str(tp.partition)), offset)
 
 
 def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, int]]:
@@ -251,8 +195,8 @@ def _of_queries(numbers: Numbers) -> Iterator[Metric]:
     runs = {run.query: run for run in numbers.runs.values() if run.batch_id is not None}
     for name, meaning, of in _OF_RUN:
         series = (((query,), of(run)) for query, run in runs.items())
-        yield _gauge(f"query_{name}", meaning, ("query",), series)
-    yield _gauge(
+        yield gauge(f"query_{name}", meaning, ("query",), series)
+    yield gauge(
         "query_lag_seconds",
         "Upper bound of the age of the oldest unprocessed record, when the newest batch ended.",
         ("query", "source"),

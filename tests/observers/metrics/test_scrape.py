@@ -26,7 +26,7 @@ from eo_listener.model.events import GroupOffsetsMissing
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.progress import Progress
-from eo_listener.observers.metrics import http_server
+from eo_listener.observers import bounded_server
 from eo_listener.observers.metrics.prometheus import Prometheus
 from eo_listener.observers.metrics.serve import open_metrics
 from eo_listener.testing import MemoryGroups, MemoryQueries
@@ -159,7 +159,7 @@ def test_only_so_many_connections_are_open(
     observer: Prometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more is refused in words; when others have gone there is room again."""
-    monkeypatch.setattr(http_server, "_MOST_OPEN", 2)
+    monkeypatch.setattr(bounded_server, "_MOST_OPEN", 2)
     address = ("127.0.0.1", observer.port or 0)
     with contextlib.ExitStack() as silent:
         for _ in range(2):
@@ -201,7 +201,7 @@ def test_one_who_sends_a_byte_now_and_then_is_closed(
     observer: Prometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is never silent, but its request takes too long."""
-    monkeypatch.setattr(http_server, "_LONGEST", 1.0)
+    monkeypatch.setattr(bounded_server, "_LONGEST", 1.0)
     with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=30) as client:
         closed = threading.Event()
 

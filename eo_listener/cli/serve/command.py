@@ -1,0 +1,204 @@
+"""The command `eo-listener serve`: its options, its threads, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from typing import Annotated, Final
+
+import typer
+
+from eo_listener.cli import audit_options
+from eo_listener.cli.audit import audit_request
+from eo_listener.cli.group_status import StatusReader, is_pattern
+from eo_listener.cli.options import (
+    BootstrapServers,
+    KafkaProperties,
+    Storage,
+    as_properties,
+    require_names,
+    seconds,
+)
+from eo_listener.cli.position_reader import AuditRequest
+from eo_listener.cli.serve.hosts import AllowedHosts
+from eo_listener.cli.serve.page_server import PageServer
+from eo_listener.cli.serve.poller import Poller
+from eo_listener.cli.serve.responses import Response, respond
+from eo_listener.cli.serve.watched import Watched
+from eo_listener.cli.service import begin_log, stop_signals
+from eo_listener.model.errors import SettingsError, UnavailableError
+from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
+
+EXAMPLE = "Example: eo-listener serve 'spark-*' -b localhost:9092"
+_PORT: Final = 9405
+_CLOSING: Final = 5.0  # seconds; what then still waits for Kafka ends with the process
+
+
+Groups = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="GROUP...", help="Consumer groups; with * and ? all whose names match."),
+]
+EveryGroup = Annotated[bool, typer.Option("--all", help="All groups of the cluster.")]
+Every = Annotated[float, typer.Option(help="Seconds between two readings of the groups.")]
+Port = Annotated[int, typer.Option(help="The port of the page; 0 for any free one.")]
+Address = Annotated[
+    str, typer.Option(help="The address to listen on. Whoever reaches it may read the page.")
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(help="A name that the page is called by, such as a proxy's; repeatable."),
+]
+AuditEvery = Annotated[float, typer.Option(help="Seconds between two audits.")]
+
+
+def serve(
+    servers: BootstrapServers,
+    groups: Groups = None,
+    every_group: EveryGroup = False,
+    properties: KafkaProperties = None,
+    every: Every = 10.0,
+    port: Port = _PORT,
+    address: Address = LOOPBACK,
+    allow_host: AllowHost = None,
+    checkpoint: audit_options.CheckpointUrl = None,
+    ledgers: audit_options.Ledgers = None,
+    audited: audit_options.Groups = None,
+    topics: audit_options.Topics = None,
+    uncommitted: audit_options.Uncommitted = None,
+    schema: audit_options.Schema = None,
+    query: audit_options.Query = None,
+    sink: audit_options.Sink = None,
+    storage: Storage = None,
+    audit_every: AuditEvery = 60.0,
+) -> None:
+    """Serve a page of groups, lag over time, verdicts and errors, until Ctrl-C.
+
+    With --checkpoint, --ledger or -g also what `eo-listener audit` finds; its groups are those of
+    -g, or else those that are named. Reads Kafka and ledgers at an interval, and changes nothing.
+    The same as JSON: /api/status and /api/audit; for Prometheus: /metrics; /healthz.
+    """
+    names = groups or []
+    _require_groups(names, every=every_group)
+    hosts = _require_place(address, port, allow_host)
+    every = seconds("every", every, least=1.0)
+    audit_every = seconds("audit-every", audit_every, least=5.0)
+    given = as_properties(servers, properties)
+    request = audit_request(
+        given,
+        checkpoint=checkpoint,
+        storage=storage,
+        groups=audited or [name for name in names if not is_pattern(name)],
+        topics=topics,
+        uncommitted=uncommitted,
+        ledgers=ledgers,
+        schema=schema,
+        query=query,
+        sink=sink,
+    )
+    asked = bool(checkpoint or ledgers or audited)
+    if not asked and any((topics, uncommitted, schema, query, sink, storage)):
+        raise SettingsError(
+            "options of an audit are given, and nothing that it could compare",
+            fix="Add --checkpoint FOLDER, --ledger ADDRESS or -g GROUP",
+        )
+    _require_packages(request)
+    watched = Watched(servers, every=every, audit_every=audit_every if asked else None)
+    begin_log(logging.INFO)
+    reader = StatusReader(given, names, every=every_group, again=True)
+    _Service(watched, reader, request if asked else None, audit_every).run(address, port, hosts)
+
+
+def _require_groups(names: list[str], *, every: bool) -> None:
+    if every == bool(names):
+        raise SettingsError(
+            "--all and names of groups are given" if every else "no group is named",
+            fix="Name the consumer groups to show, or give --all",
+        )
+    require_names("group", names)
+
+
+def _require_place(address: str, port: int, names: list[str] | None) -> AllowedHosts:
+    require_port(port, "--port")
+    require_address(address, "--address")
+    return AllowedHosts(address, names or ())
+
+
+def _require_packages(request: AuditRequest) -> None:
+    """Raise MissingExtraError now, and not on the page: what reads a ledger connects later."""
+    for one in request.ledgers:
+        with closing(one.open(request.properties, schema=request.schema)):
+            pass
+
+
+class _Service:
+    """The threads, from the first reading to the last."""
+
+    def __init__(
+        self,
+        watched: Watched,
+        reader: StatusReader,
+        request: AuditRequest | None,
+        audit_every: float,
+    ) -> None:
+        self._watched, self._reader = watched, reader
+        self._pollers = [
+            Poller(
+                "groups",
+                lambda: watched.try_groups(reader),
+                watched.groups_failed,
+                every=watched.every,
+                wait=watched.every,
+            )
+        ]
+        if request is not None:
+            asked = request
+            self._pollers.append(
+                Poller(
+                    "audit",
+                    lambda: watched.read_audit(asked),
+                    watched.audit_failed,
+                    every=audit_every,
+                )
+            )
+
+    def run(self, address: str, port: int, hosts: AllowedHosts) -> None:
+        """Serve until a signal comes. Raises EoListenerError where it cannot begin."""
+        try:
+            server = PageServer(address, port, self._answer, hosts)
+        except OSError as error:
+            raise UnavailableError(
+                f"the page cannot be served at {address}:{port}: {error.strerror or error}",
+                cause="another program has that port, or the address is not one of this machine",
+                fix="Give another --port, or 0 for any free one",
+            ) from error
+        try:
+            self._watched.read_groups(self._reader)
+        except BaseException:
+            server.stop()
+            self._reader.close()
+            raise
+        self._serve(server)
+
+    def _serve(self, server: PageServer) -> None:
+        with stop_signals() as stopped:
+            for poller in self._pollers:
+                poller.start()
+            server.start()
+            host = str(server.server_address[0])
+            shown = f"[{host}]" if ":" in host else host
+            print(f"serving http://{shown}:{server.port}/ until Ctrl-C", flush=True)
+            stopped.wait()
+        server.stop()
+        self._stop()
+
+    def _stop(self) -> None:
+        """End the readings; at once where they wait for nothing."""
+        self._watched.close()
+        each = _CLOSING / len(self._pollers)
+        ended = [poller.stop(each, self._reader.interrupt) for poller in self._pollers]
+        if ended[0]:
+            self._reader.close()
+
+    def _answer(self, target: str) -> Response:
+        problems = [one for one in (poller.problem for poller in self._pollers) if one is not None]
+        return respond(self._watched.view(), problems, target)

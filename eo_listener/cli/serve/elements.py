@@ -1,0 +1,65 @@
+"""HTML as elements, so that whatever text is put into one is text: nothing is joined by hand."""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.etree.ElementTree import Element, tostring
+
+from eo_listener.cli.options import escaped
+
+_LONG: Final = 200  # characters of a name
+
+
+def node(tag: str, *children: Element | str | None, **attributes: str | None) -> Element:
+    """An element; of attributes `cls` is `class`, and a `_` a hyphen. None is left out.
+
+    What a reader cannot see (control characters, marks that turn the direction of writing) is
+    written as an escape.
+    """
+    made = Element(
+        tag,
+        {_name(key): escaped(value) for key, value in attributes.items() if value is not None},
+    )
+    last: Element | None = None
+    for child in children:
+        if isinstance(child, Element):
+            made.append(child)
+            last = child
+        elif child is not None:
+            text = escaped(child, keep="\n")
+            if last is None:
+                made.text = (made.text or "") + text
+            else:
+                last.tail = (last.tail or "") + text
+    return made
+
+
+def _name(attribute: str) -> str:
+    return "class" if attribute == "cls" else attribute.replace("_", "-")
+
+
+def html(page: Element) -> bytes:
+    """The document."""
+    return b"<!DOCTYPE html>\n" + tostring(page, encoding="unicode", method="html").encode()
+
+
+def cut(text: str, length: int = _LONG) -> str:
+    """The text, or its beginning: others may choose names of any length."""
+    return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
+
+
+def number(value: float | None) -> str:
+    """A number for people; `-` where it is unknown."""
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def table(headings: list[str], rows: list[list[str | Element]], **attributes: str) -> Element:
+    """A table that scrolls by itself where the screen is narrow."""
+    head = node("tr", *(node("th", one, scope="col") for one in headings))
+    body = [node("tr", *(node("td", cell) for cell in row)) for row in rows]
+    made = node("table", node("thead", head), node("tbody", *body), **attributes)
+    return node("div", made, cls="wide", tabindex="0")

@@ -1,0 +1,209 @@
+"""What the page shows of groups: a card for each, the gravest first; of one its partitions too."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from eo_listener.cli.group_status import GroupStatus
+from eo_listener.cli.options import utc
+from eo_listener.cli.serve.charts import chart
+from eo_listener.cli.serve.elements import cut, node, number, table
+from eo_listener.cli.serve.lag_history import Point
+from eo_listener.cli.serve.watched import Groups, View
+from eo_listener.cli.status_screen import length, query_of, transactions_command
+from eo_listener.model.lag import PartitionLag
+from eo_listener.model.lag_window import LagVerdict
+
+AT_ONCE: Final = 50
+"""Groups of one page."""
+_ROWS: Final = 500  # partitions of a group
+_GONE: Final = 20
+_MEANINGS: Final = {
+    LagVerdict.OK: "there is no lag, or it goes down",
+    LagVerdict.WARN: "it commits, and its lag does not go down: it is slow",
+    LagVerdict.STALL: "it commits the same offset again and again, and there is lag",
+    LagVerdict.STOP: "it does not commit any more, and there is lag",
+    LagVerdict.REWIND: "an offset went back",
+}
+
+
+def path_of(group: str) -> str:
+    """Where the page of a group is: of equal length, and the same at each start."""
+    digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"/group/{digest[:16]}"
+
+
+def gravest_first(found: Sequence[GroupStatus]) -> list[GroupStatus]:
+    """In the order of the page."""
+    return sorted(found, key=_gravity, reverse=True)
+
+
+def _gravity(one: GroupStatus) -> tuple[int, int, float]:
+    """An unknown lag counts as more than any."""
+    verdict = -1 if one.verdict is None else one.verdict.gravity
+    unread = int(one.error is not None or not one.rows)
+    return unread, verdict, float("inf") if one.lag is None else one.lag
+
+
+def groups_section(view: View, found: Groups, page: int) -> Element:
+    """The cards of one page, counted from 1."""
+    ordered = gravest_first(found)
+    pages = max(1, -(-len(ordered) // AT_ONCE))
+    page = min(page, pages)
+    shown = ordered[(page - 1) * AT_ONCE : page * AT_ONCE]
+    empty = "" if ordered else "No group matches: check the names and the cluster."
+    return node(
+        "section",
+        node("h2", f"{len(ordered):,} group{'' if len(ordered) == 1 else 's'}"),
+        node("p", empty) if empty else None,
+        *(_card(view, one) for one in shown),
+        _pages(page, pages) if pages > 1 else None,
+        _gone(view),
+    )
+
+
+def group_section(view: View, one: GroupStatus) -> Element:
+    """One group, with its partitions: those that are furthest behind first."""
+    rows = sorted(one.rows, key=_behind, reverse=True)
+    more = len(rows) - _ROWS
+    command = ["status"] if one.error is None else ["preflight", "-g"]
+    commands = [shlex.join(["eo-listener", *command, one.group, "-b", view.servers])]
+    if one.held_up:
+        commands.append(transactions_command(view.servers, [one.group]))
+    return node(
+        "section",
+        _card(view, one, link=False),
+        node("p", "What to type:"),
+        *(node("pre", cut(command, 2_000)) for command in commands),
+        table(
+            ["partition", "committed", "stable", "log end", "lag", "age", "verdict", "query"],
+            [_row(one, row) for row in rows[:_ROWS]],
+            cls="numbers",
+        )
+        if rows
+        else None,
+        node("p", f"and {more:,} more partitions; /api/status has them all") if more > 0 else None,
+    )
+
+
+def _behind(row: PartitionLag) -> float:
+    return float("inf") if row.lag is None else row.lag
+
+
+def _row(one: GroupStatus, row: PartitionLag) -> list[str | Element]:
+    verdict = one.verdicts.get(row.partition)
+    batch = "" if row.writer is None else f", batch {row.writer.batch_id}"
+    return [
+        cut(str(row.partition)),
+        number(row.committed),
+        number(row.stable_end),
+        number(row.log_end),
+        number(row.lag),
+        length(row.age(one.now_ms)),
+        "-" if verdict is None else verdict.value,
+        cut(query_of(row)) + batch,
+    ]
+
+
+def _card(view: View, one: GroupStatus, *, link: bool = True) -> Element:
+    name = cut(one.group)
+    title = node("a", name, href=path_of(one.group)) if link else name
+    points = view.points.get(one.group, ())
+    return node(
+        "article",
+        node("h3", title, " ", _badge(one)),
+        node("dl", *_facts(one, points)) if one.error is None and one.rows else None,
+        node("div", *_charts(view, points), cls="charts"),
+    )
+
+
+def _badge(one: GroupStatus) -> Element:
+    """The verdict, or why there is none."""
+    if one.error is not None:
+        return node("strong", f"not read: {cut(one.error)}", cls="badge bad")
+    if not one.rows:
+        return node("strong", "holds no offsets", cls="badge bad")
+    if one.verdict is None:
+        return node("span", "no verdict yet", cls="badge")
+    kind = {LagVerdict.OK: "good", LagVerdict.WARN: "warn"}.get(one.verdict, "bad")
+    return node("strong", one.verdict.value, cls=f"badge {kind}", title=_MEANINGS[one.verdict])
+
+
+def _facts(one: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
+    lag = "unknown" if one.lag is None else number(one.lag)
+    if one.stable_lag not in (None, one.lag):
+        lag += f" ({number(one.stable_lag)} stable)"
+    rate = points[-1].rate if points else None
+    newest = one.newest
+    facts = {
+        "lag": lag,
+        "oldest record": length(one.age),
+        "records a second": number(rate),
+        "lag 0 in": length(one.drained_in),
+        "last commit": "-" if one.quiet is None else f"{length(one.quiet)} ago",
+        "partitions": number(len(one.rows)),
+    }
+    if one.held_up:
+        facts["open transaction"] = "holds readers up"
+    if newest is not None and newest.writer is not None:
+        facts["query"] = f"{cut(query_of(newest))}, batch {newest.writer.batch_id}"
+    for name, value in facts.items():
+        yield node("div", node("dt", name), node("dd", value))
+
+
+def _charts(view: View, points: Sequence[Point]) -> Iterator[Element]:
+    now = view.now.monotonic
+    for made in (
+        chart(points, now, "lag", lambda point: point.lag),
+        chart(points, now, "records a second", lambda point: point.rate),
+    ):
+        if made is not None:
+            yield made
+
+
+def _pages(page: int, pages: int) -> Element:
+    def link(to: int, text: str) -> Element | None:
+        return node("a", text, href=f"/?page={to}") if 1 <= to <= pages else None
+
+    here = f" page {page} of {pages} "
+    return node("nav", link(page - 1, "previous"), here, link(page + 1, "next"))
+
+
+def _gone(view: View) -> Element | None:
+    """Groups that held offsets before, and hold none now."""
+    if not view.gone:
+        return None
+    newest = sorted(view.gone.items(), key=lambda one: one[1], reverse=True)
+    more = len(newest) - _GONE
+    return node(
+        "div",
+        node("h3", "no longer there"),
+        node(
+            "ul",
+            *(
+                node("li", f"{cut(name)}: held offsets until {utc(round(view.wall(at) * 1000))}")
+                for name, at in newest[:_GONE]
+            ),
+            node("li", f"and {more:,} more") if more > 0 else None,
+        ),
+    )
+
+
+def legend() -> Element:
+    """What the verdicts mean."""
+    return node(
+        "details",
+        node("summary", "what the verdicts mean"),
+        node(
+            "dl",
+            *(
+                node("div", node("dt", one.value), node("dd", meaning))
+                for one, meaning in _MEANINGS.items()
+            ),
+        ),
+        id="legend",
+    )

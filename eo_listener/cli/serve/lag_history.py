@@ -1,0 +1,103 @@
+"""Lag and rate of each group over time, in bounded memory. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from eo_listener.cli.group_status import GroupStatus
+from eo_listener.model.offsets import TopicPartition
+
+POINTS: Final = 360
+"""Points of a group, at most: an hour of readings every 10 s."""
+_TOTAL: Final = 200_000
+_GROUPS: Final = 2_000
+_KEPT: Final = 3600.0  # seconds that a group is remembered after it was there last
+
+_Offsets = Mapping[TopicPartition, int]
+
+
+class Point(NamedTuple):
+    """One reading, `at` in monotonic seconds; `rate` in records a second. None: not known."""
+
+    at: float
+    lag: int | None
+    rate: float | None
+
+
+class LagHistory:
+    """The last points of each group; of many groups fewer points, of too many only the first."""
+
+    def __init__(self, *, points: int = POINTS, total: int = _TOTAL, groups: int = _GROUPS) -> None:
+        self._points, self._total, self._groups = points, total, groups
+        self._rings: dict[str, deque[Point]] = {}
+        self._held: dict[str, tuple[float, _Offsets]] = {}
+        self._seen: dict[str, float] = {}
+
+    def add(self, at: float, found: Sequence[GroupStatus]) -> None:
+        """Take a reading; `at` is in monotonic seconds."""
+        there = {one.group: one for one in found if one.rows}
+        self._forget(at, there.keys() | {one.group for one in found if one.error})
+        for name, one in there.items():
+            if name in self._rings or len(self._rings) < self._groups:
+                self._rings.setdefault(name, deque()).append(self._point(at, one))
+                self._seen[name] = at
+        for name in self._rings.keys() - there.keys():
+            self._interrupt(at, name)
+        self._shorten()
+
+    def gap(self, at: float) -> None:
+        """A reading has failed: nothing is known of any group."""
+        for name in self._rings:
+            self._interrupt(at, name)
+        self._shorten()
+
+    def points(self, group: str) -> tuple[Point, ...]:
+        """The points of a group, the oldest first."""
+        return tuple(self._rings.get(group, ()))
+
+    def seen(self, group: str) -> float | None:
+        """When it held offsets last, in monotonic seconds."""
+        return self._seen.get(group)
+
+    def gone(self, found: Sequence[GroupStatus]) -> dict[str, float]:
+        """Groups that are no longer there, and when they were there last."""
+        there = {one.group for one in found}
+        return {name: at for name, at in sorted(self._seen.items()) if name not in there}
+
+    def _point(self, at: float, one: GroupStatus) -> Point:
+        held = {row.partition: row.committed for row in one.rows if row.committed is not None}
+        before = self._held.get(one.group)
+        self._held[one.group] = (at, held)
+        return Point(at, one.lag, None if before is None else _rate(*before, at, held))
+
+    def _interrupt(self, at: float, name: str) -> None:
+        """One point without numbers stands for all readings that lack the group."""
+        self._held.pop(name, None)
+        ring = self._rings[name]
+        if ring and ring[-1] != Point(ring[-1].at, None, None):
+            ring.append(Point(at, None, None))
+
+    def _forget(self, at: float, there: set[str]) -> None:
+        """Drop who is gone for long, and who is gone for longest where others need the room."""
+        gone = sorted(self._seen.keys() - there, key=self._seen.__getitem__)
+        needed = len(self._seen.keys() | there) - self._groups
+        for count, name in enumerate(gone):
+            if count < needed or at - self._seen[name] > _KEPT:
+                for kept in (self._rings, self._held, self._seen):
+                    kept.pop(name, None)
+
+    def _shorten(self) -> None:
+        share = max(2, min(self._points, self._total // max(1, len(self._rings))))
+        for ring in self._rings.values():
+            while len(ring) > share:
+                ring.popleft()
+
+
+def _rate(before: float, held_before: _Offsets, at: float, held: _Offsets) -> float | None:
+    """By the partitions of both readings; None where one went back, which is no rate."""
+    steps = [held[tp] - offset for tp, offset in held_before.items() if tp in held]
+    if at <= before or not steps or min(steps) < 0:
+        return None
+    return sum(steps) / (at - before)

@@ -1,0 +1,120 @@
+"""The last batches that a ledger has, of all partitions together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eo_listener.audit.positions import LedgerPositions
+from eo_listener.model.ledger import AppliedBatch
+
+BATCHES_SHOWN: Final = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class WholeBatch:
+    """What one batch has moved. `rows`, `gaps` and `applied_at` are None without a history."""
+
+    batch_id: int
+    run_id: str
+    partitions: int = 0
+    offsets: int = 0
+    rows: int | None = None
+    gaps: int | None = None
+    applied_at: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Its form in JSON."""
+        return {
+            "batch": self.batch_id,
+            "run": self.run_id,
+            "partitions": self.partitions,
+            "offsets": self.offsets,
+            "rows": self.rows,
+            "gap_offsets": self.gaps,
+            "applied_at": self.applied_at,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBatches:
+    """The last batches of one sink and query, the newest first. `begun` is not finished."""
+
+    store: str
+    sink: str
+    query: str
+    begun: int | None
+    batches: tuple[WholeBatch, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Its form in JSON."""
+        return {
+            "store": self.store,
+            "sink": self.sink,
+            "query": self.query,
+            "begun": self.begun,
+            "batches": [one.document() for one in self.batches],
+        }
+
+
+def last_batches(
+    ledger: LedgerPositions, history: Iterable[AppliedBatch], count: int = BATCHES_SHOWN
+) -> LastBatches:
+    """By the history; where it has nothing, by the heads, which have each partition's last batch.
+
+    A history is pruned by its sink, so it has some thousand entries at most.
+    """
+    batches = _newest(_applied(history), count) or _newest(_heads(ledger), count)
+    return LastBatches(
+        store=ledger.store,
+        sink=ledger.key.sink,
+        query=ledger.key.query,
+        begun=ledger.begun,
+        batches=tuple(batches),
+    )
+
+
+def _applied(history: Iterable[AppliedBatch]) -> Iterator[WholeBatch]:
+    for one in history:
+        yield WholeBatch(
+            batch_id=one.head.batch_id,
+            run_id=one.head.run_id,
+            partitions=1,
+            offsets=one.head.range.until - one.head.range.start,
+            rows=one.rows,
+            gaps=0 if one.gap is None else one.gap.until - one.gap.start,
+            applied_at=one.applied_at,
+        )
+
+
+def _heads(ledger: LedgerPositions) -> Iterator[WholeBatch]:
+    for head in ledger.heads.values():
+        yield WholeBatch(
+            batch_id=head.batch_id,
+            run_id=head.run_id,
+            partitions=1,
+            offsets=head.range.until - head.range.start,
+        )
+
+
+def _newest(parts: Iterable[WholeBatch], count: int) -> list[WholeBatch]:
+    """The parts of a batch added up; by time, as a new checkpoint counts its batches from 0."""
+    found: dict[tuple[int, str], WholeBatch] = {}
+    for part in parts:
+        key = (part.batch_id, part.run_id)
+        if key in found:
+            _add(found[key], part)
+        else:
+            found[key] = part
+    ordered = sorted(found.values(), key=lambda one: (one.applied_at or "", one.batch_id))
+    return ordered[-count:][::-1]
+
+
+def _add(batch: WholeBatch, part: WholeBatch) -> None:
+    batch.partitions += 1
+    batch.offsets += part.offsets
+    if batch.gaps is not None and part.gaps is not None:
+        batch.gaps += part.gaps
+    if part.applied_at is not None:
+        batch.applied_at = max(part.applied_at, batch.applied_at or "")

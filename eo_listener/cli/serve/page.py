@@ -1,0 +1,153 @@
+"""The page as a whole: what is known, since when, and what went wrong lately."""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from eo_listener.cli.options import utc
+from eo_listener.cli.serve.audit_section import audit_section
+from eo_listener.cli.serve.elements import cut, html, node
+from eo_listener.cli.serve.error_log import LoggedError
+from eo_listener.cli.serve.groups_section import (
+    gravest_first,
+    group_section,
+    groups_section,
+    legend,
+    path_of,
+)
+from eo_listener.cli.serve.readings import Moment, Reading, Unknown
+from eo_listener.cli.serve.watched import AuditReading, View
+from eo_listener.cli.status_screen import length
+from eo_listener.version import __version__
+
+_LEAST: Final = 2.0  # seconds between two requests of a browser
+_TEXT: Final = 2_000
+
+
+def overview(view: View, page: int = 1) -> bytes:
+    """All groups, the audit, and the last errors."""
+    groups = view.groups
+    known = (
+        _unknown(view, "groups", groups)
+        if isinstance(groups, Unknown)
+        else groups_section(view, groups.value, page)
+    )
+    return html(
+        _document(
+            view, _title(view), known, _audit(view), _errors(view), None if page > 1 else legend()
+        )
+    )
+
+
+def group_page(view: View, path: str) -> bytes | None:
+    """One group; None where there is none of this path, and none can be unknown."""
+    groups = view.groups
+    back = node("nav", node("a", "all groups", href="/"))
+    if isinstance(groups, Unknown):
+        return html(_document(view, "unknown", back, _unknown(view, "groups", groups)))
+    for one in groups.value:
+        if path_of(one.group) == path:
+            section = group_section(view, one)
+            return html(_document(view, cut(one.group, 50), back, section, legend()))
+    for name, at in view.gone.items():
+        if path_of(name) == path:
+            when = utc(round(view.wall(at) * 1000))
+            text = f"group {cut(name)} is no longer there; it held offsets until {when}"
+            return html(_document(view, cut(name, 50), back, _alert(text)))
+    return None
+
+
+def _title(view: View) -> str:
+    """What a browser's tab says: the gravest verdict first."""
+    if isinstance(view.groups, Unknown):
+        return "unknown"
+    first = next(iter(gravest_first(view.groups.value)), None)
+    if first is None:
+        return "no group"
+    verdict = "" if first.verdict is None else f"{first.verdict.value} "
+    return verdict + cut(first.group, 50)
+
+
+def _document(view: View, title: str, *sections: Element | None) -> Element:
+    every = max(_LEAST, view.every)
+    head = node(
+        "head",
+        node("meta", charset="utf-8"),
+        node("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        node("meta", name="color-scheme", content="light dark"),
+        node("title", f"{title} - eo-listener"),
+        node("link", rel="stylesheet", href="/page.css"),
+        node("noscript", node("meta", http_equiv="refresh", content=f"{every:.0f}")),
+        node("script", src="/page.js", defer="defer"),
+    )
+    main = node("main", *(one for one in sections if one is not None), id="main")
+    body = node(
+        "body",
+        node("header", node("h1", "eo-listener"), _read(view)),
+        node("p", "", id="old", role="alert", hidden="hidden"),
+        main,
+        _footer(view),
+        data_every=f"{every:g}",
+    )
+    return node("html", head, body, lang="en")
+
+
+def _read(view: View) -> Element:
+    """Of which cluster this is, and when it was read."""
+    groups = view.groups
+    if isinstance(groups, Unknown):
+        when = "nothing is known now"
+    else:
+        when = f"as of {_ago(view, groups.at)}"
+    text = f"{cut(view.servers)}: {when}, read every {view.every:g} s"
+    return node("p", text, id="read")
+
+
+def _ago(view: View, at: Moment) -> str:
+    past = view.now.monotonic - at.monotonic
+    return f"{utc(round(at.wall * 1000))} ({length(past)} ago)"
+
+
+def _unknown(view: View, what: str, known: Unknown) -> Element:
+    """Since when nothing is known; no number of before, which would be taken for one of now."""
+    since = "nothing was read yet" if known.since is None else f"since {_ago(view, known.since)}"
+    return _alert(f"Nothing is known of the {what}, {since}: {cut(known.error, _TEXT)}")
+
+
+def _alert(text: str) -> Element:
+    return node("section", node("p", text, cls="alert", role="alert"))
+
+
+def _audit(view: View) -> Element | None:
+    found: Reading[AuditReading] | Unknown | None = view.audit
+    if found is None:
+        return None
+    if isinstance(found, Unknown):
+        return _unknown(view, "audit", found)
+    section = audit_section(found.value)
+    section.insert(1, node("p", f"as of {_ago(view, found.at)}"))
+    return section
+
+
+def _errors(view: View) -> Element | None:
+    if not view.errors:
+        return None
+    return node(
+        "section",
+        node("h2", "last errors"),
+        node("ul", *map(_error, view.errors), cls="errors"),
+    )
+
+
+def _error(one: LoggedError) -> Element:
+    times = "" if one.times == 1 else f", {one.times:,} times since {utc(round(one.first * 1000))}"
+    when = f"{utc(round(one.last * 1000))}{times}"
+    return node("li", node("small", when), " ", f"{cut(one.about)}: {cut(one.text, _TEXT)}")
+
+
+def _footer(view: View) -> Element:
+    audit = () if view.audit is None else ("/api/audit",)
+    paths = ("/api/status", *audit, "/metrics", "/healthz")
+    links = [node("a", path, href=path) for path in paths]
+    return node("footer", *links, node("span", f"eo-listener {__version__}"))

@@ -1,0 +1,95 @@
+"""The HTTP side: who may ask what, and the headers of each answer."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from eo_listener.cli.serve.hosts import AllowedHosts
+from eo_listener.cli.serve.responses import Response, text
+from eo_listener.observers.bounded_server import BoundedHandler, BoundedServer
+
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_COMPRESSED: Final = range(1_400, 1_000_000)
+"""How many bytes are compressed: a large answer would be held once more for each who asks."""
+
+Answer = Callable[[str], Response]
+
+
+class _Handler(BoundedHandler):
+    """Answers one request; nothing that it can be asked changes anything."""
+
+    answer: Answer
+    hosts: AllowedHosts
+
+    def version_string(self) -> str:
+        """The header Server, which needs to name no version of Python."""
+        return "eo-listener"
+
+    def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
+        """The answer."""
+        self._send(self._found())
+
+    def do_HEAD(self) -> None:  # noqa: N802  # http.server's name for it
+        """The same without its body."""
+        self._send(self._found())
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the library's
+        """What http.server refuses by itself, with the headers of every answer."""
+        status = HTTPStatus(code)
+        if status is HTTPStatus.NOT_IMPLEMENTED:  # its answer to any other method
+            status = HTTPStatus.METHOD_NOT_ALLOWED
+        self._send(text(status, status.description or status.phrase))
+
+    def _found(self) -> Response:
+        named = self.headers.get_all("Host", [])
+        if len(named) != 1:
+            return text(HTTPStatus.BAD_REQUEST, "the request must have one header Host")
+        if not self.hosts.allows(named[0]):
+            return text(
+                HTTPStatus.FORBIDDEN,
+                "this name is not served. Fix: start with --allow-host and the name",
+            )
+        return self.answer(self.path)
+
+    def _send(self, response: Response) -> None:
+        self.request_version = "HTTP/1.0"  # one of HTTP/0.9 would get no headers
+        body, packed = response.body, False
+        if len(body) in _COMPRESSED and self._takes_gzip():
+            body, packed = gzip.compress(body, 5), True
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.kind)
+        self.send_header("Content-Length", str(len(body)))
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        if response.status is HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _takes_gzip(self) -> bool:
+        headers: Any = getattr(self, "headers", None)  # none before the request was read
+        given = "" if headers is None else headers.get("Accept-Encoding", "")
+        return any(one.strip() == "gzip" for one in given.split(","))
+
+
+class PageServer(BoundedServer):
+    """Answers by `answer`, for those who ask by one of the names of `hosts`."""
+
+    def __init__(self, address: str, port: int, answer: Answer, hosts: AllowedHosts) -> None:
+        members = {"answer": staticmethod(answer), "hosts": hosts}
+        super().__init__(address, port, type("_OfThisPage", (_Handler,), members), name="serve")

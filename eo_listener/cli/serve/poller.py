@@ -1,0 +1,79 @@
+"""A thread that reads at an interval, whoever asks for what was read."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+_PAUSE: Final = 0.5  # seconds between two readings at least, however long one takes
+_STUCK: Final = 180.0  # seconds; every wait of a reading is bounded, together they take less
+
+logger = logging.getLogger("eo_listener")
+
+
+class Poller:
+    """Calls `read` every so many seconds, the first time after `wait`.
+
+    `failed` is given the text of what `read` should not have raised; reading then goes on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], None],
+        failed: Callable[[str], None],
+        *,
+        every: float,
+        wait: float = 0.0,
+    ) -> None:
+        self.name = name
+        self._read, self._failed = read, failed
+        self._every, self._wait = every, wait
+        self._stop = threading.Event()
+        self._since: float | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"eo-listener-serve-{name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self, seconds: float, interrupt: Callable[[], None]) -> bool:
+        """Read no more; whether a reading under way has ended within this time.
+
+        `interrupt` ends what it waits for, as far as that can be ended.
+        """
+        self._stop.set()
+        deadline = time.monotonic() + seconds
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            interrupt()
+            self._thread.join(0.2)
+        return not self._thread.is_alive()
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing will be read any more, None where all is well."""
+        since = self._since
+        if not self._thread.is_alive() and not self._stop.is_set():
+            return f"the thread that reads the {self.name} has ended"
+        if since is not None and (waited := time.monotonic() - since) > _STUCK:
+            return f"a reading of the {self.name} has taken {waited:.0f} s, and has not ended"
+        return None
+
+    def _run(self) -> None:
+        wait = self._wait
+        while not self._stop.wait(wait):
+            self._since = began = time.monotonic()
+            try:
+                self._read()
+            except Exception as fault:
+                if self._stop.is_set():  # it was interrupted
+                    return
+                logger.exception("a fault in eo-listener, in reading the %s", self.name)
+                self._failed(f"a fault in eo-listener: {type(fault).__name__}")
+            self._since = None
+            wait = max(_PAUSE, began + self._every - time.monotonic())

@@ -1,0 +1,84 @@
+"""The newest reading of something that is read again and again, for as long as it is current."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Moment(NamedTuple):
+    """A moment by both clocks: `wall`, in seconds since 1970, is for people only."""
+
+    wall: float
+    monotonic: float
+
+    @classmethod
+    def now(cls) -> Moment:
+        """This one."""
+        return cls(time.time(), time.monotonic())
+
+
+class Reading(Generic[_T]):
+    """What was read. It began `at`, so that nothing of it is older."""
+
+    def __init__(self, value: _T, at: Moment) -> None:
+        self.value = value
+        self.at = at
+        self._lock = threading.Lock()
+        self._made: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[_T], bytes]) -> bytes:
+        """What `make` makes of the value, made once however many ask for it at the same time."""
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = make(self.value)
+            made: bytes = self._made[name]
+            return made
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nothing is known: `since` the last reading, None where there was none; `error` says why."""
+
+    since: Moment | None
+    error: str
+
+
+class Newest(Generic[_T]):
+    """For one thread that reads, and any number that ask.
+
+    A reading is no longer current when a later one has failed, or after `keeps` seconds.
+    """
+
+    def __init__(self, keeps: float) -> None:
+        self._keeps = keeps
+        self._lock = threading.Lock()
+        self._reading: Reading[_T] | None = None
+        self._since: Moment | None = None
+        self._error = "it was not read yet"
+
+    def took(self, value: _T, at: Moment) -> None:
+        """A reading that began `at` has ended well."""
+        with self._lock:
+            self._reading, self._since = Reading(value, at), at
+
+    def failed(self, error: str) -> None:
+        """A reading has failed."""
+        with self._lock:
+            self._reading, self._error = None, error
+
+    def at(self, now: Moment) -> Reading[_T] | Unknown:
+        """What is known at this moment."""
+        with self._lock:
+            reading, since, error = self._reading, self._since, self._error
+        if reading is None:
+            return Unknown(since, error)
+        age = now.monotonic - reading.at.monotonic
+        if age > self._keeps:
+            return Unknown(since, f"no answer for {age:.0f} s")
+        return reading

@@ -1,0 +1,173 @@
+"""What is answered to a path: pure, so that it is tested without a socket."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from importlib import resources
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from eo_listener.audit.position_finding import Harm
+from eo_listener.cli.serve.page import group_page, overview
+from eo_listener.cli.serve.readings import Reading, Unknown
+from eo_listener.cli.serve.watched import AuditReading, Groups, View
+from eo_listener.model.errors import MissingExtraError
+
+_GROUP: Final = re.compile(r"/group/[0-9a-f]{16}")
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain; charset=utf-8"
+_HTML: Final = "text/html; charset=utf-8"
+_FILES: Final = {
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is sent; `body` is of the type that `kind` names."""
+
+    status: HTTPStatus
+    kind: str
+    body: bytes
+
+
+def respond(view: View, problems: list[str], target: str) -> Response:
+    """The answer to a GET of `target`; `problems` say why nothing is read any more."""
+    try:
+        parts = urlsplit(target)
+        page = _page(parts.query)
+    except ValueError:  # "http://[/", or a number that is none
+        return text(HTTPStatus.BAD_REQUEST, "the path cannot be read")
+    if parts.path in _FILES:
+        name, kind = _FILES[parts.path]
+        return Response(HTTPStatus.OK, kind, _file(name))
+    match parts.path:
+        case "/":
+            return Response(HTTPStatus.OK, _HTML, overview(view, page))
+        case "/api/status":
+            return _status(view)
+        case "/api/audit":
+            return _audit(view)
+        case "/metrics":
+            return _metrics(view)
+        case "/healthz":
+            return _health(view, problems)
+        case path if _GROUP.fullmatch(path) and (body := group_page(view, path)) is not None:
+            return Response(HTTPStatus.OK, _HTML, body)
+    return text(HTTPStatus.NOT_FOUND, "there is nothing here; the page is at /")
+
+
+def text(status: HTTPStatus, line: str) -> Response:
+    """One line for people."""
+    return Response(status, _TEXT, f"{line}\n".encode())
+
+
+def _page(query: str) -> int:
+    """The number in `page=`. Raises ValueError."""
+    given = parse_qs(query, max_num_fields=10).get("page", ["1"])[0]
+    if not re.fullmatch(r"[0-9]{1,6}", given):
+        raise ValueError(given)
+    return max(1, int(given))
+
+
+@cache
+def _file(name: str) -> bytes:
+    return (resources.files(__package__) / name).read_bytes()
+
+
+def _document(status: HTTPStatus, document: dict[str, Any]) -> Response:
+    return Response(status, _JSON, _encoded(document))
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    """Escaped where it is not ASCII: half of a character, in a name, cannot be encoded."""
+    return json.dumps(document).encode() + b"\n"
+
+
+def _unknown(view: View, known: Unknown) -> Response:
+    """No number: whoever reads the document must not take an old one for one of now."""
+    since = None if known.since is None else known.since.wall
+    errors = [one.document() for one in view.errors]
+    found = {"error": known.error, "known_until": since, "errors": errors}
+    return _document(HTTPStatus.SERVICE_UNAVAILABLE, found)
+
+
+def _status(view: View) -> Response:
+    groups = view.groups
+    if isinstance(groups, Unknown):
+        return _unknown(view, groups)
+    return Response(HTTPStatus.OK, _JSON, groups.once("status", lambda _: _groups(view, groups)))
+
+
+def _groups(view: View, reading: Reading[Groups]) -> bytes:
+    return _encoded(
+        {
+            "servers": view.servers,
+            "read_at": reading.at.wall,
+            "groups": [one.document() for one in reading.value],
+            "errors": [one.document() for one in view.errors],
+        }
+    )
+
+
+def _audit(view: View) -> Response:
+    found = view.audit
+    if found is None:
+        line = "no audit was asked for: start with --checkpoint, --ledger or -g"
+        return _document(HTTPStatus.NOT_FOUND, {"error": line})
+    if isinstance(found, Unknown):
+        return _unknown(view, found)
+    at = found.at.wall
+    body = found.once("audit", lambda one: _encoded({"read_at": at, **one.document()}))
+    return Response(HTTPStatus.OK, _JSON, body)
+
+
+def _metrics(view: View) -> Response:
+    try:
+        from eo_listener.observers.metrics import status_families as metrics  # noqa: PLC0415  # needs the extra
+    except ImportError as error:
+        lacking = MissingExtraError("/metrics", package=error.name or "", extra="metrics")
+        return text(HTTPStatus.NOT_IMPLEMENTED, str(lacking))
+    kind = "text/plain; version=0.0.4; charset=utf-8"
+    groups, audit = view.groups, view.audit
+    audited = _audited(metrics, audit) if isinstance(audit, Reading) else None
+    if isinstance(groups, Unknown):
+        nothing = metrics.StatusNumbers(cluster=view.servers, audit=audited)
+        return Response(HTTPStatus.OK, kind, metrics.exposed(nothing))
+
+    def expose(found: Groups) -> bytes:
+        numbers = [
+            metrics.GroupNumbers(one.group, one.rows, one.age, one.verdict, one.error is None)
+            for one in found
+        ]
+        return metrics.exposed(
+            metrics.StatusNumbers(
+                cluster=view.servers, at=groups.at.wall, groups=numbers, audit=audited
+            )
+        )
+
+    return Response(HTTPStatus.OK, kind, groups.once(f"metrics {audited}", expose))
+
+
+def _audited(metrics: Any, reading: Reading[AuditReading]) -> Any:
+    found = reading.value.outcome
+    return metrics.AuditNumbers(
+        at=reading.at.wall,
+        lost=found.count(Harm.LOST),
+        doubled=found.count(Harm.DOUBLED),
+        to_act_on=len(found.to_act_on),
+        complete=found.complete,
+    )
+
+
+def _health(view: View, problems: list[str]) -> Response:
+    """Whether this process still reads; a Kafka that is away does not make it ill."""
+    if problems:
+        return text(HTTPStatus.SERVICE_UNAVAILABLE, "; ".join(problems))
+    known = "nothing is known of the groups" if isinstance(view.groups, Unknown) else "groups read"
+    return text(HTTPStatus.OK, f"ok, {known}")

@@ -1,0 +1,204 @@
+"""What is watched: readings of groups and of an audit, their history, and the last errors."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from eo_listener.audit.position_finding import AuditOutcome, outcome
+from eo_listener.audit.position_judge import judge_positions
+from eo_listener.audit.positions import Positions
+from eo_listener.cli.audit import advice_for, document
+from eo_listener.cli.group_status import GroupStatus, advised
+from eo_listener.cli.options import escaped
+from eo_listener.cli.position_reader import AuditRequest, PositionReader
+from eo_listener.cli.serve.error_log import ErrorLog, LoggedError
+from eo_listener.cli.serve.lag_history import LagHistory, Point
+from eo_listener.cli.serve.last_batches import LastBatches, last_batches
+from eo_listener.cli.serve.readings import Moment, Newest, Reading, Unknown
+from eo_listener.model.errors import EoListenerError, KafkaError
+
+_KEEPS: Final = 30.0  # seconds that a reading may take, beside two intervals
+
+logger = logging.getLogger("eo_listener")
+
+Groups = tuple[GroupStatus, ...]
+
+
+class GroupReader(Protocol):
+    """Reads groups, as `StatusReader` does."""
+
+    def read(self) -> Groups: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReading:
+    """What an audit has read and found, and the last batches of each ledger."""
+
+    positions: Positions
+    outcome: AuditOutcome
+    ledgers: tuple[LastBatches, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Its form in JSON: that of `eo-listener audit`, and the last batches."""
+        ledgers = [one.document() for one in self.ledgers]
+        return {**document(self.positions, self.outcome), "last_batches": ledgers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """All of it at one moment. `audit` is None where none was asked for.
+
+    `gone` are groups that were there before, and when, in monotonic seconds.
+    """
+
+    now: Moment
+    servers: str
+    every: float
+    groups: Reading[Groups] | Unknown
+    audit: Reading[AuditReading] | Unknown | None
+    errors: tuple[LoggedError, ...]
+    points: dict[str, tuple[Point, ...]] = field(default_factory=dict)
+    gone: dict[str, float] = field(default_factory=dict)
+
+    def wall(self, monotonic: float) -> float:
+        """That moment for people, in seconds since 1970."""
+        return self.now.wall - (self.now.monotonic - monotonic)
+
+
+class Watched:
+    """Filled by one thread for the groups and one for the audit; any number ask for a `view`."""
+
+    def __init__(
+        self,
+        servers: str,
+        *,
+        every: float,
+        audit_every: float | None,
+        now: Callable[[], Moment] = Moment.now,
+    ) -> None:
+        self.servers, self.every, self._now = servers, every, now
+        self._groups: Newest[Groups] = Newest(2 * every + _KEEPS)
+        self._audit: Newest[AuditReading] | None = None
+        if audit_every is not None:
+            self._audit = Newest(2 * audit_every + _KEEPS)
+        self._lock = threading.Lock()
+        self._history = LagHistory()
+        self._errors = ErrorLog()
+        self._failing: dict[str, str] = {}
+        self._closed = False
+
+    def read_groups(self, reader: GroupReader) -> None:
+        """Read them once. Raises EoListenerError, which is what is known then."""
+        at = self._now()
+        try:
+            found = reader.read()
+        except EoListenerError as error:
+            shown = advised(error) if isinstance(error, KafkaError) else error
+            self.groups_failed(str(shown))
+            raise shown from error
+        with self._lock:
+            self._history.add(at.monotonic, found)
+            for one in found:
+                if one.error is not None:
+                    self._errors.add(f"group {one.group}", one.error, at.wall)
+        self._groups.took(found, at)
+        self._passed("groups")
+
+    def try_groups(self, reader: GroupReader) -> None:
+        """The same; an error is not raised."""
+        with suppress(EoListenerError):
+            self.read_groups(reader)
+
+    def groups_failed(self, error: str) -> None:
+        """Nothing is known of them."""
+        self._groups.failed(error)
+        with self._lock:
+            self._history.gap(self._now().monotonic)
+        self._log("groups", error)
+
+    def read_audit(self, request: AuditRequest) -> None:
+        """Read all that is compared, once."""
+        assert self._audit is not None  # noqa: S101  # nobody else starts it
+        at = self._now()
+        try:
+            found = read_audit(request)
+        except EoListenerError as error:
+            self.audit_failed(str(error))
+            return
+        self._audit.took(found, at)
+        self._passed("audit")
+
+    def audit_failed(self, error: str) -> None:
+        """Nothing is known of it."""
+        if self._audit is not None:
+            self._audit.failed(error)
+        self._log("audit", error)
+
+    def close(self) -> None:
+        """Report no error any more: what is still being read is interrupted."""
+        self._closed = True
+
+    def view(self) -> View:
+        """What is known now."""
+        now = self._now()
+        groups = self._groups.at(now)
+        found = () if isinstance(groups, Unknown) else groups.value
+        with self._lock:
+            errors = self._errors.newest()
+            points = {one.group: self._history.points(one.group) for one in found}
+            gone = {} if isinstance(groups, Unknown) else self._history.gone(found)
+            for one in found:
+                if not one.rows and (seen := self._history.seen(one.group)) is not None:
+                    gone[one.group] = seen
+        return View(
+            now=now,
+            servers=self.servers,
+            every=self.every,
+            groups=groups,
+            audit=None if self._audit is None else self._audit.at(now),
+            errors=errors,
+            points=points,
+            gone=gone,
+        )
+
+    def _log(self, about: str, error: str) -> None:
+        """Keep it for the page; in the log each is said once, until it passes."""
+        if self._closed:
+            return
+        with self._lock:
+            self._errors.add(about, error, self._now().wall)
+            is_new = self._failing.get(about) != error
+            self._failing[about] = error
+        if is_new:
+            logger.warning("the %s cannot be read: %s", about, escaped(error))
+
+    def _passed(self, about: str) -> None:
+        with self._lock:
+            passed = self._failing.pop(about, None)
+        if passed is not None:
+            logger.info("the %s can be read again", about)
+
+
+def read_audit(request: AuditRequest) -> AuditReading:
+    """Read and judge, once. Raises EoListenerError for what cannot be asked for."""
+    reader = PositionReader(request)
+    try:
+        positions = reader.read()
+        ledgers = tuple(_ledgers(reader, positions))
+    finally:
+        reader.close()
+    found = outcome([*judge_positions(positions, advice_for(request)), *reader.failures])
+    return AuditReading(positions=positions, outcome=found, ledgers=ledgers)
+
+
+def _ledgers(reader: PositionReader, positions: Positions) -> Sequence[LastBatches]:
+    return [
+        last_batches(ledger, reader.readers[ledger.store].history(ledger.key))
+        for store in positions.stores
+        for ledger in store.ledgers
+    ]

@@ -1,0 +1,43 @@
+"""What commands share that run until a signal ends them: their log, and that signal."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+def begin_log(level: int) -> None:
+    """Print what eo_listener logs to standard error, from this level on."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    logging.getLogger("eo_listener").setLevel(level)
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM and SIGINT set, once; a second one ends the process at once.
+
+    They are as they were before where none came.
+    """
+    stopped = threading.Event()
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # Python's own form
+        stopped.set()
+        for one in before:
+            signal.signal(one, signal.SIG_DFL)
+
+    for one in before:
+        signal.signal(one, stop)
+    try:
+        yield stopped
+    finally:
+        if not stopped.is_set():
+            for one, handler in before.items():
+                signal.signal(one, handler)

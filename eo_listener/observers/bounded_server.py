@@ -1,0 +1,191 @@
+"""An HTTP server with limits: for connections, for their time, and for the size of a request."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import socketserver
+import sys
+import threading
+import time
+from http.client import LineTooLong
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+_SILENCE: Final = 10.0  # seconds without a byte after which a connection is closed
+_LONGEST: Final = 30.0  # seconds after which it is closed in any case
+_LATE: Final = 2.0  # seconds without a whole request, after which another may take its place
+_MOST_OPEN: Final = 32  # connections, each with a thread; a scraper has one
+_REQUEST: Final = 16 * 1024  # bytes of a request, its headers included
+_POLL: Final = 0.1  # seconds between two checks for what is to be closed
+
+_TOO_MANY: Final = (
+    b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n\r\n"
+    b"%d connections are open already\n" % _MOST_OPEN
+)
+
+logger = logging.getLogger("eo_listener")
+
+
+class _BoundedRequest:
+    """What a client sends, as http.server reads it. Raises LineTooLong, which it answers by 431."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._left = _REQUEST
+
+    def readline(self, limit: int) -> bytes:
+        if self._left <= 0:
+            raise LineTooLong("request")
+        line: bytes = self._stream.readline(min(limit, self._left))
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        self._stream.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._stream.closed)
+
+
+class BoundedHandler(BaseHTTPRequestHandler):
+    """Answers one request of a `BoundedServer`."""
+
+    timeout = _SILENCE
+    server: BoundedServer
+
+    def setup(self) -> None:
+        """Limit what is read."""
+        super().setup()
+        self.rfile: Any = _BoundedRequest(self.rfile)
+
+    def parse_request(self) -> bool:
+        """Read the request; from then on nobody takes its place."""
+        whole = super().parse_request()
+        if whole:
+            self.server.keep(self.request)
+        return whole
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's
+        """Print nothing: who asks for what is nobody's news."""
+
+
+class BoundedServer(ThreadingHTTPServer):
+    """Answers requests, each on a thread of its own that ends with the answer.
+
+    `name` is that of its thread, and what its log lines begin with. Raises OSError where the
+    address cannot be listened on.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128  # with the library's 5 a few browsers at once wait for a second
+
+    def __init__(
+        self, address: str, port: int, handler: type[BoundedHandler], *, name: str
+    ) -> None:
+        if ":" in address:
+            self.address_family = socket.AF_INET6
+        self._name = name
+        self._open: dict[Any, float] = {}
+        self._asking: set[Any] = set()
+        self._open_lock = threading.Lock()
+        super().__init__((address, port), handler)
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(_POLL,), name=f"eo-listener-{name}", daemon=True
+        )
+
+    @property
+    def port(self) -> int:
+        """The port, also where any free one was asked for."""
+        return int(self.server_address[1])
+
+    def server_bind(self) -> None:
+        """Bind; HTTPServer's own asks a name server for the host's name, which may take long."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # the library's
+        """Refuse one too many, unless another has kept its request back for long."""
+        with self._open_lock:
+            if len(self._open) >= _MOST_OPEN:
+                self._close_slowest()
+            free = len(self._open) < _MOST_OPEN
+        if not free:
+            with contextlib.suppress(OSError):  # the other side has closed it
+                request.sendall(_TOO_MANY)
+        return free
+
+    def _close_slowest(self) -> None:
+        """Make room for one, so that clients who send a byte now and then lock nobody out."""
+        since, slowest = min(
+            ((self._open[request], request) for request in self._asking),
+            key=lambda one: one[0],
+            default=(0.0, None),
+        )
+        if slowest is not None and time.monotonic() - since >= _LATE:
+            del self._open[slowest]
+            self._asking.discard(slowest)
+            _wake(slowest)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin to answer, and note since when."""
+        with self._open_lock:
+            self._open[request] = time.monotonic()
+            self._asking.add(request)
+        super().process_request(request, client_address)
+
+    def keep(self, request: Any) -> None:
+        """Its request is there as a whole."""
+        with self._open_lock:
+            self._asking.discard(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """It was answered, or given up."""
+        with self._open_lock:
+            self._open.pop(request, None)
+            self._asking.discard(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Close what takes too long: one that sends a byte now and then is never silent.
+
+        Called by `serve_forever` again and again.
+        """
+        until = time.monotonic() - _LONGEST
+        with self._open_lock:
+            for request, since in self._open.items():
+                if since < until:
+                    _wake(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # the library's
+        """A client that hung up is no news; socketserver would print a traceback of it."""
+        fault = sys.exc_info()[1]
+        level = logging.DEBUG if isinstance(fault, OSError) else logging.ERROR
+        # Not the whole of it: one of UnicodeEncodeError holds all the numbers.
+        logger.log(
+            level,
+            "%s: a request could not be answered: %s: %.200s",
+            self._name,
+            type(fault).__name__,
+            fault,
+        )
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port, and end the thread."""
+        if self._thread.ident is not None:  # else `shutdown` would wait for it forever
+            self.shutdown()
+        self.server_close()
+        if self._thread.ident is not None:
+            self._thread.join(5.0)
+
+
+def _wake(request: Any) -> None:
+    """End the connection; its thread then closes it."""
+    with contextlib.suppress(OSError):  # the other side has closed it
+        request.shutdown(socket.SHUT_RDWR)

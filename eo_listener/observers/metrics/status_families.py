@@ -1,0 +1,193 @@
+"""The metrics of `eo-listener serve`: what it has read of a cluster, not what a driver has done.
+
+So their names begin with `eo_listener_status_`, and no sum counts a group twice that a driver
+reports too. docs/serve.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.registry import Collector
+
+from eo_listener.model.lag import PartitionLag
+from eo_listener.model.lag_window import LagVerdict
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.observers.metrics.counts import GROUP
+from eo_listener.observers.metrics.series import (
+    SeriesBudget,
+    add_each,
+    by_topic,
+    encodable,
+    gauge,
+)
+
+PARTITIONS: Final = 10_000
+_GROUPS: Final = 2_000
+_TOPIC: Final = (*GROUP, "topic")
+_PARTITION: Final = (*_TOPIC, "partition")
+_PREFIX: Final = "status_consumergroup"
+
+
+class GroupNumbers(NamedTuple):
+    """One group as it was read; `seconds` is the age of the oldest record still to be read.
+
+    `read` is False where it could not be read.
+    """
+
+    group: str
+    rows: Sequence[PartitionLag]
+    seconds: float | None
+    verdict: LagVerdict | None
+    read: bool
+
+
+class AuditNumbers(NamedTuple):
+    """What an audit has found; `at` in seconds since the epoch."""
+
+    at: float
+    lost: int
+    doubled: int
+    to_act_on: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusNumbers:
+    """What is known now. `at`, in seconds since the epoch, is None while nothing is known.
+
+    `groups` is then empty: an old number would be taken for a current one.
+    """
+
+    cluster: str
+    at: float | None = None
+    groups: Sequence[GroupNumbers] = ()
+    audit: AuditNumbers | None = None
+
+
+def exposed(numbers: StatusNumbers, *, partitions: int = PARTITIONS) -> bytes:
+    """The text that Prometheus reads. Beyond `partitions` there are only sums of topics."""
+    registry = CollectorRegistry()
+    registry.register(_Drawn(list(status_families(numbers, partitions))))
+    return generate_latest(registry)
+
+
+def status_families(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
+    """Yield all families, empty ones too, since alerts query them."""
+    return map(encodable, _draw(numbers, partitions))
+
+
+class _Drawn(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def _draw(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
+    yield gauge(
+        "status_known",
+        "1 while what Kafka holds is known, 0 while it cannot be read.",
+        (),
+        [((), int(numbers.at is not None))],
+    )
+    yield gauge(
+        "status_timestamp_seconds",
+        "Time at which these numbers were read, in seconds since the epoch.",
+        (),
+        [((), numbers.at)],
+    )
+    groups = numbers.groups[:_GROUPS]
+    yield gauge(
+        "status_groups_not_read",
+        "Groups that Kafka refused, or that are beyond the limit of groups.",
+        (),
+        [((), sum(not one.read for one in groups) + len(numbers.groups) - len(groups))],
+    )
+    budget = SeriesBudget(partitions)
+    yield from _held(numbers.cluster, groups, budget)
+    yield from _judged(numbers.cluster, groups)
+    yield _log_ends(numbers.cluster, groups, SeriesBudget(partitions))
+    yield gauge(
+        "status_partitions_without_series",
+        "Partitions that have no series of their own, because of the limit of series.",
+        (),
+        [((), budget.beyond)],
+    )
+    yield from _audited(numbers.audit)
+
+
+def _held(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget) -> Iterator[Metric]:
+    held = gauge(f"{_PREFIX}_current_offset", "Committed offset, by partition.", _PARTITION)
+    lag = gauge(f"{_PREFIX}_lag", "Log end offset minus committed offset.", _PARTITION)
+    held_sum = gauge(
+        f"{_PREFIX}_current_offset_sum", "Sum of the committed offsets of a topic.", _TOPIC
+    )
+    lag_sum = gauge(f"{_PREFIX}_lag_sum", "Sum of the lag of all partitions of a topic.", _TOPIC)
+    for one in groups:
+        offsets = {row.partition: row.committed for row in one.rows if row.committed is not None}
+        lags = {row.partition: max(0, row.lag) for row in one.rows if row.lag is not None}
+        for topic, ours in by_topic(offsets):
+            labels = (cluster, one.group, topic)
+            behind = {tp: lags[tp] for tp in ours if tp in lags}
+            held_sum.add_metric(labels, sum(ours.values()))
+            if behind:
+                lag_sum.add_metric(labels, sum(behind.values()))
+            if budget.takes(len(ours)):
+                add_each(held, labels, ours)
+                add_each(lag, labels, behind)
+    yield from (held, lag, held_sum, lag_sum)
+
+
+def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
+    yield gauge(
+        f"{_PREFIX}_lag_seconds",
+        "Age of the oldest record that the group has still to read, in seconds.",
+        GROUP,
+        (((cluster, one.group), one.seconds) for one in groups),
+    )
+    yield gauge(
+        f"{_PREFIX}_verdict",
+        "1 for the verdict of the group, 0 for the others.",
+        (*GROUP, "verdict"),
+        (
+            ((cluster, one.group, verdict.value), int(one.verdict is verdict))
+            for one in groups
+            if one.verdict is not None
+            for verdict in LagVerdict
+        ),
+    )
+
+
+def _log_ends(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget) -> Metric:
+    family = gauge(
+        "status_topic_partition_current_offset",
+        "Log end offset, by partition.",
+        ("cluster", "topic", "partition"),
+    )
+    ends: dict[TopicPartition, int] = {}
+    for one in groups:
+        ends.update((row.partition, row.log_end) for row in one.rows if row.log_end is not None)
+    for topic, offsets in by_topic(ends):
+        if budget.takes(len(offsets)):
+            add_each(family, (cluster, topic), offsets)
+    return family
+
+
+def _audited(found: AuditNumbers | None) -> Iterator[Metric]:
+    for name, meaning, value in (
+        ("timestamp_seconds", "Time at which the audit began.", found and found.at),
+        ("complete", "1 where the audit could read all that it was asked for.", _complete(found)),
+        ("lost_records", "Records that are lost or not applied.", found and found.lost),
+        ("doubled_records", "Records that were applied twice.", found and found.doubled),
+        ("findings", "Findings of the audit to act on.", found and found.to_act_on),
+    ):
+        yield gauge(f"status_audit_{name}", meaning, (), [((), value)])
+
+
+def _complete(found: AuditNumbers | None) -> int | None:
+    return None if found is None else int(found.complete)

@@ -1,0 +1,241 @@
+"""The command: what is wrong use, what ends it, and the page of a real broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eo_listener import cli
+from eo_listener.cli.position_reader import AuditRequest
+from eo_listener.cli.serve import command
+from eo_listener.cli.serve.watched import Watched
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.model.errors import EoListenerError, KafkaError, SettingsError, UnavailableError
+from eo_listener.model.offsets import Position, TopicPartition
+from tests.cli.sqlite_ledger import Store
+from tests.conftest import StartBroker
+from tests.topics import Topics, unique
+
+COMMAND = [sys.executable, "-m", "eo_listener"]
+
+
+def typed(*words: object) -> None:
+    """Run the command in this process."""
+    cli.app(["serve", *map(str, words)], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-b", "k:9092"], "Name the consumer groups to show"),
+        (["g", "--all", "-b", "k:9092"], "--all and names of groups"),
+        (["", "-b", "k:9092"], "a group is empty"),
+        (["g", "-b", "k"], "must be host:port"),
+        (["g", "-b", "k:9092", "-X", "nosuch=1"], "nosuch"),
+        (["g", "-b", "k:9092", "--every", "0.1"], "--every must be a finite number"),
+        (["g", "-b", "k:9092", "--every", "nan"], "--every must be a finite number"),
+        (["g", "-b", "k:9092", "--audit-every", "1"], "--audit-every must be a finite number"),
+        (["g", "-b", "k:9092", "--port", "70000"], "--port must be from 0 to 65535"),
+        (["g", "-b", "k:9092", "--address", ""], "--address must be a host name"),
+        (["g", "-b", "k:9092", "--allow-host", "http://x"], "--allow-host must be a host name"),
+        (["g", "-b", "k:9092", "--ledger", "nosuch"], "the address of a ledger"),
+        (["g", "-b", "k:9092", "--query", "q"], "options of an audit are given"),
+    ],
+)
+def test_wrong_use_is_one_error(words: list[str], said: str) -> None:
+    """Before a port is opened or Kafka is asked."""
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        typed(*words)
+
+
+def test_a_port_that_is_taken_is_one_error() -> None:
+    """Before Kafka is asked, which would take a while."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UnavailableError, match=rf"127.0.0.1:{port}: .*in use.*--port"):
+            typed("g", "-b", "127.0.0.1:1", "--port", port)
+
+
+def test_a_broker_that_is_away_at_the_start_is_one_error() -> None:
+    """Nothing was ever read, so it is rather a wrong address; the port is free again."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(KafkaError, match=r"Connection refused.*-b/--bootstrap-server") as refused:
+        typed("g", "-b", "127.0.0.1:1", "--port", port)
+    assert refused.value.exit_code == 3
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+@pytest.mark.parametrize(
+    ("words", "groups"),
+    [
+        (["a", "b*", "c"], ("a", "c")),
+        (["a", "-g", "x"], ("x",)),
+        (["--all"], ()),
+    ],
+)
+def test_an_audit_is_of_the_groups_that_are_named(
+    words: list[str], groups: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of -g, or else of those that stand for no pattern."""
+    requests: list[AuditRequest] = []
+
+    class Service:
+        def __init__(self, watched: Watched, reader: object, request: AuditRequest, *_: object):
+            requests.append(request)
+
+        def run(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(command, "_Service", Service)
+    monkeypatch.setattr(command, "StatusReader", lambda *_, **__: None)
+    typed(*words, "-b", "127.0.0.1:1", "--ledger", f"sqlite:{tmp_path / 's.db'}")
+    (request,) = requests
+    assert request.groups == groups
+
+
+@contextmanager
+def serving(*words: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server of the command, and its address; ended by Ctrl-C unless the test has done it."""
+    given = [*COMMAND, "serve", *map(str, words), "--port", "0"]
+    with subprocess.Popen(
+        given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/ until Ctrl-C\n", line)
+            assert found is not None, line
+            yield found[1], process
+        finally:
+            process.kill()
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310  # our own
+        text: str = answer.read().decode()
+    return text
+
+
+def answered(url: str) -> dict[str, Any]:
+    """A document, also one that says that nothing is known."""
+    try:
+        text = get(url)
+    except urllib.error.HTTPError as error:
+        text = error.read().decode()
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """By Ctrl-C: exit code and standard error."""
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def commit(servers: str, group: str, topic: str, offset: int) -> None:
+    store = SimpleGroups({"bootstrap.servers": servers})
+    wanted = {TopicPartition(topic, 0): Position(offset=offset, metadata="")}
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            if set(store.commit(group, wanted, timeout=10).values()) == {None}:
+                break
+        except KafkaError:
+            pass  # no coordinator yet
+        assert time.monotonic() < deadline
+    store.close()
+
+
+@pytest.mark.kafka
+def test_a_page_of_a_real_group(broker: Broker, tmp_path: Path) -> None:
+    """Page, documents and metrics of a group and a ledger; Ctrl-C ends it with 0 and no word."""
+    servers, group = broker.bootstrap_servers, unique("<b>page")
+    topics = Topics(servers)
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    commit(servers, group, topic, 7)
+    store = Store(tmp_path / "s.db")
+    with serving(group, "-b", servers, "--every", "1", "--ledger", store.address) as (url, process):
+        page = get(f"{url}/")
+        assert "&lt;b&gt;page" in page
+        assert "<b>" not in page
+        (one,) = json.loads(get(f"{url}/api/status"))["groups"]
+        assert (one["group"], one["lag"], len(one["partitions"])) == (group, 3, 1)
+        assert "eo_listener_status_known 1.0" in get(f"{url}/metrics")
+        commit(servers, group, topic, 10)
+        deadline = time.monotonic() + 30
+        while json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] != 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        while "verdict" not in (audit := answered(f"{url}/api/audit")):
+            assert time.monotonic() < deadline, audit
+            time.sleep(0.1)
+        assert get(f"{url}/healthz") == "ok, groups read\n"
+        assert ended(process) == (0, "")
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_broker_that_goes_and_comes_back(start_broker: StartBroker) -> None:
+    """Without it nothing is known, since when, and no old number is there; then it goes on."""
+    broker = start_broker()
+    servers, group = broker.bootstrap_servers, unique("g")
+    topics = Topics(servers)
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    commit(servers, group, topic, 7)
+    with serving(f"{group}*", "-b", servers, "--every", "1") as (url, process):
+        assert json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] == 3
+        broker.kill()
+        deadline = time.monotonic() + 120
+        while "groups" in (document := answered(f"{url}/api/status")):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert document["known_until"] < time.time()
+        assert "Nothing is known of the groups, since" in get(f"{url}/")
+        assert get(f"{url}/healthz").startswith("ok, nothing is known")
+        broker.restart()
+        while not (document := answered(f"{url}/api/status")).get("groups"):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert document["groups"][0]["lag"] == 3
+        assert "last errors" in get(f"{url}/")
+        code, said = ended(process)
+    assert code == 0
+    assert "the groups cannot be read" in said
+    assert "the groups can be read again" in said
+    assert "Traceback" not in said
+
+
+def test_a_first_reading_that_fails_lets_go_of_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it fails with."""
+    closed: list[bool] = []
+
+    class Reader:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def read(self) -> None:
+            raise KafkaError("wrong password", code="_AUTHENTICATION")
+
+        def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr(command, "StatusReader", Reader)
+    with pytest.raises(EoListenerError, match="wrong password"):
+        typed("g", "-b", "127.0.0.1:1", "--port", "0")
+    assert closed == [True]

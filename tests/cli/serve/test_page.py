@@ -1,0 +1,207 @@
+"""The page as a browser parses it: hostile names are text, and its size has a limit."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from eo_listener.cli.options import escaped
+from eo_listener.cli.serve.groups_section import AT_ONCE, path_of
+from eo_listener.cli.serve.page import group_page, overview
+from eo_listener.cli.serve.watched import Watched
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.lag_window import LagVerdict
+from tests.cli.serve.made_up import HOSTILE, SERVERS, group, watched
+
+_TAGS = frozenset(
+    {
+        *("html", "head", "meta", "title", "link", "noscript", "script", "body"),
+        *("header", "main", "footer", "nav", "section", "article", "details", "summary", "div"),
+        *("h1", "h2", "h3", "p", "a", "strong", "span", "small", "pre", "ul", "li"),
+        *("dl", "dt", "dd", "figure", "figcaption", "svg", "polyline"),
+        *("table", "thead", "tbody", "tr", "th", "td"),
+    }
+)
+
+
+class Page(HTMLParser):
+    """Its text, tags and attributes, by Python's own parser of HTML."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page.decode())
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def found(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def require_harmless(page: Page) -> None:
+    """Only our own elements, one script of ours, and nothing that the policy would refuse."""
+    assert {tag for tag, _ in page.tags} <= _TAGS
+    assert [one.get("src") for one in page.found("script")] == ["/page.js"]
+    for _, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+    for link in page.found("a"):
+        assert (link["href"] or "").startswith("/")
+    for character in page.text:
+        assert character.isprintable() or character == "\n"
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_text(name: str) -> None:
+    """Of a group, a topic, a query and an error; on the overview and on the group's own page."""
+    found = [
+        group(name, [7, None], topic=name, query=name, verdict=LagVerdict.STOP),
+        group("refused", [], error=name),
+    ]
+    made, _, _ = watched(found, times=3)
+    made.audit_failed(name)
+    view = made.view()
+    one = group_page(view, path_of(name))
+    assert one is not None
+    for body in (overview(view), one):
+        page = Page(body)
+        require_harmless(page)
+        assert escaped(name)[:100] in page.text
+        assert len(body) < 40_000
+
+
+def test_a_group_shows_what_status_shows() -> None:
+    """Lag, age, rate, verdict, who has committed, and each partition: furthest behind first."""
+    made, reader, clock = watched([group("flights-to-pg", [5, 9])])
+    clock.seconds += 10
+    reader.found = [group("flights-to-pg", [6, 10], quiet=3.0, drained_in=120.0)]
+    made.read_groups(reader)
+    view = made.view()
+    page = Page(overview(view))
+    for shown in ("OK", "lag4", "oldest record5 s", "records a second0.2", "lag 0 in2 min"):
+        assert shown in page.text, shown
+    assert "delays, batch 12" in page.text
+    assert len(page.found("polyline")) == 1  # the lag; of the rate there is one point only
+    one = group_page(view, path_of("flights-to-pg"))
+    assert one is not None
+    rows = re.findall(r"flights-\d", Page(one).text)
+    assert rows == ["flights-0", "flights-1"]
+    assert f"eo-listener status flights-to-pg -b {SERVERS}" in Page(one).text
+
+
+def test_what_is_gravest_comes_first() -> None:
+    """What could not be read, then by verdict, then by lag."""
+    made, _, _ = watched(
+        [
+            group("ok"),
+            group("slow", [1], verdict=LagVerdict.WARN),
+            group("slower", [0], verdict=LagVerdict.WARN),
+            group("stopped", verdict=LagVerdict.STOP),
+            group("refused", [], error="GROUP_AUTHORIZATION_FAILED"),
+        ]
+    )
+    page = Page(overview(made.view()))
+    names = ["refused", "stopped", "slower", "slow", "ok"]
+    assert [one["href"] for one in page.found("a")][:5] == [path_of(name) for name in names]
+    assert "refused - eo-listener" in page.text
+
+
+def test_no_old_number_is_shown_as_current() -> None:
+    """While Kafka is away there is none at all, but since when nothing is known, and why."""
+    made, reader, clock = watched([group("flights-to-pg", [1234], end=98765)], times=3)
+    assert "97,531" in Page(overview(made.view())).text
+    clock.seconds += 10
+    reader.found = KafkaError("no broker answered", code="_TRANSPORT", fix="Start it")
+    made.try_groups(reader)
+    clock.seconds += 130
+    path = path_of("flights-to-pg")
+    for body in (overview(made.view()), group_page(made.view(), path)):
+        assert body is not None
+        page = Page(body)
+        assert "97,531" not in page.text
+        assert "Nothing is known of the groups, since 2025-" in page.text
+        assert "(2 min ago): no broker answered" in page.text
+        assert not page.found("polyline")
+    reader.found = [group("flights-to-pg", [1240], end=98765)]
+    made.read_groups(reader)
+    page = Page(overview(made.view()))
+    assert "97,525" in page.text
+    assert "no broker answered" in page.text  # among the last errors
+    assert len(page.found("polyline")) == 2  # lag and rate until the gap, which has no line
+
+
+def test_a_reading_that_does_not_end_is_no_longer_current() -> None:
+    """Its numbers are gone, though no reading has failed."""
+    made, _, clock = watched([group("g", [1234], end=98765)])
+    clock.seconds += 51.0  # two intervals, and 30 s
+    page = Page(overview(made.view()))
+    assert "97,531" not in page.text
+    assert "no answer for 51 s" in page.text
+
+
+def test_a_group_that_vanishes_is_named() -> None:
+    """With when it was there last; its own page says so too, that of no group is not found."""
+    made, reader, clock = watched([group("a"), group("b")])
+    clock.seconds += 10
+    reader.found = [group("a"), group("named", [])]
+    made.read_groups(reader)
+    view = made.view()
+    page = Page(overview(view))
+    assert "b: held offsets until 2025-" in page.text
+    assert "holds no offsets" in page.text
+    gone = group_page(view, path_of("b"))
+    assert gone is not None
+    assert "no longer there" in Page(gone).text
+    assert group_page(view, path_of("never")) is None
+
+
+def test_a_page_of_many_groups_has_a_limit() -> None:
+    """200 groups of 100 partitions, with an hour of history: several pages, of a bounded size."""
+    names = [f"crowd-{number}" for number in range(200)]
+    made, reader, _ = watched([group(name, [1]) for name in names], times=360)
+    reader.found = [group(name, range(100), end=1000) for name in names]
+    made.read_groups(reader)
+    seen: set[str] = set()
+    for number in (1, 2, 3, 4):
+        body = overview(made.view(), number)
+        assert len(body) < 400_000
+        page = Page(body)
+        shown = re.findall(r"crowd-\d+", page.text)
+        assert len(shown) == AT_ONCE + 1  # its title names the gravest of all
+        seen |= set(shown)
+        assert f"page {number} of 4" in page.text
+    assert len(seen) == 200
+    assert overview(made.view(), 9) == overview(made.view(), 4)
+
+
+def test_a_group_of_many_partitions_has_a_limit() -> None:
+    """Those that are furthest behind; where the others are is said."""
+    made, _, _ = watched([group("wide", range(3000), end=3000)])
+    one = group_page(made.view(), path_of("wide"))
+    assert one is not None
+    text = Page(one).text
+    assert "flights-0" in text
+    assert "flights-2999" not in text
+    assert "and 2,500 more partitions" in text
+
+
+def test_before_the_first_reading() -> None:
+    """The page says that nothing was read yet."""
+    text = Page(overview(Watched(SERVERS, every=10.0, audit_every=60.0).view())).text
+    assert text.count("nothing was read yet: it was not read yet") == 2
+
+
+def test_the_page_needs_nothing_from_outside() -> None:
+    """No address of another server in what is sent; without JavaScript it reloads itself."""
+    made, _, _ = watched([group("g")])
+    body = overview(made.view())
+    assert b"//" not in body.replace(b"<!DOCTYPE", b"")
+    (reload,) = [one for one in Page(body).found("meta") if one.get("http-equiv")]
+    assert (reload["http-equiv"], reload["content"]) == ("refresh", "10")

@@ -1,0 +1,203 @@
+"""What each path is answered with; no socket is opened."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from eo_listener.cli.position_reader import AuditRequest
+from eo_listener.cli.serve import responses
+from eo_listener.cli.serve.groups_section import path_of
+from eo_listener.cli.serve.responses import respond
+from eo_listener.cli.serve.watched import Watched
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.observers.metrics.status_families import StatusNumbers, exposed, status_families
+from tests.cli.checkpoint_files import CheckpointFiles
+from tests.cli.serve.made_up import HOSTILE, SERVERS, Clock, group, watched
+
+
+@pytest.fixture
+def audited(tmp_path: Path) -> Watched:
+    """A checkpoint of two batches, audited without a cluster."""
+    files = CheckpointFiles(tmp_path / "c", {TopicPartition("flights", 0): 0})
+    files.plan(0, {TopicPartition("flights", 0): 10})
+    files.commit(0)
+    made = Watched(SERVERS, every=10.0, audit_every=60.0, now=Clock())
+    made.read_audit(AuditRequest(checkpoint=str(files.folder)))
+    return made
+
+
+def test_status_is_the_document_of_the_command() -> None:
+    """The same `groups`, with when they were read; hostile names can be encoded."""
+    found = [group(name, topic=name, query=name) for name in HOSTILE]
+    made, _, clock = watched(found)
+    answer = respond(made.view(), [], "/api/status")
+    document = json.loads(answer.body)
+    assert document["groups"] == [one.document() for one in found]
+    assert document["read_at"] == clock().wall
+    assert answer.kind == "application/json"
+
+
+def test_a_status_that_is_not_known_has_no_numbers() -> None:
+    """503, until when something was known, and why not now."""
+    made, reader, clock = watched([group("g")])
+    read_at = clock().wall
+    reader.found = KafkaError("no broker answered", code="_TRANSPORT")
+    made.try_groups(reader)
+    answer = respond(made.view(), [], "/api/status")
+    document = json.loads(answer.body)
+    assert answer.status == 503
+    assert "groups" not in document
+    assert document["known_until"] == read_at
+    assert "no broker answered" in document["error"]
+    assert document["errors"][0]["about"] == "groups"
+
+
+def test_an_audit_is_the_document_of_the_command(audited: Watched) -> None:
+    """With the last batches of each ledger; without one it says what to start with."""
+    document = json.loads(respond(audited.view(), [], "/api/audit").body)
+    assert document["verdict"].startswith("nothing")
+    assert document["partitions"][0]["committed"] == 10
+    assert document["last_batches"] == []
+    assert "audit" in respond(audited.view(), [], "/").body.decode()
+    made, _, _ = watched([group("g")])
+    answer = respond(made.view(), [], "/api/audit")
+    assert answer.status == 404
+    assert "--checkpoint" in json.loads(answer.body)["error"]
+
+
+def test_metrics_are_those_of_the_groups() -> None:
+    """Lag and offset by partition, verdict and age by group; names are escaped."""
+    made, _, clock = watched([group('g"\n\\', [7, None, 12])])
+    text = respond(made.view(), [], "/metrics").body.decode()
+    found = {
+        (sample.name.removeprefix("eo_listener_status_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    of_group = {
+        (name, *others): value
+        for (name, *others), value in found.items()
+        if others[:2] == ["k:9092", 'g"\n\\']
+    }
+    assert {(name, *others[2:]): value for (name, *others), value in of_group.items()} == {
+        ("consumergroup_lag", "0", "flights"): 3,
+        ("consumergroup_lag", "2", "flights"): 0,  # ahead of the log's end
+        ("consumergroup_lag_sum", "flights"): 3,
+        ("consumergroup_current_offset", "0", "flights"): 7,
+        ("consumergroup_current_offset", "2", "flights"): 12,
+        ("consumergroup_current_offset_sum", "flights"): 19,
+        ("consumergroup_lag_seconds",): 5,
+        ("consumergroup_verdict", "OK"): 1,
+        ("consumergroup_verdict", "WARN"): 0,
+        ("consumergroup_verdict", "STALL"): 0,
+        ("consumergroup_verdict", "STOP"): 0,
+        ("consumergroup_verdict", "REWIND"): 0,
+    }
+    assert found["topic_partition_current_offset", "k:9092", "1", "flights"] == 10
+    assert (found[("known",)], found[("timestamp_seconds",)]) == (1, clock().wall)
+
+
+def test_metrics_without_a_reading_have_no_group() -> None:
+    """An old number would be taken for a new one; that nothing is known is one."""
+    made, reader, _ = watched([group("g")])
+    reader.found = KafkaError("away", code="_TRANSPORT")
+    made.try_groups(reader)
+    text = respond(made.view(), [], "/metrics").body.decode()
+    assert "eo_listener_status_known 0.0" in text
+    assert "consumergroup=" not in text
+
+
+def test_series_are_bounded() -> None:
+    """Of topics beyond the limit there are sums, and how many partitions that concerns."""
+    made, _, _ = watched([group(f"g{number}", range(100), end=100) for number in range(200)])
+    text = respond(made.view(), [], "/metrics").body.decode()
+    assert len(re.findall("^eo_listener_status_consumergroup_lag{", text, re.MULTILINE)) == 10_000
+    assert len(re.findall("^eo_listener_status_consumergroup_lag_sum{", text, re.MULTILINE)) == 200
+    assert "eo_listener_status_partitions_without_series 10000.0" in text
+
+
+def test_metrics_of_an_audit(audited: Watched) -> None:
+    """What is lost, doubled, and to act on."""
+    text = respond(audited.view(), [], "/metrics").body.decode()
+    assert "eo_listener_status_audit_lost_records 0.0" in text
+    assert "eo_listener_status_audit_complete 1.0" in text
+
+
+def test_without_the_extra_metrics_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All other paths work without prometheus_client."""
+    made, _, _ = watched([group("g")])
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "eo_listener.observers.metrics.status_families")
+    monkeypatch.delattr("eo_listener.observers.metrics.status_families")
+    answer = respond(made.view(), [], "/metrics")
+    assert answer.status == 501
+    assert b"pip install 'eo-listener[metrics]'" in answer.body
+    assert respond(made.view(), [], "/").status == 200
+
+
+def test_the_document_names_every_metric_and_no_other() -> None:
+    """docs/serve.md is what people write their alerts by."""
+    text = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
+    named = set(re.findall(r"\beo_listener_[a-z_]*[a-z]\b", text))
+    there = {family.name for family in status_families(StatusNumbers(cluster="k"), 10)}
+    assert named == there
+    assert b"eo_listener_status_known 0.0" in exposed(StatusNumbers(cluster="k"))
+
+
+def test_health_is_of_this_process() -> None:
+    """A Kafka that is away is no reason to start it again; a thread that has ended is one."""
+    made, reader, _ = watched([group("g")])
+    assert respond(made.view(), [], "/healthz").body == b"ok, groups read\n"
+    reader.found = KafkaError("away", code="_TRANSPORT")
+    made.try_groups(reader)
+    answer = respond(made.view(), [], "/healthz")
+    assert (answer.status, answer.body) == (200, b"ok, nothing is known of the groups\n")
+    assert respond(made.view(), ["it has ended"], "/healthz").status == 503
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/", 200),
+        ("/?page=2", 200),
+        ("/?page=0", 200),
+        ("/?page=-1", 400),
+        ("/?page=9999999999", 400),
+        ("/?page=%3Cscript%3E", 400),
+        ("/?" + "&".join(f"a{number}=1" for number in range(100)), 400),
+        ("http://[/", 400),
+        ("/page.css", 200),
+        ("/page.js", 200),
+        ("/page.py", 404),
+        ("/../page.py", 404),
+        ("/%2e%2e/command.py", 404),
+        ("/group/", 404),
+        ("/group/0123456789abcdef", 404),
+        ("/api", 404),
+        ("*", 404),
+        (path_of("g"), 200),
+        (path_of("g") + "?x=1", 200),
+        (path_of("g") + "/x", 404),
+    ],
+)
+def test_paths(target: str, status: int) -> None:
+    """Only what there is; no path reaches a file."""
+    made, _, _ = watched([group("g")])
+    assert respond(made.view(), [], target).status == status
+
+
+def test_a_document_is_made_once_for_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many browsers ask: of 20,000 partitions it takes a while."""
+    made, reader, _ = watched([group("g")])
+    first = respond(made.view(), [], "/api/status").body
+    monkeypatch.setattr(responses, "_groups", lambda *_: b"again")
+    assert respond(made.view(), [], "/api/status").body is first
+    made.read_groups(reader)
+    assert respond(made.view(), [], "/api/status").body == b"again"

@@ -1,0 +1,68 @@
+"""What a reader of groups keeps between two readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import pytest
+
+from eo_listener.cli import group_status
+from eo_listener.cli.group_status import StatusReader
+from eo_listener.kafka.many_groups import HeldByGroup
+from eo_listener.model.offsets import Position, TopicPartition
+
+TPS = [TopicPartition("flights", number) for number in range(3)]
+
+
+def held(*numbers: int, error: str | None = None) -> HeldByGroup:
+    """A group that holds an offset of these partitions."""
+    positions = {TPS[number]: Position(offset=1, metadata="") for number in numbers}
+    return HeldByGroup(positions=positions, error=error)
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, HeldByGroup]:
+    """What the groups of a made-up cluster hold."""
+    found: dict[str, HeldByGroup] = {}
+
+    def ends(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(partitions, 1)
+
+    cluster = SimpleNamespace(
+        partitions=lambda topics: tuple(TPS) if topics else (),
+        log_ends=ends,
+        stable_ends=ends,
+    )
+    many = SimpleNamespace(names=lambda: tuple(found), read=lambda names: dict(found))
+    monkeypatch.setattr(group_status, "ClusterReader", lambda _: cluster)
+    monkeypatch.setattr(group_status, "ManyGroups", lambda *_, **__: many)
+    return found
+
+
+def test_nothing_is_kept_of_groups_that_are_gone(groups: dict[str, HeldByGroup]) -> None:
+    """A reader that runs for months sees short-lived groups come and go."""
+    reader = StatusReader({"bootstrap.servers": "k:9092"}, (), every=True, again=True)
+    for number in range(100):
+        groups.clear()
+        groups[f"console-consumer-{number}"] = held(0, 1, 2)
+        (one,) = reader.read()
+        assert len(one.verdicts) == 3
+    assert len(reader._windows) == 3
+    assert len(reader._trends) == 1
+
+
+def test_a_group_that_could_not_be_read_keeps_what_was_seen_of_it(
+    groups: dict[str, HeldByGroup],
+) -> None:
+    """Its verdict does not begin from nothing after a moment without its coordinator."""
+    reader = StatusReader({"bootstrap.servers": "k:9092"}, (), every=True, again=True)
+    groups["g"] = held(0, 1)
+    reader.read()
+    groups["g"] = held(error="NOT_COORDINATOR")
+    (refused,) = reader.read()
+    assert refused.error == "NOT_COORDINATOR"
+    assert len(reader._windows) == 2
+    groups["g"] = held()
+    reader.read()
+    assert not reader._windows
