@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eo_listener.foreach_batch.starting_offsets.starting_offsets import starting_offsets
     from eo_listener.listener.offset_commit_listener import OffsetCommitListener
     from eo_listener.sinks.delta import DeltaSink
-    from eo_listener.sinks.iceberg import IcebergSink
+    from eo_listener.sinks.iceberg import IcebergSink, maintain_iceberg
     from eo_listener.sinks.kafka import KafkaSink
     from eo_listener.sinks.postgres import PostgresSink
     from eo_listener.sinks.sqlite import SqliteSink
@@ -33,6 +33,7 @@ __all__ = [
     "__version__",
     "configure",
     "exactly_once",
+    "maintain_iceberg",
     "starting_offsets",
 ]
 
@@ -55,6 +56,7 @@ _HOMES = {
     "SqliteSink": "eo_listener.sinks.sqlite",
     "configure": "eo_listener.spark.session.configure",
     "exactly_once": "eo_listener.foreach_batch.exactly_once",
+    "maintain_iceberg": "eo_listener.sinks.iceberg",
     "starting_offsets": "eo_listener.foreach_batch.starting_offsets.starting_offsets",
 }
 _EXTRAS = {"psycopg": "postgres", "pyspark": "spark", "py4j": "spark"}

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from eo_listener.devtools.broker import Broker
+from examples.lakehouse.events import events
+from examples.lakehouse.produce import create_topics, produce
 from tests import iceberg_jars
 from tests.attack import faults
 from tests.attack.faults import Fault
@@ -51,6 +53,28 @@ def test_one_command_runs_all(tmp_path: Path) -> None:
     found = dict(line.split(" rows, ")[0].split() for line in answer.stdout.splitlines()[-4:-1])
     assert found["lake.air.flights"] == "300"
     assert int(found["lake.raw.flights"]) > 900
+
+
+def test_maintained_between_two_runs_each_event_is_there_once(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """A dry run changes nothing; then files are few, and both jobs go on where they were."""
+    servers, lake = broker.bootstrap_servers, tmp_path / "lake"
+    half = len(events(150)) // 2
+    create_topics(servers)
+    for first, until in ((0, half), (half, None)):
+        produce(servers, 150, first, until)
+        for job in (".stream_write_raw", ".upsert_enriched"):
+            answer = run(job, servers, lake, "--once")
+            assert answer.returncode == 0, answer.stderr[-3000:]
+        dry = run(".maintain", lake, "--expire-after-hours", 0)
+        assert dry.returncode == 0, dry.stderr[-3000:]
+        done = run(".maintain", lake, "--expire-after-hours", 0, "--execute")
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "rewritten_data_files_count" in done.stdout
+        assert "rewritten_data_files_count" not in dry.stdout
+    equal = run(".compare", lake, 150)
+    assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
 
 
 def test_killed_between_two_tables_each_event_is_there_once(broker: Broker, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@
 
 from __future__ import annotations
 
+from eo_listener.sinks.iceberg.maintenance import MaintenanceStep, maintain_iceberg
 from eo_listener.sinks.iceberg.sink import IcebergSink
 
-__all__ = ["IcebergSink"]
+__all__ = ["IcebergSink", "MaintenanceStep", "maintain_iceberg"]

@@ -1,0 +1,234 @@
+"""Maintenance of an Iceberg table while queries write to it, by Iceberg's own procedures.
+
+Compaction, expiry and the removal of orphan files are Iceberg's
+(https://iceberg.apache.org/docs/latest/spark-procedures/). Decided here is how far snapshots may
+expire: those between the last batch of a query and the head of main prove that main has this
+batch, so they are kept, however old they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final, NamedTuple
+
+from eo_listener.model.errors import JvmError, SettingsError, SinkError
+from eo_listener.sinks.iceberg.connection import find
+from eo_listener.sinks.iceberg.errors import first_line
+from eo_listener.sinks.iceberg.names import TableName, is_branch_of_any
+from eo_listener.spark.jvm.iceberg_table import MAIN, ThrownError, java_errors, session
+
+_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_SHORTEST: Final = timedelta(days=1)
+"""What Iceberg itself asks for: a younger file may be one that is just being written."""
+_NO_PROCEDURES: Final = ("ParseException", "NoSuchProcedureException")
+_MB: Final = 1024 * 1024
+_FILES: Final = "content, count(*), sum(file_size_in_bytes)"
+_SNAPSHOTS: Final = "snapshot_id, parent_id, unix_millis(committed_at)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceStep:
+    """One procedure: what it was for, the statement, and what it answered.
+
+    `result` are the columns of its answer, None where it was not run. `kept` says why fewer
+    snapshots expire than was asked for.
+    """
+
+    found: str
+    statement: str
+    result: Mapping[str, Any] | None = None
+    kept: str | None = None
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{name} {value}" for name, value in (self.result or {}).items())
+        lines = [self.found, *filter(None, [self.kept]), self.statement, *filter(None, [numbers])]
+        return "\n  ".join(lines)
+
+
+class SnapshotRow(NamedTuple):
+    """A row of the metadata table `snapshots`; its moment in UTC."""
+
+    id: int
+    parent: int | None
+    committed_at: datetime
+
+
+class Limit(NamedTuple):
+    """Up to which moment snapshots may expire, and the branch that keeps later ones, if any."""
+
+    older_than: datetime
+    branch: str | None
+
+
+def maintain_iceberg(
+    table: str,
+    *,
+    compact: bool = True,
+    expire_after: timedelta | None = timedelta(days=7),
+    orphans_after: timedelta | None = timedelta(days=3),
+    execute: bool = False,
+) -> tuple[MaintenanceStep, ...]:
+    """Compact an Iceberg table, expire its snapshots and remove its orphan files, in this order.
+
+    Without `execute` nothing is changed, and the steps say what there is to do. Queries may go on
+    writing meanwhile. None leaves a step out. `table` is the full name, as IcebergSink takes it;
+    the session is the active one, and needs Iceberg's SQL extensions.
+
+    Raises SettingsError, and SinkError where a procedure fails: what came before it is done.
+    """
+    for name, age, shortest in (
+        ("expire_after", expire_after, timedelta(0)),
+        ("orphans_after", orphans_after, _SHORTEST),
+    ):
+        if age is not None and age < shortest:
+            raise SettingsError(
+                f"{name} must be at least {shortest}, got {age}",
+                cause="files that a batch is just writing are in no snapshot yet",
+                fix="Give it more, such as timedelta(days=3), or None to leave the step out",
+            )
+    work = _Work(session(), TableName.parse(table), execute=execute)
+    now = datetime.now(timezone.utc)
+    steps: list[MaintenanceStep] = []
+    if compact:
+        steps += work.compact()
+    if expire_after is not None:
+        steps.append(work.expire(now - expire_after))
+    if orphans_after is not None:
+        steps.append(work.remove_orphans(now - orphans_after))
+    return tuple(steps)
+
+
+def expiry_limit(
+    snapshots: Iterable[SnapshotRow], branches: Mapping[str, int], cutoff: datetime
+) -> Limit:
+    """Return how far snapshots may expire, at most up to `cutoff`. Pure.
+
+    A branch of a sink whose head is in main is the ledger of a query. What came to main after it
+    must not expire, or nobody could tell that its batch was not rolled back.
+    """
+    known = {one.id: one for one in snapshots}
+    limit = Limit(cutoff, None)
+    earliest: datetime | None = None  # of the snapshots of main that came after `at`
+    at = known.get(branches[MAIN]) if MAIN in branches else None
+    heads = {head: name for name, head in branches.items() if is_branch_of_any(name)}
+    while at is not None:
+        if at.id in heads and earliest is not None and earliest < limit.older_than:
+            limit = Limit(earliest, heads[at.id])
+        earliest = at.committed_at if earliest is None else min(earliest, at.committed_at)
+        at = None if at.parent is None else known.get(at.parent)
+    return limit
+
+
+class _Work:
+    """The procedures of one table."""
+
+    def __init__(self, spark: Any, name: TableName, *, execute: bool) -> None:
+        self._spark, self._name, self._execute = spark, name, execute
+        with _failing(name):
+            found = find(spark, name)
+        if found is None:
+            raise SettingsError(
+                f"there is no table {name.key}", fix="Check its name and the catalog's settings"
+            )
+        self._table = found
+
+    def compact(self) -> list[MaintenanceStep]:
+        """Bring small files together, then what deletes rows of them, then the manifests."""
+        files = {content: (count, size) for content, count, size in self._rows(_FILES, "files")}
+        count, size = files.get(0, (0, 0))
+        mean = f", {size / count / _MB:.1f} MB each on average" if count else ""
+        steps = [self._step(f"{count} data files{mean}", "rewrite_data_files")]
+        deletes = files.get(1, (0, 0))[0]
+        if deletes:
+            found = f"{deletes} files of deleted rows"
+            steps.append(self._step(found, "rewrite_position_delete_files"))
+        ((manifests,),) = self._rows("count(*)", "manifests")
+        steps.append(self._step(f"{manifests} manifests", "rewrite_manifests"))
+        return steps
+
+    def expire(self, cutoff: datetime) -> MaintenanceStep:
+        """Expire what is older, as far as each query's ledger stays provable."""
+        snapshots = [
+            SnapshotRow(one, parent, datetime.fromtimestamp(at / 1000, timezone.utc))
+            for one, parent, at in self._rows(_SNAPSHOTS, "snapshots")
+        ]
+        refs = self._rows("name, snapshot_id, type", "refs")
+        branches = {name: head for name, head, kind in refs if kind == "BRANCH"}
+        limit = expiry_limit(snapshots, branches, cutoff)
+        older = sum(one.committed_at < limit.older_than for one in snapshots)
+        kept = limit.branch and (
+            f"what came since {_utc(limit.older_than)} is kept: it proves that main has the last "
+            f"batch of the query of branch {limit.branch}. If that query will never run again: "
+            f"ALTER TABLE {self._name.sql} DROP BRANCH {limit.branch}"
+        )
+        found = f"{older} of {len(snapshots)} snapshots are from before {_utc(limit.older_than)}"
+        return self._step(found, "expire_snapshots", _before(limit.older_than), kept=kept)
+
+    def remove_orphans(self, cutoff: datetime) -> MaintenanceStep:
+        """Remove files of no snapshot that are older."""
+        asked = self._statement("remove_orphan_files", [*_before(cutoff), "dry_run => true"])
+        orphans = len(self._sql(asked))
+        found = f"{orphans} files of no snapshot are from before {_utc(cutoff)}"
+        statement = self._statement("remove_orphan_files", _before(cutoff))
+        if not self._execute:
+            return MaintenanceStep(found=found, statement=statement)
+        removed = len(self._sql(statement))
+        return MaintenanceStep(
+            found=found, statement=statement, result={"removed_files_count": removed}
+        )
+
+    def _step(
+        self, found: str, procedure: str, more: Sequence[str] = (), *, kept: str | None = None
+    ) -> MaintenanceStep:
+        statement = self._statement(procedure, more)
+        result = self._sql(statement)[0].asDict() if self._execute else None
+        return MaintenanceStep(found=found, statement=statement, result=result, kept=kept)
+
+    def _statement(self, procedure: str, more: Sequence[str]) -> str:
+        catalog, *rest = self._name.parts
+        inner = TableName(tuple(rest)).sql.replace("'", "\\'")
+        given = ", ".join([f"table => '{inner}'", *more])
+        return f"CALL {TableName((catalog,)).sql}.system.{procedure}({given})"
+
+    def _rows(self, columns: str, of: str) -> list[Any]:
+        group = " GROUP BY content" if of == "files" else ""
+        return self._sql(f"SELECT {columns} FROM {self._name.sql}.{of}{group}")
+
+    def _sql(self, text: str) -> list[Any]:
+        with _failing(self._name):
+            self._table.uncache()
+            return list(self._spark.sql(text).collect())
+
+
+def _before(moment: datetime) -> list[str]:
+    return [f"older_than => TIMESTAMP '{_utc(moment)}'"]
+
+
+def _utc(moment: datetime) -> str:
+    """The moment as a literal of Spark SQL, whatever the session's time zone."""
+    return f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S.%f} UTC"
+
+
+@contextmanager
+def _failing(name: TableName) -> Iterator[None]:
+    try:
+        with java_errors():
+            yield
+    except ThrownError as error:
+        said = f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
+        if error.is_any(*_NO_PROCEDURES):
+            raise SettingsError(
+                f"this session cannot run Iceberg's procedures ({said})",
+                cause="they are part of Iceberg's SQL extensions",
+                fix=f"Start it with spark.sql.extensions={_EXTENSIONS}",
+            ) from error
+        raise SinkError(
+            f"{name.key}: maintenance stopped ({said})",
+            cause="the procedure that failed has changed nothing; those before it are done",
+            fix="Run it once more; where other writers came first, at a time with fewer of them",
+        ) from error
+    except JvmError as error:
+        raise SinkError(f"{name.key}: {error.problem}", cause=error.cause) from error
