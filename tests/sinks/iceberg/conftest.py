@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from py4j import java_gateway, protocol
 from pyspark.sql import SparkSession
 
 from tests import iceberg_jars
@@ -29,10 +30,21 @@ def lake(catalog: Lake) -> Iterator[Lake]:
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
-    """A catalog in a JVM of its own, without Spark."""
+def java_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
+    """The catalog without Spark of this process."""
     if not iceberg_jars.jars():
         pytest.skip("Iceberg has no runtime for this Spark")
     catalog = Catalog(tmp_path_factory.mktemp("java"))
     yield catalog
     catalog.close()
+
+
+@pytest.fixture
+def java(java_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A catalog in a JVM of its own, without Spark.
+
+    pyspark has py4j ask the JVM of Spark about each exception, whichever JVM it came from: there
+    its number is that of another object.
+    """
+    monkeypatch.setattr(java_gateway, "get_return_value", protocol.get_return_value)
+    return java_catalog
