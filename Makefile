@@ -14,7 +14,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo ready junit test test-all test-matrix campaign check jar wheel bench bench-full lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix campaign check docs pictures jar wheel bench bench-full lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -85,6 +85,12 @@ check: $(STAMP) ## lint, types and layers
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; false; }
+
+docs: $(STAMP) ## write docs/runbook.md and docs/reference.md again, from docstrings and log lines
+	@$(BIN)/python -m tests.documents
+
+pictures: $(STAMP) $(SHIM) ## make the pictures of README again, from a real demo; two minutes
+	@$(BIN)/python -m tests.documents.pictures
 
 jar: $(STAMP) $(SHIM) ## build the shim jar into eo_listener/jars
 	@$(BIN)/eo-listener jar

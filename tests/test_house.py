@@ -290,7 +290,10 @@ def test_what_is_public_is_said_once() -> None:
         assert name == "eo_listener" or name.startswith(tuple(eo_listener.PUBLIC)), name
 
 
-SECTIONS = {"ancestor", "attack", "clusters", "connect", "data", "examples", "model_checking"}
+SECTIONS = {
+    *("ancestor", "attack", "clusters", "connect", "data", "documents", "examples"),
+    "model_checking",
+}
 
 
 def test_the_tests_lie_as_the_package_does() -> None:

@@ -30,6 +30,9 @@ EoListenerError
     │   ├── SinkLockedError            somebody holds a lock for too long
     │   └── OutcomeUnknownError        the answer to COMMIT was lost
     └── KafkaError                 Kafka did not answer, or refused
+
+docs/runbook.md has a section for each class, made of its docstring: what it means, `Cause:`, `Fix:`
+and, under `Type:`, a command a line; where it has no command, those of the class above it.
 """
 
 from __future__ import annotations
@@ -62,17 +65,30 @@ class EoListenerError(Exception):
 
 
 class SettingsError(EoListenerError):
-    """An argument, an option or a setting cannot be used as given."""
+    """An argument, an option or a setting cannot be used as given.
+
+    Fix: correct what the text names. Of a source's options preflight says what else is wrong.
+    Type: eo-listener preflight -b SERVERS -g GROUP
+    """
 
     exit_code = 2
 
 
 class JvmAlreadyRunningError(SettingsError):
-    """The setting is valid, but the JVM that should read it is already running."""
+    """The setting is valid, but the JVM that should read it is already running.
+
+    Cause: the process has started a Spark session before, or spark-submit has started its JVM.
+    Fix: call `configure` before the first session, or give the jar to spark-submit by `--jars`.
+    Type: eo-listener jar
+    """
 
 
 class MissingExtraError(SettingsError, ImportError):
-    """A package of an optional extra is not installed; `name` is the package, as in ImportError."""
+    """A package of an optional extra is not installed; `name` is the package, as in ImportError.
+
+    Fix: install the extra that the text names, where the driver runs.
+    Type: pip install 'eo-listener[spark,postgres]'
+    """
 
     def __init__(self, what: str, *, package: str, extra: str) -> None:
         super().__init__(
@@ -83,13 +99,23 @@ class MissingExtraError(SettingsError, ImportError):
 
 
 class FormatError(EoListenerError):
-    """Text that another program wrote does not have the expected form."""
+    """Text that another program wrote does not have the expected form.
+
+    Cause: it is damaged or edited, or a newer Spark, broker or eo_listener has written it.
+    Fix: use the newer release here too; else restore the file. Nothing of such a text is used.
+    Type: eo-listener --version
+    Type: eo-listener checkpoint show CHECKPOINT
+    """
 
 
 class GuardError(EoListenerError):
     """A batch must not be applied, and no part of it was.
 
     `ranges` has the offsets in question, by partition.
+
+    Fix: see what is lost or doubled before you do what the text says.
+    Type: eo-listener audit --checkpoint CHECKPOINT -b SERVERS --ledger LEDGER
+    Type: eo-listener ledger show LEDGER --query QUERY
     """
 
     exit_code = 1
@@ -148,6 +174,9 @@ class ForeignWriterError(GuardError):
     """Another driver, a successor or a zombie, has written to the ledger since it was read.
 
     `ranges`: the batch's offsets. Raised by the compare-and-set inside the sink's transaction.
+
+    Cause: the query runs twice, or a driver that was taken for dead still runs.
+    Fix: stop one of them; what both have read is in the sink once. Then start the query again.
     """
 
 
@@ -155,6 +184,9 @@ class TargetRecordsError(GuardError):
     """A target holds rows twice, or has lost some, which a sink without transactions cannot undo.
 
     `ranges`: the offsets of the target's partitions between which they are.
+
+    Cause: records were lost with a broker, the retention is too short, or others write there.
+    Fix: as the text says; `on_repeated="accept"`, once, goes on in spite of it.
     """
 
 
@@ -162,11 +194,19 @@ class UnfinishedBatchError(GuardError):
     """A batch was begun without transactions and not finished, and this one does not continue it.
 
     `ranges`: the source's offsets that were begun.
+
+    Cause: the driver died in that batch, and the query was started in another way since.
+    Fix: start it as it was started before, until that batch is applied.
     """
 
 
 class InUseError(EoListenerError):
-    """A group or a ledger that is to be repaired is in use, or has moved meanwhile."""
+    """A group or a ledger that is to be repaired is in use, or has moved meanwhile.
+
+    Cause: the query runs, or another consumer is a member of the group.
+    Fix: stop it, then type the command once more. Nothing was changed.
+    Type: eo-listener status GROUP -b SERVERS --watch 5
+    """
 
     exit_code = 1
 
@@ -175,6 +215,10 @@ class PoisonRowError(EoListenerError):
     """The transform has marked a row, or the store refuses its values; nothing was written.
 
     `partition` and `offset` are the row's origin, None if the rows do not carry it.
+
+    Cause: producers have changed their format, or the table its columns; the text names the row.
+    Fix: filter such rows out in the transform, or keep them apart by `dead_letters=`.
+    Type: eo-listener ledger show LEDGER --query QUERY
     """
 
     exit_code = 1
@@ -194,49 +238,101 @@ class PoisonRowError(EoListenerError):
 
 
 class UnavailableError(EoListenerError):
-    """Something required is not available at the moment."""
+    """Something required is not available at the moment.
+
+    Fix: see that it is there again. A query goes on from its checkpoint, and loses nothing by it.
+    Type: eo-listener preflight -b SERVERS
+    """
 
 
 class JavaError(UnavailableError):
-    """No Java was found, or only an unsupported version."""
+    """No Java was found, or only an unsupported version.
+
+    Fix: install a JDK from 17 to 22, or point JAVA_HOME at one.
+    Type: java -version
+    Type: eo-listener preflight
+    """
 
 
 class DownloadError(UnavailableError):
-    """An artifact could not be fetched, or its checksum is wrong."""
+    """An artifact could not be fetched, or its checksum is wrong.
+
+    Cause: no network, a proxy in between, or a file in the cache that was cut off.
+    Fix: type the command once more when the network is there; what is in the cache is used.
+    Type: eo-listener preflight
+    """
 
 
 class BrokerError(UnavailableError):
-    """The development broker could not be started, found or stopped."""
+    """The development broker could not be started, found or stopped.
+
+    Cause: its port is taken, its folder belongs to another user, or the machine has no memory left.
+    Fix: read the log that the text names.
+    Type: eo-listener broker status
+    """
 
 
 class JvmError(UnavailableError):
-    """A call into Spark's JVM failed, or its answer has an unknown form."""
+    """A call into Spark's JVM failed, or its answer has an unknown form.
+
+    Cause: Spark has ended, or the jar is of another version than this package.
+    Fix: give Spark the jar that belongs to this package; if the driver has ended, read its log.
+    Type: eo-listener jar
+    Type: eo-listener preflight
+    """
 
 
 class StorageError(UnavailableError):
-    """The storage of a checkpoint could not be listed or read."""
+    """The storage of a checkpoint could not be listed or read.
+
+    Cause: credentials, a wrong address, or a store that is away. The query itself may run on.
+    Fix: give the storage's options by `--storage key=value`, and look whether it can be read.
+    Type: eo-listener checkpoint show CHECKPOINT
+    """
 
 
 class SinkError(UnavailableError):
-    """The store did not apply the batch, and nothing of it was written."""
+    """The store did not apply the batch, and nothing of it was written.
+
+    Cause: the store is away or full, a right is missing, or the table is not as it was.
+    Fix: as the text says. Then start the query again: it goes on from the ledger.
+    Type: eo-listener ledger show LEDGER --query QUERY
+    """
 
 
 class RetriableSinkError(SinkError):
-    """A conflict in the store (serialization, deadlock); repeating the whole batch solves it."""
+    """A conflict in the store (serialization, deadlock); repeating the whole batch solves it.
+
+    Cause: two writers met, the server restarts, or a failover is not over.
+    Fix: nothing, where it passes: the batch is repeated for `retry_timeout`. A query that has
+    failed with it may be started again as soon as the store answers.
+    """
 
 
 class SinkLockedError(SinkError):
-    """Somebody holds a lock in the store for longer than the time-out; the text names whom."""
+    """Somebody holds a lock in the store for longer than the time-out; the text names whom.
+
+    Cause: a driver that was stopped in its transaction, a migration, a session somebody left open.
+    Fix: let it end or end it, as the text says; then start the query again.
+    """
 
 
 class OutcomeUnknownError(SinkError):
-    """The answer to COMMIT was lost: the batch may be applied, which its ledger shows."""
+    """The answer to COMMIT was lost: the batch may be applied, which its ledger shows.
+
+    Cause: the server went down, or the network to it.
+    Fix: start the query again. The ledger is read first, and a batch that is there is not repeated.
+    """
 
 
 class KafkaError(UnavailableError):
     """Kafka did not answer in time, or refused the request.
 
     `code` is the name of Kafka's own error (`"GROUP_AUTHORIZATION_FAILED"`).
+
+    Cause: a broker is away, a right is missing, or the address is wrong: see `code`.
+    Fix: as the text says; preflight names each right that is missing, with the command to give it.
+    Type: eo-listener preflight -b SERVERS -g GROUP
     """
 
     def __init__(

@@ -95,7 +95,12 @@ class EventLogger:
                     event.offsets,
                 )
             case InternalError() if self._is_new(event):
-                _say(logging.ERROR, "%s: %s", event.where, event.problem)
+                _say(
+                    logging.ERROR,
+                    "eo_listener failed in %s: %s. The query is not affected. Fix: report it",
+                    event.where,
+                    event.problem,
+                )
             case _:
                 self._of_group(event)
                 self._of_query(event)

@@ -1,0 +1,101 @@
+"""Every class of our errors, what its docstring says, and the texts of the guard of batches."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.errors import EoListenerError, GuardError
+from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
+from tests.documents.explained import Explained, explain
+from tests.documents.markdown import ROOT
+
+_QUERY, _SINK = "delays", "PostgreSQL table delays"
+_TP, _RANGE = TopicPartition("flights", 0), OffsetRange(9000, 9500)
+_BATCH = OffsetRange(41, 42)
+# Whose head is found under another name, and which are about batches of what is not Kafka.
+_NAMED_OTHERWISE = {
+    BatchErrorKind.UNDER_OLD_NAME: LedgerKey("public.delays", "old-name"),
+    BatchErrorKind.IN_OLD_TABLE: LedgerKey("public.old_table", _QUERY),
+    BatchErrorKind.RENAMED: LedgerKey("public.delays", "old-name"),
+}
+_OF_BATCHES = {
+    BatchErrorKind.OTHER_CHECKPOINT,
+    BatchErrorKind.BATCH_BEHIND,
+    BatchErrorKind.REPLANNED,
+    BatchErrorKind.UNCOUNTED,
+    BatchErrorKind.BATCH_GAP,
+}
+
+
+@cache
+def error_classes() -> tuple[type[EoListenerError], ...]:
+    """All of them, a base class before what is made of it, in the order of the files."""
+    for path in sorted((ROOT / "eo_listener").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        if any(isinstance(node, ast.ClassDef) and _is_error(node) for node in tree.body):
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    return tuple(_with_subclasses(EoListenerError))
+
+
+def _is_error(node: ast.ClassDef) -> bool:
+    return node.name.endswith("Error") and not node.name.startswith("_")
+
+
+def _with_subclasses(one: type[EoListenerError]) -> Iterator[type[EoListenerError]]:
+    yield one
+    for below in one.__subclasses__():
+        if below.__module__.startswith("eo_listener."):
+            yield from _with_subclasses(below)
+
+
+def explained(error: type[EoListenerError]) -> Explained:
+    """What its docstring says; the commands, where it has none, are those of its base class."""
+    own = explain(error.__doc__ or "")
+    base = error.__bases__[0]
+    if own.commands or not issubclass(base, EoListenerError):
+        return own
+    return replace(own, commands=explained(base).commands)
+
+
+def guard_errors(error: type[EoListenerError]) -> Iterator[GuardError]:
+    """What the guard of batches raises of a class, once for each of its reasons."""
+    for kind in BatchErrorKind:
+        if kind.value.error is error:
+            yield _raised(kind)
+
+
+def _raised(kind: BatchErrorKind) -> GuardError:
+    plan = PlannedBatch(
+        query_id="0f8c2a11-9d0c-4f0e-8f6e-8d1f3a7b5c21",
+        run_id="9b1d7e40-1a2b-4c3d-8e4f-5a6b7c8d9e0f",
+        query=_QUERY,
+        batch_id=41,
+        sources={0: {_TP: _RANGE}},
+        topic_ids={},
+        log_starts={},
+        log_ends={},
+    )
+    found = BatchErrors()
+    key = _NAMED_OTHERWISE.get(kind)
+    if key is not None:
+        head = Head(
+            range=_RANGE, topic_id=None, query_id=plan.query_id, run_id=plan.run_id, batch_id=40
+        )
+        found.name_old(kind, _TP, key, head, "public.delays")
+    elif kind in _OF_BATCHES:
+        found.add(kind, BATCHES, _BATCH)
+    else:
+        found.add(kind, _TP, _RANGE)
+    try:
+        found.raise_gravest(plan, name=_QUERY, sink=_SINK)
+    except GuardError as error:
+        return error
+    raise AssertionError(kind)

@@ -1,0 +1,81 @@
+"""The names that users may import, and where each is written down: the list of the reference."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any, Final
+
+import eo_listener
+
+# Of a public package that exports no names itself, the modules that are public. CONTRIBUTING.md
+# says it in words; a test holds that signatures and fields speak of nothing else.
+MODULES: Final[Mapping[str, tuple[str, ...]]] = {
+    "eo_listener.model": (
+        "errors",
+        "events",
+        "offsets",
+        "protocols",
+        "ledger",
+        "planned_batch",
+        "counted_sources",
+        "commit_metadata",
+        "observers",
+    ),
+    "eo_listener.observers": ("log", "metrics", "metrics.prometheus"),
+    "eo_listener.testing": ("conformance", "made_up_entries"),
+}
+
+
+@cache
+def public_names() -> dict[str, dict[str, Any]]:
+    """The public names of each module, in the order of the reference."""
+    found = {"eo_listener": _exported(eo_listener)}
+    for package in sorted(eo_listener.PUBLIC):
+        module = importlib.import_module(package)
+        if hasattr(module, "__all__"):
+            found[package] = _exported(module)
+        for name in MODULES.get(package, ()):
+            inner = importlib.import_module(f"{package}.{name}")
+            found[inner.__name__] = _exported(inner) if hasattr(inner, "__all__") else _own(inner)
+    return found
+
+
+def _exported(module: ModuleType) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in module.__all__ if not name.startswith("__")}
+
+
+def _own(module: ModuleType) -> dict[str, Any]:
+    """The classes that a module defines, and the types that it names; not what it calculates."""
+    return {
+        name: thing
+        for name, thing in vars(module).items()
+        if not name.startswith("_")
+        and (
+            (inspect.isclass(thing) and thing.__module__ == module.__name__)
+            or name in _aliases(module)
+        )
+    }
+
+
+def _aliases(module: ModuleType) -> set[str]:
+    """What is assigned in a module and has a docstring below."""
+    body = ast.parse(inspect.getsource(module)).body
+    return {
+        ast.unparse(node.targets[0])
+        for node, below in itertools.pairwise(body)
+        if isinstance(node, ast.Assign)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+    }
+
+
+def things() -> Iterator[Any]:
+    """Every public class and function."""
+    for names in public_names().values():
+        yield from names.values()

@@ -1,0 +1,166 @@
+"""docs/runbook.md: what an error, an alert or a line of the log means, and what to type."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from eo_listener.model import kafka_errors
+from eo_listener.model.errors import EoListenerError
+from eo_listener.model.events import Event
+from tests.documents import example_events
+from tests.documents.alert_sections import alert_sections
+from tests.documents.error_classes import error_classes, explained, guard_errors
+from tests.documents.log_lines import LEFT_OUT, notices, other_lines, said_of
+from tests.documents.markdown import (
+    WHOLE_WORDS,
+    block,
+    joined,
+    link,
+    plain,
+    point,
+    rewrapped,
+    table,
+    wrapped,
+)
+
+_LOG_WIDTH: Final = 110
+_LINES_OF: Final[tuple[tuple[str, Callable[[], Iterator[tuple[Event, ...]]]], ...]] = (
+    ("Of a group", example_events.of_groups),
+    ("Of a query", example_events.of_queries),
+    ("Of a sink", example_events.of_sinks),
+    ("Of eo_listener itself", example_events.of_ourselves),
+)
+
+
+def runbook() -> str:
+    """The whole page: what is written once stands in the template."""
+    template = Template(Path(__file__).with_name("runbook.template.md").read_text())
+    shown = [kind for _, examples in _LINES_OF for kind in _by_kind(examples)]
+    text = template.substitute(
+        error_links=", ".join(link(one.__name__) for one in error_classes()),
+        line_links=", ".join(link(kind.__name__) for kind in shown),
+        alerts=_alerts(),
+        errors=joined(part for error in error_classes() for part in _error(error)),
+        lines=joined(_lines()),
+        kafka=_kafka(),
+        follow=_follow(),
+        others=_others(),
+    )
+    return "".join(map(rewrapped, text.splitlines(keepends=True)))
+
+
+def _alerts() -> str:
+    lines = defaultdict(list)
+    for kind, alerts in example_events.ALERTS.items():
+        for alert in alerts:
+            lines[alert].append(link(kind.__name__))
+    return table(
+        ("alert", "", "what it means", "its lines of the log"),
+        (
+            (link(one.name, "alerts.md"), one.severity, one.meaning, ", ".join(lines[one.name]))
+            for one in alert_sections().values()
+        ),
+    )
+
+
+def _error(error: type[EoListenerError]) -> Iterator[str]:
+    found = explained(error)
+    yield f"### {error.__name__}"
+    yield found.meaning
+    said = [(label, text) for label, text in (("Cause", found.cause), ("Fix", found.fix)) if text]
+    base = error.__bases__[0]
+    kind = f"A kind of {link(base.__name__)}; e" if issubclass(base, EoListenerError) else "E"
+    ends = f"{kind}nds a command with exit status {error.exit_code}."
+    yield "\n".join([*(point(f"{label}: {text}") for label, text in said), point(ends)])
+    texts = [str(one) for one in guard_errors(error)]
+    if texts:
+        yield "It says one of these, with partitions and offsets:"
+        yield _quoted(texts)
+    if found.commands:
+        yield "Type:"
+        yield block(found.commands)
+
+
+def _lines() -> Iterator[str]:
+    for title, examples in _LINES_OF:
+        yield f"### {title}"
+        for kind, texts in _by_kind(examples).items():
+            yield from _line(kind, texts)
+
+
+def _by_kind(
+    examples: Callable[[], Iterator[tuple[Event, ...]]],
+) -> dict[type[Event], list[str]]:
+    """The lines of each class of event, that of the first where several come together."""
+    found: dict[type[Event], list[str]] = {}
+    shown: set[str] = set()
+    for events in examples():
+        lines = [f"{one.level} {one.text}" for one in said_of(events) if one.level != "DEBUG"]
+        new = [line for line in lines if line not in shown]
+        shown.update(new)
+        if new:
+            found.setdefault(type(events[0]), []).extend(new)
+    return found
+
+
+def _line(kind: type[Event], texts: list[str]) -> Iterator[str]:
+    yield f"#### {kind.__name__}"
+    yield inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
+    yield _quoted(texts)
+    alerts = example_events.ALERTS.get(kind, ())
+    if alerts:
+        commands = dict.fromkeys(line for one in alerts for line in alert_sections()[one].commands)
+        yield wrapped("Alert: " + ", ".join(link(one, "alerts.md") for one in alerts) + ". Type:")
+        yield block(commands)
+
+
+def _kafka() -> str:
+    codes: dict[kafka_errors.ErrorMeaning, list[str]] = {}
+    for code, meaning in sorted(kafka_errors._MEANINGS.items()):
+        codes.setdefault(meaning, []).append(f"`{code}`")
+    rows = [
+        (
+            ", ".join(names) + ("" if one is meaning else " after a minute"),
+            plain(one.cause),
+            plain(one.fix),
+        )
+        for meaning, names in codes.items()
+        for one in (meaning, meaning.persistent)
+        if one is not None
+    ]
+    return table(("error", "cause", "fix"), rows)
+
+
+def _follow() -> str:
+    return table(
+        ("", "it says", "cause", "fix"),
+        (
+            (one.kind.name.lower().replace("_", " "), *map(plain, (one.what, one.cause, one.fix)))
+            for one in sorted(notices(), key=lambda one: one.kind.name)
+            if one.fix != LEFT_OUT
+        ),
+    )
+
+
+def _others() -> str:
+    rows = {
+        (
+            one.level + (", with a traceback" if one.has_traceback else ""),
+            plain(one.text) if re.search(r"[a-z]{3}", one.text) else "the text of an error",
+            f"`{one.module}`",
+        )
+        for one in other_lines()
+    }
+    return table(("level", "line", "written by"), sorted(rows, key=lambda row: (row[2], row[1])))
+
+
+def _quoted(texts: list[str]) -> str:
+    """Lines as they are, cut to a width that a page has room for."""
+    return block("\n\n".join(textwrap.fill(text, _LOG_WIDTH, **WHOLE_WORDS) for text in texts))
