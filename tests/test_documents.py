@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener import DeltaSink, IcebergSink, KafkaSink, PostgresSink, SqliteSink
+from tests.documents.markdown import anchor
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "eo_listener"
@@ -34,11 +35,6 @@ def imports(text: str) -> Iterator[tuple[str, str]]:
 def proofs(text: str) -> list[tuple[str, str]]:
     """File or folder, and test of it or "", of each test that a document names."""
     return re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", text)
-
-
-def anchor(heading: str) -> str:
-    """What a heading is called in a link, as GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def test_there_are_documents() -> None:
@@ -99,6 +95,11 @@ def test_each_promise_names_its_test() -> None:
         assert proofs(heading.partition("- Test:")[2]), heading.partition("\n")[0]
 
 
+def headings(path: Path) -> set[str]:
+    """What the headings of a document are called in links."""
+    return set(map(anchor, re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)))
+
+
 @of_each
 def test_links_lead_somewhere(path: Path) -> None:
     """Every link within the project leads to a file, and to a heading of it where one is named."""
@@ -106,8 +107,27 @@ def test_links_lead_somewhere(path: Path) -> None:
         file, _, heading = link.partition("#")
         target = path.parent / file if file else path
         assert target.exists(), link
-        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE) if heading else []
-        assert not heading or heading in map(anchor, headings), link
+        assert not heading or heading in headings(target), link
+
+
+def test_what_code_says_of_documents_is_there() -> None:
+    """A page of docs/ that a docstring, an error, an alert or a script names, and its heading."""
+    paths = [
+        *PACKAGE.rglob("*.py"),
+        *ROOT.glob("jvm-shim/src/main/**/*.java"),
+        *ROOT.glob("examples/**/*.py"),
+        *ROOT.glob("examples/**/*.yml"),
+        ROOT / "Makefile",
+    ]
+    named = {
+        found
+        for path in paths
+        for found in re.findall(r"\b(docs/\w+\.md)(?:#([\w-]+))?", path.read_text())
+    }
+    assert len(named) > 20
+    for page, heading in named:
+        assert (ROOT / page).exists(), page
+        assert not heading or heading in headings(ROOT / page), (page, heading)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +196,9 @@ def test_names_of_code_are_in_the_code(path: Path) -> None:
     text = prose(path)
     classes = set(re.findall(r"`(?:\w+\.)*(_?[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+)[`(.]", text))
     others = set(re.findall(r"`(_?[a-z]+(?:_[a-z0-9]+)+)(?:[=(][^`]*)?`", text))
-    gone = {name for name in classes | others if name not in code() | OF_OTHERS}
+    known = code() | OF_OTHERS
+    # Labels of metrics are the names of an Enum in lower case.
+    gone = {name for name in classes | others if not {name, name.upper()} & known}
     assert not {name for name in gone if not hasattr(builtins, name)}
 
 

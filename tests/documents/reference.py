@@ -119,7 +119,7 @@ def _class_head(thing: type, node: ast.ClassDef) -> str:
     if made is not None:
         return head + "\n\n" + signature(made, thing).replace("def __init__", node.name, 1)
     lines = [
-        "    " + _source(thing, one)
+        "    " + _segment(thing, one)
         for one in node.body
         if isinstance(one, ast.AnnAssign | ast.Assign) and not _is_private(one)
     ]
@@ -182,23 +182,28 @@ def _text(thing: Any) -> str:
 
 
 def _source(thing: Any, node: ast.AST) -> str:
+    """What the source has there, on one line."""
+    return " ".join(_segment(thing, node).split())
+
+
+def _segment(thing: Any, node: ast.AST) -> str:
     """What the source has there: unparsed, it would be quoted as each Python likes it."""
-    found = ast.get_source_segment(_module_of(thing)[0], node)
+    found = ast.get_source_segment(_parsed(inspect.getfile(thing))[0], node)
     assert found is not None
-    return " ".join(found.split())
+    return found
 
 
 def _node(thing: Any) -> ast.ClassDef | Function | None:
     if not (inspect.isclass(thing) or inspect.isfunction(thing)):
         return None
     name = thing.__name__
-    for node in _module_of(thing)[1].body:
+    for node in _parsed(inspect.getfile(thing))[1].body:
         if isinstance(node, ast.ClassDef | Function) and node.name == name:
             return node
     return None
 
 
 @cache
-def _module_of(thing: Any) -> tuple[str, ast.Module]:
-    text = Path(inspect.getfile(thing)).read_text()
+def _parsed(file: str) -> tuple[str, ast.Module]:
+    text = Path(file).read_text()
     return text, ast.parse(text)
