@@ -88,11 +88,14 @@ def parse(words: list[str], *, whole: bool) -> None:
 
 @of_each
 def test_commands_of_ours_can_be_typed(path: Path) -> None:
-    """Subcommand and options of each line exist, and none that must be given is missing."""
+    """Subcommand and options of each line exist, and none that must be given is missing.
+
+    Where a line has `...`, that stands for what is missing.
+    """
     for line in typed(path.read_text(), "eo-listener"):
         for words in variants(line):
             try:
-                parse(words, whole=True)
+                parse(words, whole=" ... " not in line.partition("#")[0])
             except (KeyError, USAGE) as error:
                 raise AssertionError(line) from error
 
