@@ -49,6 +49,11 @@ def is_wider(wanted: str, given: str) -> bool:
     return wanted in _WIDER.get(given, ())
 
 
+def is_nested(kind: str) -> bool:
+    """Whether such a column has columns, elements or keys of its own."""
+    return kind.startswith(("struct<", "array<", "map<"))
+
+
 def is_padded(kind: str) -> bool:
     """Whether Spark pads what it writes into such a column."""
     return _PADDED.search(kind) is not None

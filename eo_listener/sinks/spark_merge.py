@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from eo_listener.model.fault_points import reached
 from eo_listener.sinks.kept_rows import kept, poison_row
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie
-from eo_listener.sinks.spark_columns import is_traced, quoted
+from eo_listener.sinks.spark_columns import is_nested, is_traced, quoted, types_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class UpsertTarget(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """How the rows of a batch go into `table`; `columns` are those that are written.
+    """How rows of the types `rows` go into `table`; `columns` are those that are written.
 
     `traced`: the rows have topic, partition and offset. `located`: the table has them too.
     """
@@ -60,6 +60,7 @@ class Merge:
     target: UpsertTarget
     table: str
     label: str
+    rows: Columns
     columns: tuple[str, ...]
     traced: bool
     located: bool
@@ -78,7 +79,13 @@ class Merge:
         traced = is_traced(rows)
         located = traced and set(ORIGIN) <= set(columns)
         return cls(
-            target=target, table=table, label=label, columns=columns, traced=traced, located=located
+            target=target,
+            table=table,
+            label=label,
+            rows=rows,
+            columns=columns,
+            traced=traced,
+            located=located,
         )
 
     @contextmanager
@@ -158,16 +165,20 @@ class Merge:
                 raise self._lacking(origin_found)
             raise tie(self.target.keys, version, origin_found if self.traced else None)
         if version is not None and self.located:
-            for clashing in _rows(session, self._clash(view, version)):
+            there = types_of(session.table(self.table).schema)
+            for clashing in _rows(session, self._clash(view, version, there)):
                 raise tie(self.target.keys, version, clashing, there=True)
 
-    def _clash(self, view: str, version: str) -> str:
-        """A row that is neither older nor newer than that of its key in the table."""
+    def _clash(self, view: str, version: str, there_as: Columns) -> str:
+        """A row that is neither older nor newer than that of its key in the table.
+
+        `there_as` are the types of the table: the MERGE would give them to the row.
+        """
         topic, partition, _ = map(quoted, ORIGIN)
         given_topic, given_partition, _ = STAGED_ORIGIN
         values = self._values()
         there = [f"eo_there.{quoted(name)}" for name in values]
-        given = [f"eo_given.{self._staged(name)}" for name in values]
+        given = [self._given_as(name, there_as.get(name)) for name in values]
         return (
             f"SELECT {', '.join(f'eo_given.{one}' for one in STAGED_ORIGIN)} FROM {view} eo_given "
             f"JOIN {self.table} eo_there ON {self._same_key()} WHERE eo_given.{_PLACE} = 1 "
@@ -176,6 +187,12 @@ class Merge:
             f"AND eo_there.{partition} = eo_given.{given_partition}) "
             f"AND (eo_given.{_DELETED} OR NOT ({_text(there)} <=> {_text(given)})) LIMIT 1"
         )
+
+    def _given_as(self, name: str, kind: str | None) -> str:
+        staged = f"eo_given.{self._staged(name)}"
+        if kind is None or is_nested(kind) or kind == self.rows[name]:
+            return staged
+        return f"CAST({staged} AS {kind})"
 
     def _newer(self) -> str:
         """Whether a row of the batch replaces that of its key in the table."""

@@ -128,11 +128,15 @@ class MergeSuite:
 
     @pytest.mark.slow
     def test_equal_rows_are_no_tie(self) -> None:
-        """A record that was produced twice, in a batch and against the table."""
+        """A record that was produced twice, in a batch and against the table.
+
+        Also where the table has it in another type, as in the last batch.
+        """
         self.write(
             [
-                [row(1, "a", 0, at="5"), row(1, "a", 4, partition=1, at="5")],
-                [row(1, "a", 7, partition=2, at="5")],
+                [row(1, "a", 0, at="5", n="7D"), row(1, "a", 4, partition=1, at="5", n="7D")],
+                [row(1, "a", 7, partition=2, at="5", n="7D")],
+                [row(1, "a", 9, partition=3, at="5", n="7")],
             ],
             version_column="at",
         )

@@ -43,6 +43,15 @@ def test_what_has_nothing_but_a_key_is_only_inserted() -> None:
     assert text.index("THEN DELETE") < text.index("WHEN NOT MATCHED AND NOT eo_given.eo_deleted")
 
 
+def test_values_are_compared_in_the_types_of_the_table() -> None:
+    """As the MERGE would write them; what is the same there, or nested, stays as it is."""
+    given = merge("id", "at", "n", "many", version_column="at", located=True)
+    there = {"id": "int", "at": "int", "n": "decimal(10,2)", "many": "array<bigint>"}
+    text = given._clash("v", "at", there)
+    assert "struct(eo_given.c0 AS v0, eo_given.c1 AS v1, CAST(eo_given.c2 AS decimal(10,2))" in text
+    assert "AS v2, eo_given.c3 AS v3)" in text
+
+
 def test_a_version_is_compared_with_the_row_in_the_table() -> None:
     """Of equal ones the offset decides, where the table has it."""
     newer = "eo_there.`at` IS NULL OR eo_given.c1 > eo_there.`at` OR (eo_given.c1 = eo_there.`at`"

@@ -52,9 +52,12 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
         raise
     if found is None:
         raise SettingsError(
-            f"Spark has no catalog {catalog!r}",
+            f"the Spark session has no catalog {catalog!r}",
+            cause="it is not set; or by spark.conf.set in another session, which no other knows. "
+            "Asked are that of the query, of this thread, and the first of the process",
             fix=f"Set spark.sql.catalog.{catalog}=org.apache.iceberg.spark.SparkCatalog, and its "
-            "type, uri and warehouse",
+            "type, uri and warehouse, by the builder of the first session or by --conf: then each "
+            "session has it",
         )
     return found
 

@@ -22,6 +22,11 @@ _REFUSED: Final = (
     "ValidationException",
     "IllegalArgumentException",
 )
+_ANSWERED: Final = ("BadRequestException", "ValidationException", "IllegalArgumentException")
+_OVERTAKEN: Final = ("older than last sequence number", "first-row-id is behind")
+"""What a server of Iceberg's REST catalog up to 1.10 calls a malformed request: the commit was made
+on metadata that another commit has followed since (apache/iceberg#15001)."""
+_CLOCK: Final = ("Invalid update timestamp", "Invalid snapshot timestamp")
 _AWAY: Final = (
     "ServiceFailureException",
     "ServiceUnavailableException",
@@ -42,19 +47,32 @@ _SECRETS: Final = re.compile(r"(?i)((?:password|secret|token|credential)[\w.-]*\
 
 def is_refusal(error: ThrownError) -> bool:
     """Whether a commit that has failed with it is refused: nothing of it was made."""
-    return error.is_any(*_REFUSED) and not error.is_any("CommitStateUnknownException")
+    refused = error.is_any(*_REFUSED) or _is_overtaken(error)
+    return refused and not error.is_any("CommitStateUnknownException")
 
 
 def is_temporary(error: ThrownError) -> bool:
     """Whether the batch is to be written once more after it."""
-    return _is_conflict(error) or error.is_any(*_AWAY)
+    return is_conflict(error) or is_of_clock(error) or error.is_any(*_AWAY)
+
+
+def refused_alone(error: ThrownError, label: str) -> SinkError:
+    """What a refusal means that no other commit is the reason of: the next one would be alike."""
+    if is_of_clock(error):
+        return _of_clock(error, label)
+    return SinkError(
+        f"{label} refuses the commit of a batch ({_said(error)})",
+        cause="nobody else has changed the table meanwhile, so it would be refused again",
+        fix="Read Spark's log for the whole of it; nothing was written",
+    )
 
 
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     """What an error means that came before the batch was published: nothing of it was written."""
-    name = error.classes[0].rpartition(".")[2]
-    said = f"{name}: {first_line(error.text)}"
-    if _is_conflict(error):
+    said = _said(error)
+    if is_of_clock(error):
+        return _of_clock(error, label)
+    if is_conflict(error):
         return RetriableSinkError(
             f"{label}: another commit came first ({said})",
             cause="other programs write to the table at the same time",
@@ -90,9 +108,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
 
 def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
     """What an error means that came when the batch was published, and does not say whether."""
-    said = type(error).__name__
-    if isinstance(error, ThrownError):
-        said = f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
+    said = _said(error) if isinstance(error, ThrownError) else type(error).__name__
     return OutcomeUnknownError(
         f"{label}: whether the batch was published is not known ({said})",
         cause="the catalog was asked to commit it, and its answer was lost",
@@ -100,11 +116,35 @@ def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
     )
 
 
-def _is_conflict(error: ThrownError) -> bool:
+def is_conflict(error: ThrownError) -> bool:
+    """Whether another commit came first, or the same one."""
     # A commit that was made, and refused all the same, is a conflict with itself when Iceberg
     # repeats it: nobody else writes to the branch of a batch.
     itself = error.is_any("ValidationException") and "conflicting" in error.text
-    return itself or error.is_any("CommitFailedException", "CommitStateUnknownException")
+    named = error.is_any("CommitFailedException", "CommitStateUnknownException")
+    return itself or named or _is_overtaken(error)
+
+
+def _is_overtaken(error: ThrownError) -> bool:
+    return error.is_any(*_ANSWERED) and error.says(*_OVERTAKEN)
+
+
+def is_of_clock(error: ThrownError) -> bool:
+    """Whether it is refused for its time: before that of the table's last commit."""
+    return error.is_any(*_ANSWERED) and error.says(*_CLOCK)
+
+
+def _of_clock(error: ThrownError, label: str) -> RetriableSinkError:
+    return RetriableSinkError(
+        f"{label} refuses a commit that is older than its last one ({_said(error)})",
+        cause="the clock of this machine is more than a minute behind that of a program which has "
+        "written to the table",
+        fix="Set both clocks (NTP); the batch is written once more",
+    )
+
+
+def _said(error: ThrownError) -> str:
+    return f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
 
 
 def first_line(text: str) -> str:

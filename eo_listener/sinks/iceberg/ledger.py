@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Final, NamedTuple, Protocol
 
 from eo_listener.model.errors import FormatError, SinkError
@@ -27,6 +28,7 @@ from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.iceberg.names import is_branch_of, is_branch_of_any
 from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 
 PROPERTY: Final = "eo-ledger"
 """The key in a snapshot's summary; in lower case, as Spark makes each option of a writer."""
@@ -38,7 +40,7 @@ class Snapshot(NamedTuple):
     """What counts of a snapshot.
 
     `added` is how many rows it has added; `source` the one that it was cherry-picked from;
-    `staged` says that it was written under a WAP id, on no branch.
+    `staged` says that it was written under a WAP id, on no branch. `committed` is its time in ms.
     """
 
     id: int
@@ -49,6 +51,7 @@ class Snapshot(NamedTuple):
     batch_of: str | None = None
     source: int | None = None
     staged: bool = False
+    committed: int = 0
 
 
 class Snapshots(Protocol):
@@ -58,24 +61,31 @@ class Snapshots(Protocol):
 
     @property
     def branches(self) -> Mapping[str, int]: ...
+    @property
+    def search(self) -> MetadataSearch: ...
 
     def snapshot(self, snapshot_id: int) -> str | None:
         """A snapshot as Iceberg writes it in JSON, None where it has expired."""
 
-    def expired(self, snapshot_id: int) -> str | None:
-        """One that has expired, as older metadata have it; None where none is left that has it."""
+    def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
+        """One that has expired, as older metadata have it; None where none is left that has it.
+
+        The snapshot `child` was made of it, at the time `committed` in ms.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
     """The ledger of a query, and the snapshot that has it.
 
-    `rolled_back` is a branch with later batches, which a rollback has taken out of main.
+    `rolled_back` is a branch with later batches, which a rollback has taken out of main;
+    `replaced` one with batches of a table that was replaced by another one of its name.
     """
 
     ledger: LedgerText
     snapshot: int | None
     rolled_back: str | None = None
+    replaced: str | None = None
 
     @property
     def heads(self) -> Mapping[TopicPartition, Head]:
@@ -97,6 +107,7 @@ def parse_snapshot(text: str) -> Snapshot:
         batch_of=summary.get(BATCH_OF),
         source=None if source is None else int(source),
         staged="wap.id" in summary,
+        committed=given.get("timestamp-ms", 0),
     )
 
 
@@ -112,8 +123,17 @@ class PublishedLedgers:
         self._known: dict[int, Snapshot] = {}
         self._before: dict[int, Snapshot] = {}
 
-    def published(self, table: Snapshots, query: str, *, accept_expired: bool = False) -> Published:
+    def published(
+        self,
+        table: Snapshots,
+        query: str,
+        *,
+        accept_expired: bool = False,
+        known: bool = False,
+    ) -> Published:
         """Return the ledger of `query`; one without heads where it has none.
+
+        `known`: it is certain that main has had one.
 
         Raises SinkError where that cannot be told, or where it has another format.
         """
@@ -128,13 +148,14 @@ class PublishedLedgers:
         else:
             found = None
             if since and since[-1].parent is not None:
-                found = self._behind(query, heads, since[-1], accept_expired=accept_expired)
+                found = self._behind(table, query, heads, since[-1], accept_expired=accept_expired)
         # A query that is new to the table has no rows in it, whatever has expired.
-        known = found is not None or bool(heads)
+        written = found is not None or bool(heads)
         self._check_whole(query, since)
-        self._check_picked(table, query, since, known=known, accept_expired=accept_expired)
+        self._check_picked(table, query, since, known=written, accept_expired=accept_expired)
         if found is None or found.ledger is None:
-            return Published(LedgerText(query, 0, {}), None)
+            replaced = _replaced(since[-1] if since else None, heads, known=known)
+            return Published(LedgerText(query, 0, {}), None, replaced=replaced)
         return _published(found.id, found.ledger, heads)
 
     def moved_by(
@@ -165,17 +186,19 @@ class PublishedLedgers:
         both = (*self._chain(table, {}), *heads)
         return {one.ledger.query for one in both if one is not None and one.ledger is not None}
 
-    def read(self, table: Snapshots, snapshot_id: int, *, expired: bool = False) -> Snapshot | None:
-        """Read one snapshot; None where it has expired, or with `expired`, is known nowhere.
+    def read(
+        self, table: Snapshots, snapshot_id: int, *, child: Snapshot | None = None
+    ) -> Snapshot | None:
+        """Read one snapshot; None where it has expired, or with `child`, is known nowhere.
 
-        Raises SinkError.
+        `child` was made of it: what has expired, the metadata of that time have. Raises SinkError.
         """
         if snapshot_id in self._before:
             self._known[snapshot_id] = self._before[snapshot_id]
         if snapshot_id not in self._known:
             text = table.snapshot(snapshot_id)
-            if text is None and expired:
-                text = table.expired(snapshot_id)
+            if text is None and child is not None:
+                text = table.expired(snapshot_id, child=child.id, committed=child.committed)
             if text is None:
                 return None
             try:
@@ -191,10 +214,10 @@ class PublishedLedgers:
 
         Also those that have expired, where one of `heads` may be behind them.
         """
-        at, expired = table.main, False
-        while at is not None and (found := self.read(table, at, expired=expired)) is not None:
+        at, child = table.main, None
+        while at is not None and (found := self.read(table, at, child=child)) is not None:
             yield found
-            at, expired = found.parent, _may_be_behind(heads, found)
+            at, child = found.parent, found if _may_be_behind(heads, found) else None
 
     def _of(self, table: Snapshots, query: str) -> dict[str, Snapshot]:
         """The heads of the query's branches that have a ledger of it."""
@@ -211,6 +234,7 @@ class PublishedLedgers:
 
     def _behind(
         self,
+        table: Snapshots,
         query: str,
         heads: Mapping[str, Snapshot],
         oldest: Snapshot,
@@ -232,9 +256,9 @@ class PublishedLedgers:
         raise SinkError(
             f"{self._label}: the ledger of {query!r} is in snapshot {first.id}, and nothing "
             "says whether main still has the rows of it",
-            cause="a snapshot between it and main's head has expired, with the metadata that had "
-            "it, and no file of it is left: they were compacted, main was rolled back or replaced, "
-            "or the driver was killed before it published the batch",
+            cause=f"snapshot {oldest.parent}, between it and main's head, has expired, and "
+            f"{_looked_at(table.search)}; no file of the batch is left: they were compacted, main "
+            "was rolled back or replaced, or the driver was killed before it published the batch",
             fix='If the batch\'s rows are in the table, on_expired="accept" takes this ledger; if '
             "not, read the lost offsets again with a new checkpoint",
         )
@@ -269,17 +293,20 @@ class PublishedLedgers:
         for one in since:
             if one.source is None:
                 continue
-            ours = self._is_of_batch(table, query, one.source, expired=known)
+            ours = self._is_of_batch(table, query, one, one.source, expired=known)
             if ours or (ours is None and known and not accept_expired):
-                raise self._picked(query, one, known=ours is not None)
+                raise self._picked(table, query, one, known=ours is not None)
 
     def _is_of_batch(
-        self, table: Snapshots, query: str, snapshot_id: int, *, expired: bool
+        self, table: Snapshots, query: str, picked: Snapshot, source: int, *, expired: bool
     ) -> bool | None:
-        """Whether a batch of the query has written it; None where nothing says that."""
-        found = first = self.read(table, snapshot_id, expired=expired)
+        """Whether a batch of the query has written `source`, of which `picked` was made.
+
+        None where nothing says that. With `expired`, older metadata are read.
+        """
+        found = first = self.read(table, source, child=picked if expired else None)
         if first is not None and first.source is not None:
-            return self._is_of_batch(table, query, first.source, expired=expired)
+            return self._is_of_batch(table, query, first, first.source, expired=expired)
         while found is not None:
             if found.ledger is not None:
                 return found is first and found.ledger.query == query
@@ -287,10 +314,10 @@ class PublishedLedgers:
                 return found.batch_of == query
             if found.parent is None:
                 return False
-            found = self.read(table, found.parent, expired=expired)
+            found = self.read(table, found.parent, child=found if expired else None)
         return None
 
-    def _picked(self, query: str, one: Snapshot, *, known: bool) -> SinkError:
+    def _picked(self, table: Snapshots, query: str, one: Snapshot, *, known: bool) -> SinkError:
         back = "" if one.parent is None else f" to snapshot {one.parent}"
         fix = f"Roll main back{back}; fast-forward brings rows back together with their ledger"
         if known:
@@ -302,7 +329,8 @@ class PublishedLedgers:
         return SinkError(
             f"{self._label}: nothing says whether snapshot {one.id} of main has rows of a batch "
             f"of {query!r} without their ledger",
-            cause=f"it was cherry-picked from {one.source}, which has expired",
+            cause=f"it was cherry-picked from {one.source}, which, or what is before it, has "
+            f"expired, and {_looked_at(table.search)}",
             fix=f'If it has none, on_expired="accept" goes on. If it has: {fix}',
         )
 
@@ -316,6 +344,34 @@ def _published(at: int, ledger: LedgerText, heads: Mapping[str, Snapshot]) -> Pu
         if head.ledger is not None and head.ledger.number > ledger.number
     }
     return Published(ledger, at, later[max(later)] if later else None)
+
+
+def _replaced(first: Snapshot | None, heads: Mapping[str, Snapshot], *, known: bool) -> str | None:
+    """A branch with batches that main had, and that `first`, its first snapshot, does not follow.
+
+    CREATE OR REPLACE TABLE makes main anew, and leaves branches. Of a first batch it is not known
+    by itself whether it was ever in main.
+    """
+    before = {
+        head.ledger.number: name
+        for name, head in heads.items()
+        if head.ledger is not None
+        and (first is None or (first.parent is None and head.sequence < first.sequence))
+    }
+    return before[min(before)] if before and (known or max(before) > 1) else None
+
+
+def _looked_at(search: MetadataSearch) -> str:
+    """What was searched for a snapshot that has expired, and how far, for people."""
+    files = f"{search.files} older metadata files of the table were read"
+    if search.back_to is not None:
+        at = datetime.fromtimestamp(search.back_to / 1000, timezone.utc)
+        files += f", back to {at:%Y-%m-%d %H:%M:%S} UTC"
+    if search.bounded:
+        return f"{files}, and no more are"
+    if search.deleted is not None:
+        return f"{search.deleted.rpartition('/')[2]} of that time was deleted ({files})"
+    return f"no older metadata of the table have it ({files})"
 
 
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:

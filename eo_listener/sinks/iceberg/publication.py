@@ -23,7 +23,14 @@ from eo_listener.model.errors import (
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.foreign_writer import refuse_moved
-from eo_listener.sinks.iceberg.errors import is_refusal, translated, unanswered
+from eo_listener.sinks.iceberg.errors import (
+    is_conflict,
+    is_of_clock,
+    is_refusal,
+    refused_alone,
+    translated,
+    unanswered,
+)
 from eo_listener.sinks.iceberg.ledger import (
     BATCH_OF,
     PROPERTY,
@@ -106,7 +113,7 @@ class Publication:
         summary = None if self.rows.appends else {BATCH_OF: self.entry.query}
         for _ in range(_TRIES):
             self.table.refresh()
-            base, found = self.table.main, self._compared()
+            base, before, found = self.table.main, self.table.version, self._compared()
             branch = new_branch(self.entry.query, self.entry.run_id)
             try:
                 root = self.table.create_branch(branch, at=base, summary=summary)
@@ -115,7 +122,8 @@ class Publication:
             except ThrownError as error:
                 if not is_refusal(error):
                     raise
-                refused = error
+                self.table.refresh()
+                refused = self._after_others(error, before)
                 continue
             return Staged(branch, base, root, found.ledger.after(self.entry).encode())
         raise self._overtaken() from refused
@@ -133,9 +141,17 @@ class Publication:
             raise
 
     def _compared(self) -> Published:
-        """The ledger, where it is as the entry has found it. Raises ForeignWriterError."""
+        """The ledger, where it is as the entry has found it.
+
+        Raises ForeignWriterError, and SinkError where the table was replaced.
+        """
         entry = self.entry
-        found = self.ledgers.published(self.table, entry.query, accept_expired=self.accept_expired)
+        known = any(move.found is not None for move in entry.moves.values())
+        found = self.ledgers.published(
+            self.table, entry.query, accept_expired=self.accept_expired, known=known
+        )
+        if found.replaced is not None and known:
+            raise self._replaced(found.replaced)
         refuse_moved(self.label, entry, found.heads)
         return found
 
@@ -154,13 +170,24 @@ class Publication:
             except ThrownError as error:
                 if not is_refusal(error):
                     raise unanswered(error, self.label) from error
+                before = self.table.version
                 if not self._is_made():
-                    refused = error
+                    refused = self._after_others(error, before)
                     continue
             except JvmError as error:
                 raise unanswered(error, self.label) from error
             return added
         raise self._overtaken() from refused
+
+    def _after_others(self, error: ThrownError, before: str) -> ThrownError:
+        """A refusal after which another try may succeed: others have changed the table meanwhile.
+
+        `before` is the table's version that the commit was made on. Raises SinkError for any other.
+        """
+        alone = not is_conflict(error) and self.table.version == before
+        if alone or is_of_clock(error):
+            raise refused_alone(error, self.label) from error
+        return error
 
     def _is_made(self) -> bool:
         """Whether main has the batch, although its commit was refused.
@@ -239,6 +266,15 @@ class Publication:
             f"{self.label}: branch {staged.branch} of this batch is not there any more",
             cause="another driver of this query has published a batch, or the branch was dropped",
             fix="Nothing to do: the batch is written once more",
+        )
+
+    def _replaced(self, branch: str) -> SinkError:
+        return SinkError(
+            f"{self.label} was replaced: the rows and the ledger of {self.entry.query!r} are not "
+            "in it any more",
+            cause="another program has run CREATE OR REPLACE TABLE while the query was running",
+            fix="To write all of it into the new table, start the query with a new "
+            f"checkpointLocation; the rows of before are in branch {branch}",
         )
 
     def _overtaken(self) -> RetriableSinkError:

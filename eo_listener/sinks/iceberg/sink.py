@@ -101,6 +101,7 @@ class IcebergSink:
         self._accept_expired = on_expired == "accept"
         self._ledgers = PublishedLedgers(self.label, self._has_files_of)
         self._reported: str | None = None
+        self._session: Any = None  # the query's, which has the catalog
 
     def __repr__(self) -> str:
         return f"<IcebergSink {self._name.key}>"
@@ -118,23 +119,24 @@ class IcebergSink:
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; none where there is no table."""
         with self._explained():
-            table = find(session(), self._name)
+            table = self._found()
             if table is None:
                 return {}
             found = self._ledgers.published(table, query, accept_expired=self._accept_expired)
-        self._report_rollback(found)
+        self._report(found)
         return found.heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
         """Read the heads that `query_id` has moved in this table: each has a ledger of its own."""
         with self._explained():
-            table = find(session(), self._name)
+            table = self._found()
             if table is None:
                 return {}
             return self._ledgers.moved_by(table, self.key, query_id)
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # other sinks need the plan
         """Write the rows of `frame` and `entry`, and publish both in one commit."""
+        self._session = frame.sparkSession
         with ExitStack() as stack:
             with self._explained(), java_errors():
                 found = find(frame.sparkSession, self._name)
@@ -155,13 +157,18 @@ class IcebergSink:
     def close(self) -> None:
         """Let go of what was read; there is no connection but the session's."""
         self._ledgers = PublishedLedgers(self.label, self._has_files_of)
+        self._session = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ledgers": None}
+        return {**self.__dict__, "_ledgers": None, "_session": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.close()
+
+    def _found(self) -> IcebergTable | None:
+        """The table, where no batch brings a session. Raises as `find` does."""
+        return find(session(self._name.parts[0], self._session), self._name)
 
     def _made(self, frame: DataFrame) -> IcebergTable:
         target = self._target
@@ -193,7 +200,7 @@ class IcebergSink:
 
     def _has_files_of(self, snapshot: int) -> bool:
         """Whether main still has an entry of a file that `snapshot` has written."""
-        spark = session()
+        spark = session(self._name.parts[0], self._session)
         table = find(spark, self._name)  # its cache can have main as it was before a rollback
         if table is not None:
             check_wap(spark, table, self.label)  # one of them has another branch read
@@ -201,12 +208,25 @@ class IcebergSink:
             entries = spark.table(f"{self._name.sql}.entries")
             return not entries.where(f"snapshot_id = {snapshot}").isEmpty()
 
-    def _report_rollback(self, found: Published) -> None:
-        """Say once that main was rolled back behind later batches, and how to undo it."""
-        branch = found.rolled_back
+    def _report(self, found: Published) -> None:
+        """Say once that main was rolled back behind later batches, and how to undo it.
+
+        Or that the table was replaced.
+        """
+        branch = found.rolled_back or found.replaced
         if branch is None or branch == self._reported:
             return
         self._reported = branch
+        if found.replaced is not None:
+            logger.warning(
+                "%s was replaced (CREATE OR REPLACE TABLE): it has no ledger of %r, and the rows "
+                "of before are in branch %s. Fix: to write all of it into the new table, start "
+                "with a new checkpoint",
+                self.label,
+                found.ledger.query,
+                branch,
+            )
+            return
         procedure = f"{self._name.sql.partition('.')[0]}.system.fast_forward"
         logger.warning(
             "%s was rolled back: batches of %r after number %d of its ledger are not in main any "

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import FAILURES, asking
-from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog
+from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog, MetadataSearch
 from eo_listener.spark.jvm.running_jvm import class_of
 
 MAIN: Final = "main"
@@ -26,16 +26,26 @@ _KEPT: Final = 100
 
 
 class ThrownError(Exception):
-    """What Java has thrown: the classes of the exception and of its causes, and the first text."""
+    """What Java has thrown: the classes of the exception and of its causes, and the first text.
 
-    def __init__(self, classes: tuple[str, ...], text: str) -> None:
+    `causes` are the texts of the causes.
+    """
+
+    def __init__(
+        self, classes: tuple[str, ...], text: str, *, causes: tuple[str, ...] = ()
+    ) -> None:
         self.classes = classes
         self.text = text
+        self.causes = causes
         super().__init__(text)
 
     def is_any(self, *names: str) -> bool:
         """Whether one of the classes has one of these names, without its package."""
         return any(one.rpartition(".")[2] in names for one in self.classes)
+
+    def says(self, *phrases: str) -> bool:
+        """Whether one of these is in its text, or in that of a cause."""
+        return any(phrase in text for text in (self.text, *self.causes) for phrase in phrases)
 
 
 class MainMovedError(Exception):
@@ -53,18 +63,26 @@ def java_errors() -> Iterator[None]:
         if thrown is None:
             with asking("work on an Iceberg table"):
                 raise
-        raise ThrownError(*_described(thrown)) from error
+        raise _described(thrown) from error
 
 
-def session() -> Any:
-    """The session that this thread works in, or the first of the process. Raises JvmError."""
-    found = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
-    if found is None:
+def session(catalog: str, known: Any = None) -> Any:
+    """A session that has the catalog: that of this thread, `known`, or the first of the process.
+
+    Where none has it, the first of these that there is. Raises JvmError without any.
+    """
+    first = SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
+    with asking("find a session"):
+        there = [one for one in (SparkSession.getActiveSession(), known, first) if one is not None]
+        for one in there:
+            if one.conf.get(f"spark.sql.catalog.{catalog}", None) is not None:
+                return one
+    if not there:
         raise JvmError(
             "there is no Spark session, and an Iceberg table is read through one",
             fix="Create it first: configure(SparkSession.builder...).getOrCreate()",
         )
-    return found
+    return there[0]
 
 
 def runtime_jar(spark: Any) -> str | None:
@@ -89,7 +107,8 @@ def columns_as_sql(frame: Any) -> str:
 class IcebergTable:
     """One table, as it was when `refresh` was called last; a catalog's cache has no part in it.
 
-    Every method raises ThrownError and JvmError.
+    `version` is the file of its metadata, another one after each commit. Every method raises
+    ThrownError and JvmError.
     """
 
     def __init__(self, spark: Any, table: Any, found: Any = None) -> None:
@@ -125,6 +144,7 @@ class IcebergTable:
         """Read the table's metadata from the catalog."""
         with java_errors():
             self._metadata = self._table.operations().refresh()
+            self.version = str(self._metadata.metadataFileLocation())
             current = self._metadata.currentSnapshot()
             self.main: int | None = None if current is None else current.snapshotId()
             refs = dict(self._metadata.refs())
@@ -143,10 +163,18 @@ class IcebergTable:
         with java_errors():
             return self._as_json(self._metadata.snapshot(snapshot_id))
 
-    def expired(self, snapshot_id: int) -> str | None:
-        """A snapshot that has expired, as older metadata have it; None where none has it."""
+    def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
+        """A snapshot that has expired, as older metadata have it; None where none has it.
+
+        It was there when the snapshot `child` was made, at the time `committed` in milliseconds.
+        """
         with java_errors():
-            return self._as_json(self._log.snapshot(snapshot_id))
+            return self._as_json(self._log.snapshot(snapshot_id, child=child, committed=committed))
+
+    @property
+    def search(self) -> MetadataSearch:
+        """What `expired` has looked at since the table was refreshed."""
+        return self._log.search
 
     def added_since(self, snapshot_id: int) -> Sequence[int]:
         """The snapshots that were added after this one, on whatever branch or on none."""
@@ -283,14 +311,14 @@ def _summarized(append: Any, summary: Mapping[str, str]) -> Any:
     return append
 
 
-def _described(thrown: Any) -> tuple[tuple[str, ...], str]:
-    """The classes of a throwable and its causes, and its text."""
+def _described(thrown: Any) -> ThrownError:
     classes: list[str] = []
+    texts: list[str] = []
     try:
-        text = str(thrown.getMessage())
         while thrown is not None and len(classes) < _CAUSES:
             classes.append(str(thrown.getClass().getName()))
+            texts.append(str(thrown.getMessage()))
             thrown = thrown.getCause()
     except FAILURES as error:
         raise JvmError("Spark's JVM has ended") from error
-    return tuple(classes), text
+    return ThrownError(tuple(classes), texts[0], causes=tuple(texts[1:]))

@@ -128,6 +128,16 @@ class Catalog:
         """Take main back to an older snapshot."""
         self.load(table).manageSnapshots().rollbackTo(snapshot).commit()
 
+    def replace(self, table: str) -> None:
+        """CREATE OR REPLACE TABLE, with the same columns."""
+        made = self._catalog.buildTable(self._name(table), self.load(table).schema())
+        made.replaceTransaction().commitTransaction()
+
+    def stage(self, table: str, rows: Sequence[Row]) -> int:
+        """Rows in a snapshot that is on no branch; return its id."""
+        self.load(table).newAppend().appendFile(self._file(rows)).stageOnly().commit()
+        return int(list(self.load(table).snapshots())[-1].snapshotId())
+
     def _file(self, rows: Sequence[Row]) -> Any:
         path = self.folder / f"rows-{next(self._numbers)}.json"
         path.write_text(json.dumps(rows))

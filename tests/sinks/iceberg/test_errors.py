@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import pytest
 
-from eo_listener.model.errors import SinkError
-from eo_listener.sinks.iceberg.errors import is_refusal
+from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.sinks.iceberg.errors import is_refusal, is_temporary, translated
 from eo_listener.sinks.iceberg.user_sql import Branch
 from eo_listener.spark.jvm.iceberg_table import ThrownError
 
@@ -20,6 +20,61 @@ def test_a_commit_is_refused_only_where_nothing_of_it_can_have_been_made() -> No
     assert is_refusal(ThrownError(("java.lang.RuntimeException", refused), ""))
     assert not is_refusal(ThrownError((unknown, refused), ""))
     assert not is_refusal(ThrownError(("java.io.IOException",), ""))
+
+
+BAD = "org.apache.iceberg.exceptions.BadRequestException"
+OLDER = "Cannot add snapshot with sequence number 7 older than last sequence number 7"
+BEHIND = "Cannot add a snapshot, first-row-id is behind table next-row-id: 5 < 9"
+
+
+@pytest.mark.parametrize("said", [OLDER, BEHIND])
+@pytest.mark.parametrize("kind", [BAD, "org.apache.iceberg.exceptions.ValidationException"])
+def test_what_an_older_rest_server_refuses_is_a_conflict(kind: str, said: str) -> None:
+    """Up to 1.10 it answers that the request is malformed where another commit came first.
+
+    Also where Spark has put an exception of its own around it.
+    """
+    error = ThrownError((kind,), f"Malformed request: {said}")
+    wrapped = ThrownError(
+        ("org.apache.spark.SparkException", kind), "Writing job aborted", causes=(said,)
+    )
+    for one in (error, wrapped):
+        assert is_refusal(one)
+        assert is_temporary(one)
+        meant = translated(one, "the table")
+        assert isinstance(meant, RetriableSinkError)
+        assert "another commit came first" in meant.problem
+
+
+def test_nothing_else_that_is_malformed_is_a_conflict() -> None:
+    """By class and text: neither alone."""
+    for one in (
+        ThrownError((BAD,), "Malformed request: Cannot parse to a table: no name"),
+        ThrownError(("java.lang.IllegalStateException",), OLDER),
+    ):
+        assert not is_refusal(one)
+        assert not is_temporary(one)
+        assert not isinstance(translated(one, "the table"), RetriableSinkError)
+    unknown = "org.apache.iceberg.exceptions.CommitStateUnknownException"
+    assert not is_refusal(ThrownError((unknown, BAD), "lost", causes=(OLDER,)))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Invalid update timestamp 5: before last snapshot log entry at 90000",
+        "Invalid update timestamp 5: before the latest metadata log entry timestamp 90000",
+    ],
+)
+def test_a_refusal_because_of_the_clock_is_named(said: str) -> None:
+    """It is neither a conflict nor a setting of the rows, and ends when the clock is there."""
+    error = ThrownError(("java.lang.IllegalArgumentException",), said)
+    meant = translated(error, "the table")
+    assert isinstance(meant, RetriableSinkError)
+    assert "older than its last one" in meant.problem
+    assert "clock of this machine is more than a minute behind" in str(meant.cause)
+    other = ThrownError(("java.lang.IllegalArgumentException",), "Cannot find field x")
+    assert isinstance(translated(other, "the table"), SettingsError)
 
 
 def test_a_statement_that_failed_shows_no_secret() -> None:

@@ -12,6 +12,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
 from eo_listener.sinks.iceberg.names import new_branch
 from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of
 
 TP = TopicPartition("flights", 0)
@@ -27,15 +28,22 @@ class Table:
     texts: dict[int, str] = field(default_factory=dict)
     older: dict[int, str] = field(default_factory=dict)
     reads: int = 0
+    search: MetadataSearch = field(default_factory=MetadataSearch)
 
     def snapshot(self, snapshot_id: int) -> str | None:
         """One snapshot as JSON."""
         self.reads += 1
         return self.texts.get(snapshot_id)
 
-    def expired(self, snapshot_id: int) -> str | None:
-        """One that older metadata have."""
+    def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
+        """One that older metadata have, which are looked for by the time of what was made of it."""
+        assert child > snapshot_id
+        assert committed == 1000 * child
         return self.older.get(snapshot_id)
+
+    def replace(self, *, empty: bool = False) -> None:
+        """CREATE OR REPLACE TABLE: main begins anew, and branches stay."""
+        self.main = None if empty else self.add(None)
 
     def add(self, parent: int | None, ledger: LedgerText | None = None, **summary: str) -> int:
         """A new snapshot, on no branch yet; its id is its sequence number."""
@@ -43,7 +51,12 @@ class Table:
         if ledger is not None:
             summary = {PROPERTY: ledger.encode(), "added-records": "5"}
         summary = {key.replace("_", "-"): value for key, value in summary.items()}
-        given = {"snapshot-id": at, "sequence-number": at, "summary": summary}
+        given = {
+            "snapshot-id": at,
+            "sequence-number": at,
+            "timestamp-ms": 1000 * at,
+            "summary": summary,
+        }
         if parent is not None:
             given["parent-snapshot-id"] = parent
         self.texts[at] = json.dumps(given)
@@ -255,7 +268,7 @@ def test_older_metadata_are_read_only_where_they_can_tell() -> None:
     """Not for a query that is new to the table, nor for what a crash has left of a first batch."""
 
     class Untouched(Table):
-        def expired(self, snapshot_id: int) -> str | None:
+        def expired(self, snapshot_id: int, **_: int) -> str | None:
             raise AssertionError
 
     table = Untouched()
@@ -264,6 +277,70 @@ def test_older_metadata_are_read_only_where_they_can_tell() -> None:
     table.stage(1)
     assert read(table).ledger.number == 0
     assert read(table, OTHER_QUERY).ledger.number == 0
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        (MetadataSearch(), r"no older metadata of the table have it \(0 older metadata files"),
+        (
+            MetadataSearch(files=3, back_to=90_000, deleted="s3://a/b/00002-x.metadata.json"),
+            r"00002-x\.metadata\.json of that time was deleted \(3 .* 1970-01-01 00:01:30 UTC\)",
+        ),
+        (
+            MetadataSearch(files=5000, back_to=90_000, bounded=True),
+            "5000 older .* were read, back to 1970-01-01 00:01:30 UTC, and no more are",
+        ),
+    ],
+    ids=["none", "deleted", "bounded"],
+)
+def test_what_was_looked_at_is_said(search: MetadataSearch, said: str) -> None:
+    """A busy table's metadata are not called deleted where they were not all read."""
+    table, _ = behind_commits()
+    table.expire()
+    table.search = search
+    with pytest.raises(SinkError, match=r"nothing says whether main.*snapshot \d+.*" + said):
+        read(table)
+    table = Table()
+    table.write(1)
+    staged = table.add(table.main)
+    table.pick(staged)
+    del table.texts[staged]
+    table.search = search
+    with pytest.raises(SinkError, match=f"nothing says whether snapshot.*{said}"):
+        read(table)
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_replaced_table_is_named(empty: bool) -> None:
+    """Main begins anew behind the branch of the last batch, which is still there."""
+    table = Table()
+    table.write(1)
+    branch = table.write(2)
+    table.replace(empty=empty)
+    assert read(table) == Published(LedgerText(QUERY, 0, {}), None, replaced=branch)
+    assert read(table, OTHER_QUERY).replaced is None
+    table.commit(2)
+    assert read(table).replaced == branch
+    table.branches[new_branch(QUERY, "run")] = table.add(None, ledger(3))
+    assert read(table).replaced == branch, "the other one was never in main"
+    begun = table.write(1)
+    assert read(table) == Published(ledger(1), table.branches[begun])
+
+
+def test_a_rollback_is_no_replacement() -> None:
+    """Nor is what a driver has left that died in its first batch, and others have written since."""
+    table = Table()
+    table.commit()
+    first = table.main
+    table.write(1)
+    table.write(2)
+    table.main = first
+    assert read(table).replaced is None
+    table = Table()
+    table.stage(1)
+    table.commit()
+    assert read(table).replaced is None
 
 
 def test_a_cherry_pick_of_a_batch_is_refused() -> None:

@@ -292,17 +292,19 @@ def test_the_ledger_outlives_expired_snapshots(java: Catalog, table: str, append
     check(java, table, *range(6), foreign=1)
 
 
-@pytest.mark.parametrize("moved", [False, True], ids=["first", "again"])
-def test_branches_of_a_sink_do_not_expire(java: Catalog, moved: bool) -> None:
+@pytest.mark.parametrize("way", ["first", "next", "again"])
+@each_way
+def test_branches_of_a_sink_do_not_expire(java: Catalog, way: str, appends: bool) -> None:
     """Where the table lets others expire at once, after whichever way of publication."""
     table = java.create()
     java.load(table).updateProperties().set("history.expire.max-ref-age-ms", "1").commit()
-    if moved:
+    if way != "first":
         java.append(table, [FOREIGN])
+    if way == "again" and appends:
         with hooked(at("sink.commit-sent", lambda: java.append(table, [FOREIGN]))):
             write(java, table, 0)
     else:
-        write(java, table, 0)
+        write(java, table, 0, appends=appends)
     java.append(table, [FOREIGN])
     java.load(table).manageSnapshots().createBranch("audit", java.table(table).main).commit()
     java.append(table, [FOREIGN])

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import OutcomeUnknownError, RetriableSinkError, SettingsError
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import connection
 from eo_listener.sinks.iceberg.ledger import PROPERTY, PublishedLedgers
@@ -18,7 +25,7 @@ from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_table import ThrownError
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
-from tests.sinks.iceberg.test_ledger import Table
+from tests.sinks.iceberg.test_ledger import TP, Table, read
 
 ENTRY = entry_of({}, {TopicPartition("flights", 0): OffsetRange(0, 1)})
 REFUSED = ThrownError(("org.apache.iceberg.exceptions.CommitFailedException",), "no row updated")
@@ -31,8 +38,11 @@ class Catalog(Table):
     away = False
     ends_with_it = False
 
+    version = ""
+
     def refresh(self) -> None:
         """It has no copy; it may not be reached."""
+        self.version = f"{self.main} {len(self.texts)} {sorted(self.branches)}"
         if self.away:
             raise ThrownError(("org.apache.iceberg.jdbc.UncheckedSQLException",), "gone")
 
@@ -84,7 +94,9 @@ class Catalog(Table):
         self.branches[branch] = self.add(at, LedgerText.decode(text))
 
 
-def write(table: Catalog, *, appends: bool, moved: bool = False) -> int:
+def write(
+    table: Catalog, *, appends: bool, moved: bool = False, entry: Entry = ENTRY
+) -> int | None:
     def rows(branch: str, text: str) -> int | None:
         if appends:
             table.write_ledger(branch, text)
@@ -97,7 +109,7 @@ def write(table: Catalog, *, appends: bool, moved: bool = False) -> int:
         table=table,  # type: ignore[arg-type]
         ledgers=PublishedLedgers("the table", bool),
         rows=SimpleNamespace(appends=appends, write=rows),
-        entry=ENTRY,
+        entry=entry,
         accept_expired=False,
     )
     return publication.write().rows
@@ -132,6 +144,106 @@ def test_a_refusal_that_nothing_can_be_seen_after_is_no_refusal() -> None:
     with pytest.raises(OutcomeUnknownError, match="UncheckedSQLException: gone"):
         write(table, appends=True)
     assert table.main in table.branches.values()
+
+
+VALIDATION = "org.apache.iceberg.exceptions.ValidationException"
+BAD = "org.apache.iceberg.exceptions.BadRequestException"
+OLDER = "Malformed request: Cannot add snapshot ... 3 older than last sequence number 3"
+CLOCK = "Invalid update timestamp 5: before last snapshot log entry at 90000"
+
+
+class Refusing(Catalog):
+    """A table that refuses a commit of one kind for some time; a foreign commit may come before."""
+
+    def __init__(
+        self, at: str, error: ThrownError, times: int = 100, *, moves: bool = False
+    ) -> None:
+        super().__init__()
+        self.at, self.error, self.times, self.moves = at, error, times, moves
+        self.tried = 0
+
+    def _refuse(self, at: str) -> None:
+        if at == self.at:
+            self.tried += 1
+            if self.tried <= self.times:
+                if self.moves:
+                    self.commit()
+                raise self.error
+
+    def create_branch(
+        self, name: str, *, at: int | None, summary: dict[str, str] | None = None
+    ) -> int:
+        """Where main is, in the end."""
+        self._refuse("create")
+        return super().create_branch(name, at=at, summary=summary)
+
+    def publish(  # type: ignore[override]  # that of IcebergTable
+        self, branch: str, *, summary: dict[str, str] | None, **_: Any
+    ) -> None:
+        """Move main, in the end."""
+        self._refuse("publish")
+        if summary is not None:
+            self.write_ledger(branch, summary[PROPERTY])
+        Table.publish(self, branch)
+
+    def publish_again(self, staged: str, branch: str, *, summary: dict[str, str], **_: Any) -> None:
+        """The same, where main has moved."""
+        self._refuse("publish")
+        del self.branches[staged]
+        self.write_ledger(branch, summary[PROPERTY])
+        Table.publish(self, branch)
+
+
+@pytest.mark.parametrize("appends", [True, False], ids=["append", "sql"])
+@pytest.mark.parametrize("at", ["create", "publish"])
+def test_a_refusal_that_is_nobodys_fault_is_not_tried_again(at: str, appends: bool) -> None:
+    """Nobody else has changed the table: it would be refused again, and is no conflict."""
+    table = Refusing(at, ThrownError((VALIDATION,), "Cannot do that"))
+    with pytest.raises(SinkError, match=r"refuses the commit.*Cannot do that") as refused:
+        write(table, appends=appends)
+    assert not isinstance(refused.value, RetriableSinkError)
+    assert table.tried == 1
+    assert table.branches == {}
+
+
+@pytest.mark.parametrize("at", ["create", "publish"])
+def test_a_refusal_after_another_commit_is_tried_again(at: str) -> None:
+    """What was validated against the table as it was may be true of it as it is."""
+    table = Refusing(at, ThrownError((VALIDATION,), "Cannot do that"), times=3, moves=True)
+    assert write(table, appends=True) == 5
+    assert table.tried == 4
+
+
+@pytest.mark.parametrize("at", ["create", "publish"])
+def test_an_older_rest_server_is_asked_again(at: str) -> None:
+    """What it calls malformed is judged once more, and written; it is no unknown outcome."""
+    table = Refusing(at, ThrownError((BAD,), OLDER), times=2, moves=True)
+    assert write(table, appends=True) == 5
+    assert table.tried == 3
+
+
+@pytest.mark.parametrize("at", ["create", "publish"])
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_clock_that_is_behind_is_no_conflict(at: str, moves: bool) -> None:
+    """It is named at once, whatever others do; the batch is repeated when some time has passed."""
+    table = Refusing(at, ThrownError(("java.lang.IllegalArgumentException",), CLOCK), moves=moves)
+    with pytest.raises(RetriableSinkError, match="older than its last one") as refused:
+        write(table, appends=True)
+    assert "clock" in str(refused.value.cause)
+    assert table.tried == 1
+
+
+def test_a_table_that_was_replaced_is_named() -> None:
+    """Not as another driver of the query; a query that begins anew is let in."""
+    table = Refusing("never", REFUSED)
+    Table.publish(table, table.stage(1))
+    head = read(table).heads
+    table.replace()
+    with pytest.raises(SinkError, match="was replaced: the rows and the ledger") as refused:
+        write(table, appends=True, entry=entry_of(head, {TP: OffsetRange(1, 2)}, batch_id=1))
+    assert not isinstance(refused.value, ForeignWriterError)
+    assert "new checkpointLocation" in str(refused.value.fix)
+    assert write(table, appends=True) == 5
 
 
 def check_wap(conf: dict[str, str], *, enabled: bool) -> None:
@@ -190,7 +302,7 @@ def test_files_are_not_looked_for_in_a_cached_table(monkeypatch: pytest.MonkeyPa
         return SimpleNamespace(has_property=lambda _: True)
 
     spark = SimpleNamespace(table=lambda _: Entries(), conf={})
-    monkeypatch.setattr(sink, "session", lambda: spark)
+    monkeypatch.setattr(sink, "session", lambda *_: spark)
     monkeypatch.setattr(sink, "find", find)
     assert IcebergSink("lake.db.t")._has_files_of(5)
     spark.conf["spark.wap.branch"] = "audit"

@@ -171,6 +171,43 @@ def test_expired_snapshots_hide_no_ledger(
     check(java, table, *range(number + 2), foreign=3)
 
 
+def test_cherry_picks_of_others_in_whatever_order(java: Catalog, table: str) -> None:
+    """What they were made of has expired, that of the later one first: no file is passed."""
+    java.append(table, [FOREIGN])
+    first = java.stage(table, [FOREIGN])
+    java.load(table).manageSnapshots().createTag("kept", first).commit()
+    java.append(table, [FOREIGN])
+    expire(java, table)
+    second = java.stage(table, [FOREIGN])
+    java.append(table, [FOREIGN])
+    for picked in (second, first):
+        java.load(table).manageSnapshots().cherrypick(picked).commit()
+    java.load(table).manageSnapshots().removeTag("kept").commit()
+    java.append(table, [FOREIGN])
+    expire(java, table)
+    assert java.table(table).snapshot(first) is None
+    assert JavaSink(java, table).applied(QUERY) == heads_of(entry(0))
+    write(java, table, 1)
+    check(java, table, 0, 1, foreign=6)
+
+
+@each_way
+def test_a_table_that_is_replaced(java: Catalog, table: str, appends: bool) -> None:
+    """Between two batches, and while one is written: it is said what has happened."""
+    write(java, table, 1)
+    act = at("sink.begun", lambda: java.replace(table))
+    with hooked(act), pytest.raises(SinkError, match="was replaced") as refused:
+        write(java, table, 2, appends=appends)
+    assert "CREATE OR REPLACE" in str(refused.value.cause)
+    assert JavaSink(java, table).applied(QUERY) == {}
+    with pytest.raises(SinkError, match="was replaced"):
+        write(java, table, 2, appends=appends)
+    java.append(table, [FOREIGN])
+    write(java, table, 0, appends=appends)
+    check(java, table, 0, foreign=1)
+    assert java.branches(table) == 1
+
+
 @pytest.mark.parametrize("act", [kept, taken_back])
 def test_where_older_metadata_were_deleted_nothing_is_guessed(
     java: Catalog, table: str, act: Callable[[Catalog, str], int]
