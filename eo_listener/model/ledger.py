@@ -158,9 +158,10 @@ class UnexpectedRecords:
 class Applied:
     """What a sink has written for one batch: rows of data, and dead letters.
 
+    `rows` is None where the store has written them and does not say how many they are.
     `unexpected` is what a sink that fences nobody has found in its target meanwhile.
     """
 
-    rows: int
+    rows: int | None
     dead_letters: int = 0
     unexpected: tuple[UnexpectedRecords, ...] = ()

@@ -197,7 +197,7 @@ class MemorySink:
         written = 0
         for tp, move in entry.moves.items():
             own = [row for row in rows if (row["topic"], row["partition"]) == tp]
-            written += self._transact(own, replace(entry, moves={tp: move})).rows
+            written += self._transact(own, replace(entry, moves={tp: move})).rows or 0
         return Applied(rows=written)
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ class MergeSuite:
     def _empty(self) -> None:
         self.heads = {}
 
-    def write(self, batches: Sequence[Sequence[str] | str], **arguments: Any) -> list[int]:
+    def write(self, batches: Sequence[Sequence[str] | str], **arguments: Any) -> list[int | None]:
         """Write batches, and return how many rows each has changed.
 
         A batch is its rows, or a query for them.

@@ -38,12 +38,11 @@ if TYPE_CHECKING:
 
     from eo_listener.sinks.delta.arguments import Target
     from eo_listener.sinks.delta.commits import Commit
-    from eo_listener.sinks.delta.connection import Connection
+    from eo_listener.sinks.delta.connection import Connection, TableLog
     from eo_listener.sinks.delta.ledger import QueryLedger
     from eo_listener.sinks.spark_columns import Columns
 
 _CONF: Final = "spark.databricks.delta."
-_COUNTED: Final = f"{_CONF}history.metricsEnabled"
 
 
 class BatchCommit:
@@ -61,15 +60,12 @@ class BatchCommit:
 
     def write(self) -> Applied:
         """Do it. Raises what `Sink.apply` does."""
-        if str(self._session.conf.get(_COUNTED, "true")).lower() == "false":
-            raise SettingsError(
-                f"{_COUNTED}=false: {self._label} would not say how many rows were written",
-                fix="Leave that setting out",
-            )
         rows = columns_of(self._frame)
-        if self._connection.log(self._session) is None:
+        log = self._connection.judged(self._session)
+        if log is None:
             self._create(rows)
-        found = self._found_ledger()
+            log = self._connection.log(self._session)
+        found = self._found_ledger(log)
         record = self._record(found)
         table = at(found.location)  # not by its name, which may come to mean another one
         there = table_columns(self._session, table)
@@ -99,9 +95,9 @@ class BatchCommit:
             if self._connection.log(self._session) is None:
                 raise explained(error, self._label) from error
 
-    def _found_ledger(self) -> QueryLedger:
+    def _found_ledger(self, log: TableLog | None) -> QueryLedger:
         """The ledger, where it is as the entry has found it."""
-        found = self._connection.ledger(self._session, self._entry.query)
+        found = self._connection.ledger_in(log, self._entry.query)
         if not found.location:
             raise SinkError(f"{self._label} was made, and is not there", cause="it was dropped")
         refuse_moved(self._label, self._entry, found.heads)
@@ -177,7 +173,7 @@ class BatchCommit:
             reached("sink.committed")
         try:
             found = self._found(record, location) or self._found(record, location, settled=True)
-            overtaken = None if found is not None else self._overtaken(record)
+            overtaken = None if found is not None else self._overtaken(record, location)
         except RetriableSinkError as unread:
             raise OutcomeUnknownError(
                 f"{self._label}: whether batch {self._entry.batch_id} was written is not known",
@@ -185,7 +181,7 @@ class BatchCommit:
             ) from failed or unread
         if found is None:
             raise overtaken or self._not_written(record, failed) from failed
-        return self._applied(found)
+        return Applied(rows=found.rows)
 
     def _found(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:
         """The commit of this very try, in the table that the batch was judged by."""
@@ -203,9 +199,10 @@ class BatchCommit:
                 raise in_doubt(self._label, self._connection.reference, record.query, state)
         return None
 
-    def _overtaken(self, record: BatchRecord) -> Exception | None:
+    def _overtaken(self, record: BatchRecord, location: str) -> Exception | None:
         """The error for another driver's batch, where there is one."""
-        ledger = self._connection.ledger(self._session, record.query)
+        log = self._connection.log_at(self._session, location)
+        ledger = self._connection.ledger_in(log, record.query)
         if ledger.number == record.number - 1:
             return None
         return ledger_changed(self._label, self._entry, ledger.heads)
@@ -217,12 +214,3 @@ class BatchCommit:
             f"{self._label}: Delta has not written batch {self._entry.batch_id}",
             cause=f"another program uses txnAppId={application_id(record.query)!r}",
         )
-
-    def _applied(self, commit: Commit) -> Applied:
-        if commit.rows is None:
-            raise SinkError(
-                f"{self._label}: version {commit.version} was written, and does not say how many "
-                "rows it has changed",
-                cause="its operationMetrics lack that number",
-            )
-        return Applied(rows=commit.rows)

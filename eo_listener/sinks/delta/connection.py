@@ -123,6 +123,19 @@ class Connection:
         location = self.location(session)
         return None if location is None else self.log_at(session, location)
 
+    def judged(self, session: SparkSession) -> TableLog | None:
+        """The log of the table that was judged by last, up to its newest commit.
+
+        Without one, or where it is no longer there, that of what is the table now. A name is
+        resolved when the ledger is read; a batch goes to the table that was found then. Raises as
+        `log` does.
+        """
+        if self._table is None:
+            return self.log(session)
+        with self._answering():
+            self._require_delta(session)
+        return self.log_at(session, self._table.location) or self.log(session)
+
     def log_at(
         self, session: SparkSession, location: str, *, settled: bool = False
     ) -> TableLog | None:
@@ -142,12 +155,18 @@ class Connection:
         return log
 
     def ledger(self, session: SparkSession, query: str) -> QueryLedger:
-        """What the table's newest version has of `query`.
+        """What the newest version of what is the table now has of `query`.
+
+        Raises as `ledger_in` does.
+        """
+        return self.ledger_in(self.log(session), query)
+
+    def ledger_in(self, log: TableLog | None, query: str) -> QueryLedger:
+        """What the newest version of a table has of `query`.
 
         Raises SinkError where it cannot be known, and once SettingsError where it is another table
         than the time before.
         """
-        log = self.log(session)
         before, self._table = self._table, None if log is None else log.table
         if before is not None and (self._table is None or self._table.id != before.id):
             raise another_table(self._label, before, self._table)

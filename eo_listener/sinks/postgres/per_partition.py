@@ -61,7 +61,7 @@ class PartitionTask:
                 if self._done(link, entry):
                     return 0, 0
                 raise
-            return done.rows, done.dead_letters
+            return done.rows or 0, done.dead_letters
 
     def _writer(self, attempt: TaskAttempt) -> TransactionWriter:
         """With a savepoint for each COPY where a row that is refused late would end the batch: an

@@ -156,7 +156,7 @@ class SqliteSink:
             applied = self._write(connection, schema, batches, entry)
             reached("sink.rows-written")
             moved = not self._target.has_ledger or self._ledger.move(
-                connection, entry, rows=applied.rows
+                connection, entry, rows=applied.rows or 0
             )
             if moved:
                 reached("sink.ledger-moved")

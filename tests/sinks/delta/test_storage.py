@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark import RDD
+from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.errors import JvmError, OutcomeUnknownError, SettingsError
@@ -137,16 +138,31 @@ def test_a_name_that_comes_to_mean_another_table(
     assert dict(table.sink().applied(QUERY)) == heads_of(second)
 
 
-def test_another_database_is_no_other_table(table: Table, name: str) -> None:
-    """USE, in a notebook beside the query, changes nothing for a name without a database."""
+def test_another_database_is_no_other_table(
+    table: Table, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """USE, in a notebook beside the query, changes nothing for a name without a database.
+
+    A batch asks the catalog once: when its ledger is read.
+    """
+    asked: list[str] = []
+    location_of = delta_log.location_of
+
+    def counted(session: SparkSession, asked_for: str) -> str | None:
+        asked.append(asked_for)
+        return location_of(session, asked_for)
+
+    monkeypatch.setattr(delta_log, "location_of", counted)
     sink = DeltaSink(name)
     first = table.batch(sink, {}, table.rows(ROW))
     other = f"{name}_db"
     table.spark.sql(f"CREATE DATABASE {other} LOCATION '{table.path}3'")
     try:
         table.spark.sql(f"USE {other}")
+        asked.clear()
         assert dict(sink.applied(QUERY)) == heads_of(first)
         table.batch(sink, heads_of(first), table.rows(ROW))
+        assert asked == [f"`default`.{name}"]
     finally:
         table.spark.sql("USE default")
         table.spark.sql(f"DROP DATABASE {other}")

@@ -15,7 +15,7 @@ from eo_listener.model.errors import (
     SettingsError,
     SinkError,
 )
-from eo_listener.model.ledger import Entry
+from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.spark.jvm import delta_log
@@ -243,6 +243,24 @@ def test_a_table_that_forgets_numbers_is_refused(table: Table) -> None:
         table.batch(table.sink(), {})
     table.spark.sql(str(refused.value.fix))
     table.batch(table.sink(), {})
+
+
+@pytest.mark.parametrize("arguments", [{}, {"mode": "upsert", "keys": "word"}])
+def test_rows_that_delta_has_not_counted(
+    table: Table, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    """They are written, and so is the ledger: the batch has succeeded, with a number unknown."""
+    sink = table.sink(**arguments)
+    setting = "spark.databricks.delta.history.metricsEnabled"
+    table.spark.conf.set(setting, "false")
+    try:
+        entry = entry_of({}, {TP: OffsetRange(0, 1)})
+        row = table.rows("'flights' topic, 0 partition, 0L offset, 'a' word")
+        assert sink.apply(row, entry, plan_of(entry)) == Applied(rows=None)
+    finally:
+        table.spark.conf.unset(setting)
+    assert dict(table.sink().applied(QUERY)) == heads_of(entry)
+    assert table.read("word") == [("a",)]
 
 
 def test_a_session_without_delta_lake(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def row(key: int, offset: int, word: str) -> Row:
     return ("flights", key, offset, word)
 
 
-def write(lake: Lake, sink: IcebergSink, number: int, rows: Sequence[Row]) -> int:
+def write(lake: Lake, sink: IcebergSink, number: int, rows: Sequence[Row]) -> int | None:
     one = entry(number)
     return sink.apply(lake.frame(rows), one, plan_of(one)).rows
 
