@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -40,7 +39,6 @@ SPARK: Final = {
     "spark.sql.shuffle.partitions": "8",  # a stateful query could never change it
     "spark.sql.streaming.minBatchesToRetain": "10",  # of the checkpoint; what is older is deleted
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
     "spark.sql.catalog.lake.type": "jdbc",
     "spark.sql.catalog.lake.jdbc.schema-version": "V1",  # without views Spark asks for them in vain
@@ -48,12 +46,7 @@ SPARK: Final = {
 }
 TRIGGER: Final = "30 seconds"
 
-_LINE: Final = ".".join(pyspark.__version__.split(".")[:2])
-_SCALA: Final = "2.12" if _LINE == "3.5" else "2.13"
-PACKAGES: Final = (
-    f"org.apache.iceberg:iceberg-spark-runtime-{_LINE}_{_SCALA}:1.11.0",
-    "org.xerial:sqlite-jdbc:3.50.3.0",
-)
+DATABASE: Final = "org.xerial:sqlite-jdbc:3.50.3.0"
 
 
 def columns(schema: str) -> tuple[str, ...]:
@@ -66,13 +59,13 @@ def session(folder: Path, name: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     folder = folder.resolve()  # the catalog keeps the places of files as they are given
     folder.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.appName(name).config("spark.jars.packages", ",".join(PACKAGES))
+    builder = SparkSession.builder.appName(name).config("spark.jars.packages", DATABASE)
     for key, value in SPARK.items():
         builder = builder.config(key, value)
     builder = builder.config(
         "spark.sql.catalog.lake.uri", f"jdbc:sqlite:{folder / 'catalog.db'}"
     ).config("spark.sql.catalog.lake.warehouse", str(folder / "warehouse"))
-    return configure(builder).getOrCreate()  # last: it adds the Kafka connector to the packages
+    return configure(builder, iceberg=True).getOrCreate()  # last: it adds to the packages
 
 
 def start(

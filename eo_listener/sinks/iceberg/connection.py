@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.iceberg.errors import ABSENT, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, runtime_jar
+from eo_listener.spark.jvm.iceberg_table import (
+    IcebergTable,
+    ThrownError,
+    runtime_jar,
+    scala_version,
+)
+from eo_listener.spark.session import iceberg_runtime
 
-_RUNTIMES: Final = {"3.5": "2.12", "4.0": "2.13", "4.1": "2.13"}
-"""The Scala of the runtime that there is for each Spark."""
-RUNTIME: Final = "1.11.0"
 _WAP: Final = ("spark.wap.id", "spark.wap.branch")
-_JAR: Final = re.compile(r"iceberg-spark-runtime-(\d+\.\d+)_(\d+\.\d+)-")
 
 
 def check_runtime(spark: Any) -> None:
@@ -24,19 +25,20 @@ def check_runtime(spark: Any) -> None:
             "IcebergSink works through Spark's JVM, which Spark Connect does not give",
             fix="Run the query in a classic session",
         )
-    line = ".".join(str(spark.version).split(".")[:2])
+    scala = scala_version(spark)
     jar = runtime_jar(spark)
     if jar is None:
         raise SettingsError(
             "Spark has no Iceberg: its runtime jar was not given to it",
-            fix=_fitting(line),
+            fix=_fitting(spark.version, scala),
         )
-    found = _JAR.search(jar)
-    if found is not None and found[1] != line:
+    made_for = iceberg_runtime.misfit(jar, spark.version, scala)
+    if made_for is not None:
         raise SettingsError(
-            f"the Iceberg runtime is one for Spark {found[1]}, and this is Spark {spark.version}",
+            f"the Iceberg runtime is one for {made_for}, and this is Spark {spark.version} with "
+            f"Scala {scala}",
             cause=jar.rpartition("/")[2],
-            fix=_fitting(line),
+            fix=_fitting(spark.version, scala),
         )
 
 
@@ -77,12 +79,14 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
         )
 
 
-def _fitting(line: str) -> str:
-    scala = _RUNTIMES.get(line)
-    if scala is None:
-        known = ", ".join(_RUNTIMES)
-        return f"There is no Iceberg runtime for Spark {line}: take a Spark of {known}"
+def _fitting(spark: str, scala: str) -> str:
+    wanted = iceberg_runtime.coordinates(spark, scala)
+    if wanted is None:
+        return (
+            f"There is no Iceberg runtime for Spark {spark} with Scala {scala}: take a Spark of "
+            f"{iceberg_runtime.supported()}"
+        )
     return (
-        "Give Spark spark.jars.packages=org.apache.iceberg:"
-        f"iceberg-spark-runtime-{line}_{scala}:{RUNTIME}"
+        "configure(SparkSession.builder, iceberg=True).getOrCreate(), or spark-submit --packages "
+        f"{wanted}"
     )

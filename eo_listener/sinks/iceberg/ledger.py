@@ -257,7 +257,7 @@ class PublishedLedgers:
             f"{self._label}: the ledger of {query!r} is in snapshot {first.id}, and nothing "
             "says whether main still has the rows of it",
             cause=f"snapshot {oldest.parent}, between it and main's head, has expired, and "
-            f"{_looked_at(table.search)}; no file of the batch is left: they were compacted, main "
+            f"{_searched(table.search)}; no file of the batch is left: they were compacted, main "
             "was rolled back or replaced, or the driver was killed before it published the batch",
             fix='If the batch\'s rows are in the table, on_expired="accept" takes this ledger; if '
             "not, read the lost offsets again with a new checkpoint",
@@ -330,7 +330,7 @@ class PublishedLedgers:
             f"{self._label}: nothing says whether snapshot {one.id} of main has rows of a batch "
             f"of {query!r} without their ledger",
             cause=f"it was cherry-picked from {one.source}, which, or what is before it, has "
-            f"expired, and {_looked_at(table.search)}",
+            f"expired, and {_searched(table.search)}",
             fix=f'If it has none, on_expired="accept" goes on. If it has: {fix}',
         )
 
@@ -361,7 +361,7 @@ def _replaced(first: Snapshot | None, heads: Mapping[str, Snapshot], *, known: b
     return before[min(before)] if before and (known or max(before) > 1) else None
 
 
-def _looked_at(search: MetadataSearch) -> str:
+def _searched(search: MetadataSearch) -> str:
     """What was searched for a snapshot that has expired, and how far, for people."""
     files = f"{search.files} older metadata files of the table were read"
     if search.back_to is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from eo_listener.spark.jvm import running_jvm
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import class_of
 
@@ -105,8 +106,7 @@ def has_extension(session: SparkSession) -> bool:
 def scala_version(session: SparkSession) -> str:
     """The Scala of its JVM, as in `2.13`. Raises JvmError."""
     with asking("ask for its version of Scala"):
-        whole = str(_jvm(session).scala.util.Properties.versionNumberString())
-        return ".".join(whole.split(".")[:2])
+        return running_jvm.scala_version(_jvm(session))
 
 
 def qualified_location(session: SparkSession, path: str) -> str:

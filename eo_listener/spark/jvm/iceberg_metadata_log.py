@@ -69,14 +69,14 @@ class MetadataLog:
                 yield older
         at, until = self._place(committed)
         before, since = self._entries[:at], self._entries[at:]
-        looked = False
+        read_one = False
         for time, file in since:
-            if looked and time > until:
+            if read_one and time > until:
                 break
             if (metadata := self._open(time, file)) is None:
                 continue
             yield metadata
-            looked = True
+            read_one = True
             if metadata.snapshot(child) is not None:
                 break
         for one in before[-1:]:

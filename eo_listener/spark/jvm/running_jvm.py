@@ -17,6 +17,7 @@ SHIM_PACKAGE: Final = f"{SHIM_ROOT}.requests"
 SHIM: Final = f"{SHIM_PACKAGE}.SourceInspector"
 KAFKA: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 DELTA: Final = "io.delta.tables.DeltaTable"
+ICEBERG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
 
 def is_running() -> bool:
@@ -37,6 +38,12 @@ def class_of(jvm: Any, name: str) -> Any | None:
     found = getattr(jvm, name)
     # A class that the JVM does not have py4j takes for one more package.
     return found if isinstance(found, JavaClass) else None
+
+
+def scala_version(jvm: Any) -> str:
+    """The Scala of a JVM, as in `2.13`. Raises what py4j raises."""
+    whole = str(jvm.scala.util.Properties.versionNumberString())
+    return ".".join(whole.split(".")[:2])
 
 
 def has_class(name: str) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eo_listener.model.errors import JvmAlreadyRunningError, SettingsError
 from eo_listener.spark import java
 from eo_listener.spark import shim as shim_jar
-from eo_listener.spark.session import delta_lake, installation
+from eo_listener.spark.session import delta_lake, iceberg_runtime, installation
 from eo_listener.spark.session.installation import CONNECTOR, Installation
 from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 
@@ -44,25 +44,30 @@ def configure(
     connector: bool = True,
     shim: bool = True,
     delta: bool = False,
+    iceberg: bool = False,
 ) -> SparkSession.Builder:
     """Add the shim and this Spark's Kafka connector to `builder`, and return it.
 
     Call it last, just before `getOrCreate`, in a program that python starts. It registers no
     listener. `connector=False` and `shim=False` leave that part out; `delta=True` adds the Delta
-    Lake that fits this Spark, with its extension and catalog. What is there already, or was set by
-    the user in any of Spark's ways, stays; calling it twice changes nothing.
+    Lake that fits this Spark, with its extension and catalog; `iceberg=True` the runtime of Iceberg
+    that fits this Spark and its Scala, with its extension, and no catalog, which is yours. What is
+    there already, or was set by the user in any of Spark's ways, stays; calling it twice changes
+    nothing.
 
     Jars are put into the environment variable PYSPARK_SUBMIT_ARGS, also those the builder had.
 
-    Raises JvmAlreadyRunningError when the JVM is already running without them, SettingsError,
-    JavaError, and UnavailableError when the shim jar is missing.
+    Raises JvmAlreadyRunningError when the JVM is already running without them, SettingsError (also
+    where a runtime of Iceberg is named that is one for another Spark), JavaError, and
+    UnavailableError when the shim jar is missing.
     """
     options = _options_of(builder)
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
     _refuse_connect(options, arguments)
     spark = Installation.find()
     _compare(spark)
-    if not _running_jvm_has_all(spark, connector=connector, shim=shim, delta=delta):
+    parts = {"connector": connector, "shim": shim, "delta": delta, "iceberg": iceberg}
+    if not _running_jvm_has_all(spark, **parts):
         java.find(spark.oldest_java, spark.newest_java, user=f"Spark {spark.version}")
         settings = Settings(
             arguments=arguments,
@@ -75,6 +80,8 @@ def configure(
             _add_connector(settings, spark)
         if delta:
             _add_delta(settings, spark)
+        if iceberg:
+            _add_iceberg(settings, spark)
         _apply(settings)
     return builder
 
@@ -132,6 +139,35 @@ def _delta_of(spark: Installation) -> str:
         raise SettingsError(
             f"no Delta Lake is known that fits Spark {spark.version}",
             fix=f"Use Spark {delta_lake.supported()}, or leave out delta=True",
+        )
+    return found
+
+
+def _add_iceberg(settings: Settings, spark: Installation) -> None:
+    own = [file.name for file in spark.home.glob(f"jars/{iceberg_runtime.NAME}-*.jar")]
+    given = [*own, *settings.items(JARS), *settings.items(PACKAGES)]
+    there = [item for item in given if iceberg_runtime.NAME in item]
+    for item in there:
+        made_for = iceberg_runtime.misfit(item, spark.version, spark.scala)
+        if made_for is not None:
+            raise SettingsError(
+                f"{item.rpartition('/')[2]} is for {made_for}, and this is Spark {spark.version} "
+                f"with Scala {spark.scala}",
+                cause=f"it is in {spark.home}/jars" if item in own else f"{JARS} or {PACKAGES}",
+                fix=f"Take it away: configure(..., iceberg=True) adds {_iceberg_of(spark)}",
+            )
+    if not there:
+        _add_package(settings, _iceberg_of(spark))
+    settings.add(delta_lake.EXTENSIONS, [iceberg_runtime.EXTENSION])
+
+
+def _iceberg_of(spark: Installation) -> str:
+    """The coordinates of the runtime for this Spark. Raises SettingsError where there is none."""
+    found = iceberg_runtime.coordinates(spark.version, spark.scala)
+    if found is None:
+        raise SettingsError(
+            f"there is no Iceberg runtime for Spark {spark.version} with Scala {spark.scala}",
+            fix=f"Use Spark {iceberg_runtime.supported()}, or leave out iceberg=True",
         )
     return found
 
@@ -225,7 +261,9 @@ def _connect_error(sign: str) -> SettingsError:
     )
 
 
-def _running_jvm_has_all(spark: Installation, *, connector: bool, shim: bool, delta: bool) -> bool:
+def _running_jvm_has_all(
+    spark: Installation, *, connector: bool, shim: bool, delta: bool, iceberg: bool
+) -> bool:
     """Whether a JVM runs that needs nothing more. Raises JvmAlreadyRunningError when it does."""
     from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: its absence is said above
 
@@ -235,6 +273,7 @@ def _running_jvm_has_all(spark: Installation, *, connector: bool, shim: bool, de
         running_jvm.SHIM: shim,
         running_jvm.KAFKA: connector,
         running_jvm.DELTA: delta,
+        running_jvm.ICEBERG: iceberg,
     }
     missing = [name for name, wish in wanted.items() if wish and not running_jvm.has_class(name)]
     if missing:
@@ -243,28 +282,42 @@ def _running_jvm_has_all(spark: Installation, *, connector: bool, shim: bool, de
             connector=running_jvm.KAFKA in missing,
             shim=running_jvm.SHIM in missing,
             delta=_delta_of(spark) if running_jvm.DELTA in missing else None,
+            iceberg=_iceberg_of(spark) if running_jvm.ICEBERG in missing else None,
             submitted=running_jvm.under_submit(),
         )
     return True
 
 
 def too_late(
-    spark: Installation, *, connector: bool, shim: bool, submitted: bool, delta: str | None = None
+    spark: Installation,
+    *,
+    connector: bool,
+    shim: bool,
+    submitted: bool,
+    delta: str | None = None,
+    iceberg: str | None = None,
 ) -> JvmAlreadyRunningError:
     """Build the error that names what the running JVM lacks and how to start it with that.
 
-    `delta` are the coordinates of the Delta Lake that it lacks.
+    `delta` and `iceberg` are the coordinates of the Delta Lake and the Iceberg that it lacks.
     """
-    parts = {"the shim": shim, "the Kafka connector": connector, "Delta Lake": delta}
+    parts = {
+        "the shim": shim,
+        "the Kafka connector": connector,
+        "Delta Lake": delta,
+        "Iceberg": iceberg,
+    }
     lacking = " and ".join(name for name, lacks in parts.items() if lacks)
-    packages = [*([spark.connector] if connector else ()), *([delta] if delta else ())]
+    packages = [one for one in (spark.connector if connector else None, delta, iceberg) if one]
     command = ["spark-submit"]
     if shim:
         command.append('--jars "$(eo-listener jar)"')
     if packages:
         command += ["--packages", ",".join(packages), "--exclude-packages", ",".join(HADOOP)]
+    extensions = {delta_lake.EXTENSION: delta, iceberg_runtime.EXTENSION: iceberg}
+    if wanted := [name for name, lacks in extensions.items() if lacks]:
+        command += ["--conf", f"{delta_lake.EXTENSIONS}={','.join(wanted)}"]
     if delta:
-        command += ["--conf", f"{delta_lake.EXTENSIONS}={delta_lake.EXTENSION}"]
         command += ["--conf", f"{delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}"]
     command.append(sys.argv[0] if submitted and sys.argv[0] else "job.py")
     line = " ".join(command)

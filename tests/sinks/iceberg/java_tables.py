@@ -23,7 +23,7 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.iceberg.ledger import PROPERTY, PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of_any
 from eo_listener.sinks.iceberg.publication import Publication
-from eo_listener.spark.jvm.iceberg_table import IcebergTable
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, java_errors
 from eo_listener.testing.made_up_entries import Row
 from tests import iceberg_jars
 
@@ -168,12 +168,13 @@ class Rows:
     def write(self, branch: str, ledger: str) -> int | None:
         """Write them on the branch."""
         self.tries += 1
-        if self.appends:
-            self.catalog.append(self.table, self.rows, branch=branch, ledger=ledger)
-            return None
-        for row in self.rows:
-            self.catalog.append(self.table, [row], branch=branch)
-        return len(self.rows)
+        with java_errors():
+            if self.appends:
+                self.catalog.append(self.table, self.rows, branch=branch, ledger=ledger)
+                return None
+            for row in self.rows:
+                self.catalog.append(self.table, [row], branch=branch)
+            return len(self.rows)
 
 
 class JavaSink:

@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
+from eo_listener.model.errors import RetriableSinkError
 from eo_listener.testing.made_up_entries import plan_of, rows_of
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink
 from tests.sinks.iceberg.rest_server import RestCatalog, rest_catalog
@@ -24,6 +25,7 @@ def rest(java: Catalog) -> Iterator[RestCatalog]:
         yield catalog
 
 
+@pytest.mark.slow
 @each_way
 def test_a_commit_that_is_called_malformed_is_a_conflict(
     java: Catalog, rest: RestCatalog, appends: bool
@@ -53,21 +55,25 @@ def test_a_commit_that_is_called_malformed_is_a_conflict(
     assert rest.malformed >= (1 if appends else 2)
 
 
-def test_two_commits_before_files_are_added_again(java: Catalog, rest: RestCatalog) -> None:
-    """Main has moved, and moves once more before the files are added to it."""
+def test_it_is_judged_again_wherever_it_is_said(java: Catalog, rest: RestCatalog) -> None:
+    """Of the rows of a batch, which is written once more; and of files that are added again."""
     table = java.create()
     write(java, table, 0)
-    rest.changes = 0
+    branches: dict[int, str] = {}
 
     def other(number: int) -> None:
-        if number in (3, 4):
-            java.append(table, [FOREIGN])
+        if number in branches:
+            java.append(table, [FOREIGN], branch=branches[number])
 
     rest.before = other
-    sink = JavaSink(rest, table)
-    one = entry(1)
+    sink, one = JavaSink(rest, table), entry(1)
+    rest.changes, branches = 0, {2: "main"}
+    with pytest.raises(RetriableSinkError, match=r"another commit came first.*BadRequest"):
+        sink.apply(rows_of(one), one, plan_of(one))
+    assert rest.malformed == 1
+    rest.changes, branches = 0, {3: "main", 4: "audit"}
     sink.apply(rows_of(one), one, plan_of(one))
     assert sink.written is not None
     assert sink.written.tries == 1, "nothing is computed again"
-    assert rest.malformed == 1
+    assert rest.malformed == 2
     check(java, table, 0, 1, foreign=2)

@@ -12,35 +12,41 @@ from eo_listener.sinks.iceberg import connection
 JAR = "file:/opt/jars/iceberg-spark-runtime-{}-1.11.0.jar"
 
 
-def check(monkeypatch: pytest.MonkeyPatch, spark: str, jar: str | None) -> None:
+def check(monkeypatch: pytest.MonkeyPatch, spark: str, scala: str, jar: str | None) -> None:
     monkeypatch.setattr(connection, "runtime_jar", lambda _: jar)
+    monkeypatch.setattr(connection, "scala_version", lambda _: scala)
     connection.check_runtime(SimpleNamespace(version=spark, _jvm=None))
 
 
 @pytest.mark.parametrize(
-    ("spark", "line"), [("3.5.7", "3.5_2.12"), ("4.0.0", "4.0_2.13"), ("4.1.1", "4.1_2.13")]
+    ("spark", "scala"), [("3.5.7", "2.12"), ("3.5.7", "2.13"), ("4.0.0", "2.13"), ("4.1.1", "2.13")]
 )
 def test_the_runtime_that_fits_is_named(
-    monkeypatch: pytest.MonkeyPatch, spark: str, line: str
+    monkeypatch: pytest.MonkeyPatch, spark: str, scala: str
 ) -> None:
     """Where there is none, or one for another Spark; the right one is taken, under any name."""
+    line = f"{spark[:3]}_{scala}"
     named = f"org.apache.iceberg:iceberg-spark-runtime-{line}:1.11.0"
     with pytest.raises(SettingsError, match="its runtime jar was not given") as missing:
-        check(monkeypatch, spark, None)
+        check(monkeypatch, spark, scala, None)
+    assert "configure(SparkSession.builder, iceberg=True)" in str(missing.value.fix)
     assert named in str(missing.value.fix)
-    with pytest.raises(SettingsError, match=r"is one for Spark 3\.4, and this is") as wrong:
-        check(monkeypatch, spark, JAR.format("3.4_2.12"))
-    assert named in str(wrong.value.fix)
-    assert wrong.value.cause == "iceberg-spark-runtime-3.4_2.12-1.11.0.jar"
+    for other, said in (("3.4_2.12", "3.4 with Scala 2.12"), (f"{spark[:3]}_2.11", "Scala 2.11")):
+        with pytest.raises(SettingsError, match=f"is one for .*{said}, and this is") as wrong:
+            check(monkeypatch, spark, scala, JAR.format(other))
+        assert named in str(wrong.value.fix)
+        assert wrong.value.cause == f"iceberg-spark-runtime-{other}-1.11.0.jar"
     for jar in (JAR.format(line), "", "file:/opt/lake.jar"):
-        check(monkeypatch, spark, jar)
+        check(monkeypatch, spark, scala, jar)
 
 
-def test_a_spark_without_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("spark", "scala"), [("4.2.0", "2.13"), ("4.0.0", "2.12")])
+def test_a_spark_without_a_runtime(monkeypatch: pytest.MonkeyPatch, spark: str, scala: str) -> None:
     """Nothing is named that does not exist."""
     with pytest.raises(SettingsError) as refused:
-        check(monkeypatch, "4.2.0", None)
-    assert "no Iceberg runtime for Spark 4.2: take a Spark of 3.5, 4.0, 4.1" in str(refused.value)
+        check(monkeypatch, spark, scala, None)
+    said = f"no Iceberg runtime for Spark {spark} with Scala {scala}: take a Spark of 3.5, 4.0 and"
+    assert said in str(refused.value)
 
 
 def test_spark_connect_is_refused() -> None:

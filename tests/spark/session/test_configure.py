@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import EoListenerError, JavaError, SettingsError
 from eo_listener.spark import shim
-from eo_listener.spark.session import delta_lake
+from eo_listener.spark.session import delta_lake, iceberg_runtime
 from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS, configure, too_late
 from eo_listener.spark.session.installation import Installation
 from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
@@ -24,6 +24,8 @@ PACKAGES, EXCLUDES, IVY = "spark.jars.packages", "spark.jars.excludes", "spark.j
 FOUND = Installation.find()
 CONNECTOR = FOUND.connector
 DELTA = delta_lake.coordinates(FOUND.version, FOUND.scala)
+ICEBERG = iceberg_runtime.coordinates(FOUND.version, FOUND.scala)
+CATALOG = "spark.sql.catalog"
 SHIM = str(shim.jar())
 
 
@@ -137,6 +139,73 @@ def test_too_late_for_delta_lake() -> None:
 def test_which_delta_lake_fits(delta: str, spark: str, fits: bool) -> None:
     """Each is made for one minor version of Spark."""
     assert delta_lake.fits(delta, spark) is fits
+
+
+@pytest.mark.skipif(ICEBERG is None, reason="Iceberg has no runtime for this Spark")
+def test_iceberg() -> None:
+    """Its runtime for this Spark and Scala comes as a package, with its extension; no catalog."""
+    mine = {
+        f"{CATALOG}.lake": "org.apache.iceberg.spark.SparkCatalog",
+        f"{CATALOG}.lake.type": "rest",
+    }
+    options = configured({delta_lake.EXTENSIONS: "my.Extension", **mine}, iceberg=True)
+    assert options[PACKAGES] == f"{CONNECTOR},{ICEBERG}"
+    assert options[delta_lake.EXTENSIONS] == f"my.Extension,{iceberg_runtime.EXTENSION}"
+    assert {key: at for key, at in options.items() if key.startswith(CATALOG)} == mine
+    assert configured(options, iceberg=True) == options
+
+
+@pytest.mark.skipif(ICEBERG is None or DELTA is None, reason="one of them does not fit this Spark")
+def test_iceberg_beside_delta_lake() -> None:
+    """Both extensions, and Delta's catalog."""
+    options = configured({}, connector=False, delta=True, iceberg=True)
+    assert options[PACKAGES] == f"{DELTA},{ICEBERG}"
+    both = f"{delta_lake.EXTENSION},{iceberg_runtime.EXTENSION}"
+    assert options[delta_lake.EXTENSIONS] == both
+
+
+@pytest.mark.parametrize(
+    ("setting", "form"),
+    [(PACKAGES, "org.apache.iceberg:{}:1.9.9"), ("spark.jars", "/x/{}-1.9.9.jar")],
+)
+def test_own_iceberg(setting: str, form: str) -> None:
+    """A release that the user names stays, as a package or as a jar."""
+    own = form.format(f"iceberg-spark-runtime-{FOUND.version[:3]}_{FOUND.scala}")
+    options = configured({setting: own}, connector=False, iceberg=True)
+    assert own in (*submitted("spark.jars"), options.get(PACKAGES))
+    assert options.get(PACKAGES, own) == own
+    assert options[delta_lake.EXTENSIONS] == iceberg_runtime.EXTENSION
+
+
+@pytest.mark.parametrize("other", ["3.4_2.12", "4.0_2.12", "2.4_2.13"])
+def test_an_iceberg_of_another_spark(other: str) -> None:
+    """It is named, with the one that fits, before any JVM is started."""
+    given = {PACKAGES: f"org.apache.iceberg:iceberg-spark-runtime-{other}:1.9.2"}
+    with pytest.raises(SettingsError, match=rf"runtime-{other}:1\.9\.2 is for Spark") as refused:
+        configured(given, iceberg=True)
+    assert str(ICEBERG) in str(refused.value.fix)
+    with pytest.raises(SettingsError, match=rf"runtime-{other}-1\.9\.2\.jar is for Spark"):
+        configured({"spark.jars": f"/x/iceberg-spark-runtime-{other}-1.9.2.jar"}, iceberg=True)
+
+
+def test_a_spark_without_iceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no runtime, the error names the versions of Spark that have one."""
+    monkeypatch.setattr(Installation, "find", lambda: replace(FOUND, version="4.2.0"))
+    with pytest.raises(SettingsError, match=r"for Spark 4\.2\.0.*3\.5, 4\.0 and 4\.1"):
+        configured({}, iceberg=True)
+
+
+def test_too_late_for_iceberg() -> None:
+    """The command that starts a JVM with it has the package and the extension."""
+    given = {"connector": False, "shim": False, "submitted": True}
+    said = str(too_late(FOUND, **given, iceberg="g:a:1"))
+    assert "without Iceberg" in said
+    assert "--packages g:a:1 " in said
+    assert f"--conf {delta_lake.EXTENSIONS}={iceberg_runtime.EXTENSION}" in said
+    assert delta_lake.SESSION_CATALOG not in said
+    both = str(too_late(FOUND, **given, iceberg="g:a:1", delta="g:d:1"))
+    assert "without Delta Lake and Iceberg" in both
+    assert f"={delta_lake.EXTENSION},{iceberg_runtime.EXTENSION} " in both
 
 
 def test_builder_is_kept() -> None:

@@ -1,0 +1,46 @@
+"""Which runtime of Iceberg fits which Spark, and what a session needs for Iceberg's SQL."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+NAME: Final = "iceberg-spark-runtime"
+RELEASE: Final = "1.11.0"
+EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+_SCALAS: Final = {"3.5": ("2.12", "2.13"), "4.0": ("2.13",), "4.1": ("2.13",)}
+"""The versions of Scala that there is a runtime of RELEASE for, by minor version of Spark."""
+_MADE_FOR: Final = re.compile(rf"{NAME}-(\d+\.\d+)_(\d+\.\d+)")
+
+
+def coordinates(spark: str, scala: str) -> str | None:
+    """The Maven coordinates of the runtime for a Spark such as `4.0.0`, and a Scala as in `2.13`.
+
+    None where there is none.
+    """
+    minor = _minor(spark)
+    if scala not in _SCALAS.get(minor, ()):
+        return None
+    return f"org.apache.iceberg:{NAME}-{minor}_{scala}:{RELEASE}"
+
+
+def misfit(runtime: str, spark: str, scala: str) -> str | None:
+    """What a runtime is made for, where that is not this Spark; None where it fits.
+
+    `runtime` is a file or coordinates; of one whose name does not say it, nothing is known.
+    """
+    found = _MADE_FOR.search(runtime)
+    if found is None or found.groups() == (_minor(spark), scala):
+        return None
+    return f"Spark {found[1]} with Scala {found[2]}"
+
+
+def supported() -> str:
+    """The versions of Spark there is a runtime for, for people."""
+    *others, last = _SCALAS
+    return f"{', '.join(others)} and {last}"
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
