@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
 from eo_listener.model.errors import (
     ForeignWriterError,
     PoisonRowError,
@@ -102,6 +103,7 @@ def test_restore_takes_the_ledger_back(table: Table) -> None:
     table.sql("RESTORE TABLE {table} TO VERSION AS OF 1")
     assert dict(sink.applied(QUERY)) == heads_of(first)
     assert dict(table.sink().applied(QUERY)) == heads_of(first)
+    assert of_ledger(table.sink(), QUERY).offsets == {TP: 1}
     again = table.batch(sink, heads_of(first), run="run-2")
     assert dict(sink.applied(QUERY)) == heads_of(again) != heads_of(second)
     assert table.read("offset") == [(0,), (1,)]

@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import functions
 
+from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
 from eo_listener.model.errors import (
     ForeignWriterError,
     PoisonRowError,
     SettingsError,
+    SinkError,
 )
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -202,11 +204,28 @@ def test_a_table_made_anew_has_no_ledger(lake: Lake) -> None:
         sink.apply(lake.frame(rows_of(one)).select("word"), one, plan_of(one))
 
 
+def test_a_table_that_is_replaced_is_named(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """By CREATE OR REPLACE: while the query runs, and where its ledger is read later."""
+    write(lake, 0)
+    write(lake, 1)
+    name = lake.table("t")
+    lake.other().sql(f"CREATE OR REPLACE TABLE {name} USING iceberg AS SELECT * FROM {name}")
+    one = entry(2)
+    with pytest.raises(SinkError, match=r"was replaced: .* of 'flights' are not in it") as refused:
+        lake.sink("t").apply(lake.frame(rows_of(one)), one, plan_of(one))
+    assert not isinstance(refused.value, ForeignWriterError)
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        assert dict(lake.sink("t").applied(QUERY)) == {}
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "was replaced (CREATE OR REPLACE TABLE): it has no ledger of 'flights'" in said
+
+
 def test_a_renamed_table_keeps_its_ledger(lake: Lake) -> None:
     """It is the table's own, under whatever name."""
     write(lake, 0)
     lake.other().sql(f"ALTER TABLE {lake.table('t')} RENAME TO {lake.namespace}.u")
     assert dict(lake.sink("u").applied(QUERY)) == heads_of(entry(0))
+    assert of_ledger(lake.sink("u"), QUERY).offsets == {TP: 1}
     assert dict(lake.sink("t").applied(QUERY)) == {}
     write(lake, 1, "u")
     assert sorted(lake.rows("u")) == expected(0, 1)

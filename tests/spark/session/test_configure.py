@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -197,13 +198,13 @@ def test_a_spark_without_iceberg(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_late_for_iceberg() -> None:
     """The command that starts a JVM with it has the package and the extension."""
-    given = {"connector": False, "shim": False, "submitted": True}
-    said = str(too_late(FOUND, **given, iceberg="g:a:1"))
+    only = partial(too_late, FOUND, connector=False, shim=False, submitted=True)
+    said = str(only(iceberg="g:a:1"))
     assert "without Iceberg" in said
     assert "--packages g:a:1 " in said
     assert f"--conf {delta_lake.EXTENSIONS}={iceberg_runtime.EXTENSION}" in said
     assert delta_lake.SESSION_CATALOG not in said
-    both = str(too_late(FOUND, **given, iceberg="g:a:1", delta="g:d:1"))
+    both = str(only(iceberg="g:a:1", delta="g:d:1"))
     assert "without Delta Lake and Iceberg" in both
     assert f"={delta_lake.EXTENSION},{iceberg_runtime.EXTENSION} " in both
 
