@@ -247,7 +247,9 @@ def test_a_table_that_forgets_numbers_is_refused(table: Table) -> None:
     table.batch(table.sink(), {})
 
 
-@pytest.mark.parametrize("arguments", [{}, {"mode": "upsert", "keys": "word"}])
+@pytest.mark.parametrize(
+    "arguments", [{}, pytest.param({"mode": "upsert", "keys": "word"}, marks=pytest.mark.slow)]
+)
 def test_rows_that_delta_has_not_counted(
     table: Table, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
 ) -> None:
