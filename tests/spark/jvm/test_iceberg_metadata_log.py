@@ -112,7 +112,7 @@ def test_clocks_that_differ() -> None:
     And a transaction with several snapshots has the time of the last one.
     """
     files = Files()
-    files.late = {13: 5 * EACH, 15: 500}
+    files.late = {13: 5 * EACH, 14: 2 * EACH, 15: 500}
     assert files.parent(files.log(20), 15) == "snapshot 14"
     assert files.read == [13, 14]
 
