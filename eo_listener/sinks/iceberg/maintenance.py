@@ -19,8 +19,8 @@ from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import first_line
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of_any
 from eo_listener.spark.jvm.iceberg_table import MAIN, ThrownError, java_errors, session
+from eo_listener.spark.session.iceberg_runtime import EXTENSION
 
-_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _SHORTEST: Final = timedelta(days=1)
 """What Iceberg itself asks for: a younger file may be one that is just being written."""
 _NO_PROCEDURES: Final = ("ParseException", "NoSuchProcedureException")
@@ -75,21 +75,23 @@ def maintain_iceberg(
 
     Without `execute` nothing is changed, and the steps say what there is to do. Queries may go on
     writing meanwhile. None leaves a step out. `table` is the full name, as IcebergSink takes it;
-    the session is the active one, and needs Iceberg's SQL extensions.
+    the session is the active one, or the first of the process if only that one has the catalog, and
+    needs Iceberg's SQL extensions.
 
     Raises SettingsError, and SinkError where a procedure fails: what came before it is done.
     """
-    for name, age, shortest in (
+    for setting, age, shortest in (
         ("expire_after", expire_after, timedelta(0)),
         ("orphans_after", orphans_after, _SHORTEST),
     ):
         if age is not None and age < shortest:
             raise SettingsError(
-                f"{name} must be at least {shortest}, got {age}",
+                f"{setting} must be at least {shortest}, got {age}",
                 cause="files that a batch is just writing are in no snapshot yet",
                 fix="Give it more, such as timedelta(days=3), or None to leave the step out",
             )
-    work = _Work(session(), TableName.parse(table), execute=execute)
+    name = TableName.parse(table)
+    work = _Work(session(name.parts[0]), name, execute=execute)
     now = datetime.now(timezone.utc)
     steps: list[MaintenanceStep] = []
     if compact:
@@ -223,7 +225,8 @@ def _failing(name: TableName) -> Iterator[None]:
             raise SettingsError(
                 f"this session cannot run Iceberg's procedures ({said})",
                 cause="they are part of Iceberg's SQL extensions",
-                fix=f"Start it with spark.sql.extensions={_EXTENSIONS}",
+                fix="Start it by configure(SparkSession.builder, iceberg=True).getOrCreate(), or "
+                f"with spark.sql.extensions={EXTENSION}",
             ) from error
         raise SinkError(
             f"{name.key}: maintenance stopped ({said})",

@@ -135,7 +135,7 @@ CHANGING = [
 def test_what_is_asked_and_what_is_done(monkeypatch: pytest.MonkeyPatch, execute: bool) -> None:
     """A dry run asks what there is to do; else each procedure is called, once and in this order."""
     session = Session(ANSWERS)
-    monkeypatch.setattr(maintenance, "session", lambda: session)
+    monkeypatch.setattr(maintenance, "session", lambda *_: session)
     monkeypatch.setattr(maintenance, "find", lambda *_: SimpleNamespace(uncache=lambda: None))
     steps = maintain_iceberg("lake.`d``b`.`it's`", execute=execute)
     assert [one.found.split(" are ")[0] for one in steps] == [
@@ -157,7 +157,7 @@ def test_what_is_asked_and_what_is_done(monkeypatch: pytest.MonkeyPatch, execute
 
 def test_a_table_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named."""
-    monkeypatch.setattr(maintenance, "session", lambda: Session({}))
+    monkeypatch.setattr(maintenance, "session", lambda *_: Session({}))
     monkeypatch.setattr(maintenance, "find", lambda *_: None)
     with pytest.raises(SettingsError, match=r"there is no table lake\.db\.t"):
         maintain_iceberg("lake.db.t")
