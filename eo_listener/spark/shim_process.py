@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +22,8 @@ from eo_listener.model.errors import JvmError
 from eo_listener.spark.java import Java
 
 _MAIN: Final = "io.github.eolistener.requests.ShimProcess"
-_QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+_QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+_MEMORY: Final = ("-Xmx512m", "-XX:+ExitOnOutOfMemoryError")
 _SILENT: Final = ("-Xlog:disable", "-XX:+DisplayVMOutputToStderr")  # else warnings come as answers
 _LONGEST: Final = 120.0  # seconds; each call has a limit of its own, which is less
 _END: Final = 3.0
@@ -33,7 +36,7 @@ class ShimProcess:
     """
 
     def __init__(self, java: Java, jars: Sequence[Path]) -> None:
-        self._command = [str(java.executable), *_QUICK, *_SILENT]
+        self._command = [str(java.executable), *_QUICK, *_MEMORY, *_SILENT]
         self._command += ["-cp", os.pathsep.join(map(str, jars)), _MAIN]
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,19 +67,18 @@ class ShimProcess:
         _pipe(process.stdout).close()
 
     def _asked(self, line: str) -> dict[str, str]:
+        deadline = time.monotonic() + _LONGEST
         try:
-            pipe = _pipe(self._opened().stdin)
-            pipe.write(line.encode() + b"\n")
-            pipe.flush()
-            text = self._answers.get(timeout=_LONGEST)
-        except (OSError, ValueError) as error:
-            raise _ended() from error
-        except Empty as error:
+            _write(_pipe(self._opened().stdin), line.encode() + b"\n", deadline)
+            text = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except (Empty, TimeoutError) as error:  # the second is an OSError too
             self._kill()  # its answer, if it comes, would be taken for that of the next call
             raise JvmError(
                 f"Kafka's Java client did not answer within {_LONGEST:.0f} s",
                 cause="the machine is busy, or Java hangs",
             ) from error
+        except (OSError, ValueError) as error:
+            raise _ended() from error
         if not text:
             self._answers.put(b"")  # for the next call, which may still be written to its pipe
             raise _ended()
@@ -104,6 +106,7 @@ class ShimProcess:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # a Ctrl-C is the command's, which then closes this
             )
+            os.set_blocking(_pipe(self._process.stdin).fileno(), False)
             self._reader = threading.Thread(
                 target=self._read, args=(_pipe(self._process.stdout),), daemon=True
             )
@@ -114,6 +117,17 @@ class ShimProcess:
         while line := pipe.readline():
             self._answers.put(line)
         self._answers.put(b"")  # it has ended
+
+
+def _write(pipe: IO[bytes], line: bytes, deadline: float) -> None:
+    """Write it to a pipe that does not block. Raises TimeoutError where nobody reads it in time."""
+    room = select.poll()
+    room.register(pipe, select.POLLOUT)
+    left = memoryview(line)
+    while left:
+        if not room.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
+            raise TimeoutError
+        left = left[os.write(pipe.fileno(), left) :]
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

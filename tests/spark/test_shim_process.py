@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -69,6 +70,23 @@ def test_one_that_hangs(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         shim.call("a", "{}")
     assert shim._process is not None
     assert shim._process.returncode == -9
+
+
+def test_one_that_does_not_read(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that does not fit into the pipe is waited for up to the same limit."""
+    monkeypatch.setattr(shim_process, "_LONGEST", 0.5)
+    shim = start("import time; time.sleep(600)")
+    began = time.monotonic()
+    with pytest.raises(JvmError, match="did not answer"):
+        shim.call("a", "x" * 1_000_000)
+    assert time.monotonic() - began < 30
+    assert shim._process is not None
+    assert shim._process.returncode == -9
+
+
+def test_a_call_that_does_not_fit_into_the_pipe(start: Start) -> None:
+    """It is written in parts, and its answer read whole."""
+    assert start(ECHO).call("a", "ž" * 300_000) == "ž" * 300_000
 
 
 @pytest.mark.parametrize("line", ["[0.003s][warning][cds] no", "{"])
