@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -36,13 +37,14 @@ from eo_listener.kafka.open_transactions import (
     OpenTransaction,
     TransactionVerdict,
     has_moved,
+    with_stuck,
 )
 from eo_listener.kafka.transaction_reader import (
     OFFSETS_TOPIC,
     TransactionReader,
     TransactionReading,
 )
-from eo_listener.kafka.transaction_repair import TransactionRepair
+from eo_listener.kafka.transaction_repair import EndedTransaction, TransactionRepair
 from eo_listener.model.errors import (
     InUseError,
     KafkaError,
@@ -63,6 +65,7 @@ app = typer.Typer(
 
 _OLDEST_JAVA: Final = 11
 _WATCH: Final = 10.0
+_ENDING: Final = 5.0  # seconds: markers are written within some milliseconds
 
 Clients = Annotated[
     Path | None,
@@ -100,7 +103,8 @@ def list_(
 ) -> None:
     """Show what holds consumers under read_committed up: since when, whose it is, what to type.
 
-    Exit status 1 where a transaction hangs or is over its time, 3 where that is not known of one.
+    Exit status 1 where a transaction hangs, is over its time, or its ending is stuck, 3 where that
+    is not known of one.
     """
     require_names("topic", topics or ())
     require_names("group", groups or ())
@@ -108,8 +112,9 @@ def list_(
         wanted = {tp for group in groups or () for tp in reader.of_group(group)}
         if topics or not groups:
             wanted |= set(reader.partitions(topics))
-        reading = reader.read(sorted(wanted))
-    if not topics and not reading.transactions and {tp.topic for tp in wanted} == {OFFSETS_TOPIC}:
+        reading = _read(reader, sorted(wanted))
+    found = reading.transactions or reading.errors
+    if not topics and not found and {tp.topic for tp in wanted} == {OFFSETS_TOPIC}:
         raise SettingsError(
             f"group {few(groups or ())} holds no offsets, so its topics are not known",
             cause="they expired, nobody has committed, or the name is another one",
@@ -157,20 +162,23 @@ def abort(
     """End one transaction, as `txn list` names it, and look whether it has ended.
 
     By its id: whoever produces with it is fenced. One that hangs, which no coordinator has, by the
-    marker of an abort; any other is refused that. Refused while the producer is at work.
+    marker of an abort; any other is refused that. Refused while the producer is at work. Exit
+    status 3 where it has not ended everywhere, or that is not known.
     """
     watch = seconds("watch", watch, least=0.0)
     wanted = _Wanted.of(transactional_id, partitions, producer_id)
     with _opened(servers, properties, clients) as opened:
         found = wanted.read(opened.reader)
-        ended = False
+        ended = None
         if found is not None and execute:
             ended = _end(opened, wanted, found, watch=watch, live=live)
-        held = _still_held(opened.reader, found) if ended and found is not None else {}
+        held = None if ended is None or not ended.whole else _still_held(opened.reader, ended)
     if as_json:
         print_json(abort_document(wanted.named, found, held, executed=execute, ended=ended))
     else:
         print_abort(console(), wanted.named, found, held, executed=execute, ended=ended)
+    if ended is not None and not ended.whole:
+        raise typer.Exit(3)
 
 
 class _Wanted(NamedTuple):
@@ -243,6 +251,13 @@ def _of_id(reader: TransactionReader, transactional_id: str) -> OpenTransaction 
         )
     if not described.ongoing:
         return None
+    if described.two_phase:
+        raise SettingsError(
+            f"the transaction of {transactional_id!r} is one of a two-phase commit (KIP-939): it "
+            "may have been promised to be committed, which nobody but its program knows",
+            fix="Start that program again, which ends it. Where it is given up for good: Kafka's "
+            "own kafka-transactions.sh forceTerminateTransaction",
+        )
     return reader.open_of(transactional_id, described)
 
 
@@ -265,12 +280,12 @@ def _require_hanging(found: OpenTransaction) -> None:
 
 def _end(
     opened: _Opened, wanted: _Wanted, found: OpenTransaction, *, watch: float, live: bool
-) -> bool:
-    """End it; False where it has ended by itself meanwhile."""
+) -> EndedTransaction | None:
+    """End it; None where it has ended by itself meanwhile."""
     time.sleep(watch)
     again = wanted.read(opened.reader)
     if again is None or not found.is_same(again):
-        return False
+        return None
     if has_moved(found, again) and not live:
         raise InUseError(
             f"the producer of the transaction is at work: it has written within {watch:g} s",
@@ -284,28 +299,36 @@ def _end(
             fix="Give that right; or add --live, to end the transaction all the same",
         )
     if wanted.transactional_id is not None and again.described is not None:
-        opened.repair.fence(wanted.transactional_id, again.described, again.producers)
-    else:
-        opened.repair.mark_aborted(again.producers)
-    return True
+        return opened.repair.fence(wanted.transactional_id, again.described, again.producers)
+    return opened.repair.mark_aborted(again, live=live)
 
 
 def _still_held(
-    reader: TransactionReader, ended: OpenTransaction
+    reader: TransactionReader, ended: EndedTransaction
 ) -> dict[TopicPartition, OffsetRange] | None:
     """What other transactions hold up there; None where that cannot be read any more."""
     try:
-        return reader.held(ended.producers)
+        return dict(reader.stable(ended.partitions).held)
     except KafkaError:
         return None
+
+
+def _read(reader: TransactionReader, wanted: list[TopicPartition]) -> TransactionReading:
+    """Read; once more, some seconds later, where one is being ended."""
+    first = reader.read(wanted)
+    if all(one.verdict is not TransactionVerdict.ENDING for one in first.transactions):
+        return first
+    time.sleep(_ENDING)
+    again = reader.read(wanted)
+    return replace(again, transactions=with_stuck(first.transactions, again.transactions))
 
 
 def _exit_status(reading: TransactionReading, now_ms: int) -> int:
     verdicts = {one.verdict for one in reading.transactions}
     if reading.errors or TransactionVerdict.UNKNOWN in verdicts:
         return 3
-    overdue = any(one.is_overdue(now_ms) for one in reading.transactions)
-    return 1 if overdue or TransactionVerdict.HANGING in verdicts else 0
+    late = any(one.stuck or one.is_overdue(now_ms) for one in reading.transactions)
+    return 1 if late or TransactionVerdict.HANGING in verdicts else 0
 
 
 @contextmanager
@@ -316,7 +339,7 @@ def _opened(servers: str, given: list[str] | None, clients: Path | None) -> Iter
     with closing(ShimProcess(runtime, (shim.jar(), *kafka_clients(clients)))) as process:
         transactions = JavaTransactions(process, in_java)
         with closing(TransactionReader(properties, transactions)) as reader:
-            repair = TransactionRepair(properties, transactions)
+            repair = TransactionRepair(properties, transactions, reader.stable)
             more = [] if clients is None else ["--kafka-clients", str(clients)]
             typed = TypedCommand(servers=servers, more=tuple(more), options=bool(given))
             yield _Opened(reader, repair, typed)

@@ -15,6 +15,7 @@ from eo_listener.cli.options import named, print_line, utc
 from eo_listener.cli.status_screen import length
 from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
 from eo_listener.kafka.transaction_reader import OFFSETS_TOPIC, TransactionReading
+from eo_listener.kafka.transaction_repair import EndedTransaction, Outcome
 from eo_listener.model.errors import few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
@@ -54,19 +55,19 @@ def print_reading(
     out: Console, reading: TransactionReading, typed: TypedCommand, now_ms: int
 ) -> None:
     """Print what was found for people."""
-    if not reading.held:
+    if not reading.held and not reading.errors:
         print_line(out, "no open transaction holds anybody up here")
         return
     _print_some(out, [_held(tp, one) for tp, one in sorted(reading.held.items())])
     for found in reading.transactions:
         out.print()
-        _print_facts(out, [*_facts(found, now_ms), *_next(found)])
+        _print_facts(out, [*_facts(found, now_ms), *_next(found, now_ms)])
         command = _advice(found, typed)
         if command is not None:
             print_line(out, f"  {command}")
     for tp, error in sorted(reading.errors.items()):
         out.print()
-        print_line(out, f"not known whose transactions are open in {tp}: {error}")
+        print_line(out, f"not known whether, or whose, transactions are open in {tp}: {error}")
     gone = reading.held.keys() - _seen(reading)
     if gone:
         out.print()
@@ -80,11 +81,11 @@ def document(reading: TransactionReading, typed: TypedCommand, now_ms: int) -> d
             {
                 "topic": tp.topic,
                 "partition": tp.partition,
-                "log_stable": one.start,
-                "log_end": one.until,
+                "log_stable": None if (one := reading.held.get(tp)) is None else one.start,
+                "log_end": None if one is None else one.until,
                 **({"error": str(reading.errors[tp])} if tp in reading.errors else {}),
             }
-            for tp, one in sorted(reading.held.items())
+            for tp in sorted({*reading.held, *reading.errors})
         ],
         "transactions": [
             {**_document(one, now_ms), "abort": _advice(one, typed)} for one in reading.transactions
@@ -99,9 +100,9 @@ def print_abort(
     held: Mapping[TopicPartition, OffsetRange] | None,
     *,
     executed: bool,
-    ended: bool,
+    ended: EndedTransaction | None,
 ) -> None:
-    """Print what was done, or would be."""
+    """Print what was done, or would be; `ended` is None where nothing was."""
     if found is None:
         print_line(out, f"nothing to end: {name} has no open transaction")
         return
@@ -110,14 +111,10 @@ def print_abort(
     if not executed:
         _print_facts(out, [("then", consequence(found))])
         print_line(out, "dry run, nothing was changed. To end it: --execute")
-    elif not ended:
+    elif ended is None:
         print_line(out, "it has ended by itself meanwhile: nothing was changed")
     else:
-        print_line(out, "ended: it is not open any more, as leaders and coordinators say")
-        if held is None:
-            print_line(out, "whether another one is open there is not known: Kafka does not answer")
-        for tp, one in sorted((held or {}).items()):
-            print_line(out, f"another one is open: {_held(tp, one)}")
+        _print_ended(out, ended, held)
 
 
 def abort_document(
@@ -126,22 +123,59 @@ def abort_document(
     held: Mapping[TopicPartition, OffsetRange] | None,
     *,
     executed: bool,
-    ended: bool,
+    ended: EndedTransaction | None,
 ) -> dict[str, Any]:
-    """The same in JSON; `still_held` is null where that cannot be read any more."""
+    """The same in JSON; `still_held` is null where that was not read, or could not be."""
     now_ms = time.time_ns() // 1_000_000
     return {
         "named": name,
         "transaction": None if found is None else _document(found, now_ms),
         "consequence": None if found is None else consequence(found),
         "executed": executed,
-        "ended": ended,
+        "ended": ended is not None and ended.whole,
+        "outcome": None if ended is None else _outcome_document(ended),
         "still_held": None
         if held is None
         else [
             {"topic": tp.topic, "partition": tp.partition, "log_stable": one.start}
             for tp, one in sorted(held.items())
         ],
+    }
+
+
+def _print_ended(
+    out: Console, ended: EndedTransaction, held: Mapping[TopicPartition, OffsetRange] | None
+) -> None:
+    if not ended.whole:
+        for outcome, places in _by_outcome(ended).items():
+            why = "" if outcome.why is None else f": {outcome.why}"
+            print_line(out, f"{', '.join(places)}: {outcome.end.value}{why}")
+        print_line(out, "whether the rest ends yet: eo-listener txn list")
+        return
+    print_line(out, "ended: it is not open any more, as leaders and coordinators say")
+    if held is None:
+        print_line(out, "whether another one is open there is not known: Kafka does not answer")
+    for tp, one in sorted((held or {}).items()):
+        print_line(out, f"another one is open: {_held(tp, one)}")
+
+
+def _by_outcome(ended: EndedTransaction) -> dict[Outcome, list[str]]:
+    places: dict[Outcome, list[str]] = {}
+    for tp, outcome in sorted(ended.partitions.items()):
+        places.setdefault(outcome, []).append(str(tp))
+    if ended.coordinator is not None:
+        places.setdefault(ended.coordinator, []).append("its coordinator")
+    return places
+
+
+def _outcome_document(ended: EndedTransaction) -> dict[str, Any]:
+    at = ended.coordinator
+    return {
+        "partitions": [
+            {"topic": tp.topic, "partition": tp.partition, "end": one.end.value, "why": one.why}
+            for tp, one in sorted(ended.partitions.items())
+        ],
+        "coordinator": None if at is None else {"end": at.end.value, "why": at.why},
     }
 
 
@@ -184,20 +218,37 @@ def whose(found: OpenTransaction) -> str:
     return "not known: no transactional id is known of its producer"
 
 
-def _next(found: OpenTransaction) -> Iterator[tuple[str, str]]:
+def _next(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
     """What to do about it, before the command for it."""
     if found.verdict is TransactionVerdict.UNKNOWN:
         yield "why", found.why or "-"
     elif found.verdict is TransactionVerdict.ENDING:
-        yield "to do", "nothing; if it stays, a partition has no leader, or a broker is slow"
+        look = "look at the brokers: a partition has no leader, or a broker is slow"
+        yield "to do", look if found.stuck else "nothing: its markers come within a moment"
     elif _hangs(found):
         yield "to end it", "nothing does but:"
-    elif found.owner is None:
-        yield "to end it", "its own program does, where it is alive; or:"
-    elif found.owner.query is not None:
-        yield "to end it", f"start query {found.owner.query!r} again; or:"
+    elif found.is_overdue(now_ms):
+        yield "to do", "look at the brokers: its coordinator is late"
+        yield "to end it", f"where {_program(found)} is gone{_again(found)}"
     else:
-        yield "to end it", f"start the program that commits to {found.owner.group} again; or:"
+        yield "to do", f"nothing while {_program(found)} runs, which ends it by itself"
+        yield "to end it", f"where it is gone{_again(found)}"
+
+
+def _program(found: OpenTransaction) -> str:
+    owner = found.owner
+    if owner is None:
+        return "its program"
+    if owner.query is not None:
+        return f"query {owner.query!r}"
+    return f"the program that commits to {owner.group}"
+
+
+def _again(found: OpenTransaction) -> str:
+    """How its program ends it that runs no more; before the command, where there is one."""
+    if found.two_phase:
+        return ", start it again: it may have to be committed (KIP-939)"
+    return ":" if found.owner is None else f", start {_program(found)} again; or:"
 
 
 def _facts(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
@@ -228,6 +279,10 @@ def _producer(found: OpenTransaction) -> str:
 
 
 def _end(found: OpenTransaction, now_ms: int) -> str:
+    if found.two_phase:
+        return ", in a two-phase commit (KIP-939): no time-out ends it"
+    if found.stuck:
+        return ", and has not written them for some seconds"
     if found.ends_by is None:
         return ""
     if found.is_overdue(now_ms):
@@ -237,6 +292,8 @@ def _end(found: OpenTransaction, now_ms: int) -> str:
 
 def _advice(found: OpenTransaction, typed: TypedCommand) -> str | None:
     """The command that ends it; None where there is none to type."""
+    if found.two_phase:
+        return None
     if found.verdict in (TransactionVerdict.ENDING, TransactionVerdict.UNKNOWN):
         return None
     return typed.abort(found)
@@ -256,6 +313,8 @@ def _document(found: OpenTransaction, now_ms: int) -> dict[str, Any]:
         "timeout": None if described is None else described.timeout,
         "ends_by": found.ends_by,
         "overdue": found.is_overdue(now_ms),
+        "stuck": found.stuck,
+        "two_phase": found.two_phase,
         "partitions": [
             {
                 "topic": tp.topic,

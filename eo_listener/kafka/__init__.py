@@ -62,6 +62,7 @@ Transactions that are open:
 - Java's client alone can ask for them (KIP-664). A command does so through the shim in a JVM of
   its own; the id of one that its coordinator has is taken over by librdkafka.
 - Leaders say where a transaction begins in a partition, and not of which id it is. Coordinators say
-  the id, and leave out what the client may not describe. Neither says that one hangs: that is what
-  both say together (`transaction_reader`).
+  the id, and leave out what the client may not describe, or what they have not read yet after a
+  move. Neither says that one hangs: that is what both say together (`transaction_reader`), where it
+  is proved that nothing was left out (`coordinator_proof`).
 """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import OUTSIDER, STABLE, Client, Role
 from eo_listener.kafka.logs import Logs, group_offsets
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
 _PAUSE = 0.2
 
@@ -65,6 +65,10 @@ class ClusterReader:
         """All partitions of these topics, or of all but Kafka's own; none of an unknown topic."""
         return self._logs.partitions(topics, self._deadline())
 
+    def leaders(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
+        """The number of the broker that leads each of their partitions; -1 where none does."""
+        return self._logs.leaders(topics, self._deadline())
+
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The next offset that each log will write; a partition that is gone is left out."""
         return self._logs.ends(tuple(partitions), self._deadline())
@@ -72,6 +76,12 @@ class ClusterReader:
     def stable_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Kafka's last stable offset of each log; a partition that is gone is left out."""
         return self._logs.stable_ends(tuple(partitions), self._deadline())
+
+    def ranges(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetRange]:
+        """From the last stable offset to the end of each log; all must exist."""
+        return self._logs.ranges(partitions, self._deadline())
 
     def close(self) -> None:
         """Close the connections."""

@@ -10,7 +10,8 @@ import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
@@ -21,6 +22,10 @@ from eo_listener.model.protocols import ShimClient
 
 _ONGOING: Final = "Ongoing"
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_NO_TIMEOUT_MS: Final = 2**31 - 1  # TransactionMetadata.isDistributedTwoPhaseCommitTxn
+# In one request each: a leader answers with all producers of a partition, idempotent ones too.
+_PARTITIONS: Final = 10
+_IDS: Final = 500
 _OVER: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 # Where Kafka's name and librdkafka's differ: errors have librdkafka's.
 _NAMES: Final = {
@@ -43,6 +48,11 @@ class DescribedTransaction:
     partitions: frozenset[TopicPartition]
     timeout: float
     started: int | None
+
+    @property
+    def two_phase(self) -> bool:
+        """Whether only its own program may end it, which may have to commit it (KIP-939)."""
+        return self.timeout >= _NO_TIMEOUT_MS / 1000
 
     @property
     def ongoing(self) -> bool:
@@ -74,6 +84,32 @@ class OpenProducer(NamedTuple):
     start: int
     last_sequence: int
     last_written: int
+
+    def is_same(self, other: OpenProducer) -> bool:
+        """Whether another reading is of this transaction, though it may have gone on."""
+        return (self.producer_id, self.start) == (other.producer_id, other.start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedTransactions:
+    """What coordinators answer about transactional ids; `errors` why one could not be described."""
+
+    found: Mapping[str, DescribedTransaction] = field(default_factory=dict)
+    errors: Mapping[str, KafkaError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinators:
+    """Who coordinates transactions at a moment, and which rights tell transactional ids apart.
+
+    `epochs` are the leader epochs of the partitions of `__transaction_state`, None where one has no
+    leader; there are none before the first transaction. `authorizers` are the brokers' classes,
+    `patterns` what ACLs of transactional ids are of: `LITERAL:name` or `PREFIXED:name`.
+    """
+
+    epochs: tuple[int | None, ...]
+    authorizers: tuple[str, ...]
+    patterns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,48 +165,60 @@ class JavaTransactions:
 
     def describe(self, transactional_id: str, timeout: float) -> DescribedTransaction:
         """Ask the coordinator for a transaction."""
-        asked = {**self._opening(timeout), "transactionalId": transactional_id}
-        answer = self._ask("transactions.describe", "describing the transaction", asked)
-        return DescribedTransaction(
-            state=answer["state"],
-            producer_id=answer["producerId"],
-            epoch=answer["epoch"],
-            partitions=frozenset(
-                TopicPartition(topic, number)
-                for topic, numbers in answer["topics"].items()
-                for number in numbers
-            ),
-            timeout=answer["timeoutMs"] / 1000,
-            started=answer["startedAt"],
+        answer = self.describe_all([transactional_id], timeout)
+        for error in answer.errors.values():
+            raise error
+        return answer.found[transactional_id]
+
+    def describe_all(
+        self, transactional_ids: Collection[str], timeout: float
+    ) -> DescribedTransactions:
+        """Ask coordinators for transactions, of some hundred ids at a time."""
+        what = "describing the transaction"
+        found: dict[str, DescribedTransaction] = {}
+        errors: dict[str, KafkaError] = {}
+        left = iter(transactional_ids)
+        while part := list(islice(left, _IDS)):
+            asked = {**self._opening(timeout), "transactionalIds": part}
+            answer = self._ask("transactions.describe", what, asked)
+            found |= {name: _described(one) for name, one in answer["described"].items()}
+            errors |= {name: failure(what, error) for name, error in answer["errors"].items()}
+        return DescribedTransactions(found=found, errors=errors)
+
+    def coordinators(self, timeout: float) -> Coordinators:
+        """Ask who coordinates transactions now, and which rights tell ids apart."""
+        what = "asking for the coordinators of transactions"
+        answer = self._ask("transactions.coordinators", what, self._opening(timeout))
+        return Coordinators(
+            epochs=tuple(answer["epochs"]),
+            authorizers=tuple(answer["authorizers"]),
+            patterns=tuple(answer["patterns"]),
         )
 
     def open_producers(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
-        """Ask the leaders of partitions who has a transaction open there."""
-        what = "asking for the producers of partitions"
-        asked = {**self._opening(timeout), "topics": by_topic(partitions)}
-        answer = self._ask("transactions.producers", what, asked)
+        """Ask the leaders of partitions who has a transaction open there, some at a time."""
         found: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
-        for topic, rows in answer["open"].items():
-            for number, *row in rows:
-                tp = TopicPartition(topic, number)
-                found[tp] = (*found.get(tp, ()), OpenProducer(*row))
-        errors = {
-            TopicPartition(topic, int(number)): failure(f"{what} of topic {topic}", error)
-            for topic, failed in answer["errors"].items()
-            for number, error in failed.items()
-        }
+        errors: dict[TopicPartition, KafkaError] = {}
+        left = iter(partitions)
+        while part := list(islice(left, _PARTITIONS)):
+            answer = self._open_producers(part, timeout)
+            found |= answer.found
+            errors |= answer.errors
         return OpenProducers(found=found, errors=errors)
 
     def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
-        """Ask all coordinators for the transactional ids of producers.
+        """Ask all coordinators for the transactional ids of producers, of some hundred at a time.
 
         Kafka leaves out, without an error, ids that this client may not describe.
         """
-        asked = {**self._opening(timeout), "producers": sorted(producer_ids)}
-        answer = self._ask("transactions.list", "listing transactions", asked)
-        return dict(answer["listed"])
+        found: dict[int, str] = {}
+        left = iter(sorted(producer_ids))
+        while part := list(islice(left, _IDS)):
+            asked = {**self._opening(timeout), "producers": part}
+            found |= dict(self._ask("transactions.list", "listing transactions", asked)["listed"])
+        return found
 
     def abort(self, tp: TopicPartition, producer: OpenProducer, timeout: float) -> None:
         """Have the leader write the marker that aborts a transaction; no coordinator is asked."""
@@ -223,6 +271,24 @@ class JavaTransactions:
         with suppress(KafkaError):  # the JVM has gone, and its connections with it
             self._ask("groups.close", "closing the client", {"client": self._client})
 
+    def _open_producers(
+        self, partitions: Collection[TopicPartition], timeout: float
+    ) -> OpenProducers:
+        what = "asking for the producers of partitions"
+        asked = {**self._opening(timeout), "topics": by_topic(partitions)}
+        answer = self._ask("transactions.producers", what, asked)
+        found: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
+        for topic, rows in answer["open"].items():
+            for number, *row in rows:
+                tp = TopicPartition(topic, number)
+                found[tp] = (*found.get(tp, ()), OpenProducer(*row))
+        errors = {
+            TopicPartition(topic, int(number)): failure(f"{what} of topic {topic}", error)
+            for topic, failed in answer["errors"].items()
+            for number, error in failed.items()
+        }
+        return OpenProducers(found=found, errors=errors)
+
     def _opening(self, timeout: float) -> dict[str, Any]:
         """Which client the call is for, and how long it may take."""
         limit = max(1, int(1000 * timeout))
@@ -248,6 +314,21 @@ def failure(task: str, error: Mapping[str, str]) -> KafkaError:
     """Return the KafkaError for `error`, the shim's JSON: its `code` and `cause`."""
     code = _NAMES.get(error["code"], error["code"])
     return KafkaError(f"{task} failed: {code}", code=code, cause=error["cause"])
+
+
+def _described(given: Mapping[str, Any]) -> DescribedTransaction:
+    return DescribedTransaction(
+        state=given["state"],
+        producer_id=given["producerId"],
+        epoch=given["epoch"],
+        partitions=frozenset(
+            TopicPartition(topic, number)
+            for topic, numbers in given["topics"].items()
+            for number in numbers
+        ),
+        timeout=given["timeoutMs"] / 1000,
+        started=given["startedAt"],
+    )
 
 
 def _report(given: Mapping[str, Any]) -> WrittenRows:

@@ -22,10 +22,11 @@ from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import STABLE, TIMED_OUT, Client, answer_of, is_local, open_admin
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import LEADER_MOVES, NO_TOPIC
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 
 UNREADABLE = "(not readable)"
+NO_LEADER = -1
 # Partitions, or topics, in one request. librdkafka looks up each partition of an answer by walking
 # through the question: of 5,000 in one request that takes 110 ms, in five of 1,000 it takes 27.
 _AT_ONCE = 1000
@@ -110,10 +111,23 @@ class Logs:
 
         A consumer under read_committed gets no further (Kafka's last stable offset).
         """
-        if self._stable is None:
-            self._stable = Client(self._properties, "eo-listener-reader", role=STABLE)
         ends = dict.fromkeys(partitions, OFFSET_END)
-        return self._at("are stable", ends, deadline, self._stable)
+        return self._at("are stable", ends, deadline, self._stable_client())
+
+    def ranges(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, OffsetRange]:
+        """From the last stable offset to the end of each, of which all must exist.
+
+        Their leaders alone are asked: topics are described by a broker that may be away.
+        """
+        wanted = dict.fromkeys(partitions, OFFSET_END)
+        ends, refused = self._edges("end", wanted, deadline)
+        _require_none(refused)
+        stable, refused = self._edges("are stable", wanted, deadline, self._stable_client())
+        _require_none(refused)
+        # It is read after the end, and may have gone past it.
+        return {tp: OffsetRange(stable[tp], max(end, stable[tp])) for tp, end in ends.items()}
 
     def at(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
@@ -142,6 +156,12 @@ class Logs:
         self, topics: Iterable[str] | None, deadline: float
     ) -> tuple[TopicPartition, ...]:
         """All partitions of these topics, or of all but Kafka's own."""
+        return tuple(sorted(self.leaders(topics, deadline)))
+
+    def leaders(
+        self, topics: Iterable[str] | None, deadline: float
+    ) -> Mapping[TopicPartition, int]:
+        """The number of the broker that leads each of them, `NO_LEADER` where none does."""
         client, _ = self._open()
         what = "listing topics"
         try:
@@ -149,14 +169,12 @@ class Logs:
         except KafkaException as error:
             raise client.failure(what, answer_of(error)) from error
         wanted = None if topics is None else frozenset(topics)
-        return tuple(
-            sorted(
-                TopicPartition(name, partition)
-                for name, topic in metadata.topics.items()
-                if (name in wanted if wanted is not None else name not in _INTERNAL)
-                for partition in topic.partitions
-            )
-        )
+        return {
+            TopicPartition(name, number): partition.leader
+            for name, topic in metadata.topics.items()
+            if (name in wanted if wanted is not None else name not in _INTERNAL)
+            for number, partition in topic.partitions.items()
+        }
 
     def existing(
         self, partitions: Collection[TopicPartition], deadline: float
@@ -260,6 +278,11 @@ class Logs:
         if self._stable is not None:
             self._stable.close()
             self._stable = None
+
+    def _stable_client(self) -> Client:
+        if self._stable is None:
+            self._stable = Client(self._properties, "eo-listener-reader", role=STABLE)
+        return self._stable
 
     def _open(self) -> tuple[Client, AdminClient]:
         if self._clients is None:

@@ -7,7 +7,7 @@ transactional ids (KIP-664).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -60,6 +60,7 @@ class OpenTransaction:
     `holds` are those whose last stable offset is its first offset there. `described` is what its
     coordinator says. `why` is what is missing for a verdict, or to see its producer at work.
     `first_written` is the time of its oldest record, read from the log, in milliseconds since 1970.
+    `stuck`: it was being ended some seconds ago, and still is.
     """
 
     producer_id: int
@@ -70,6 +71,7 @@ class OpenTransaction:
     described: DescribedTransaction | None = None
     why: str | None = None
     first_written: int | None = None
+    stuck: bool = False
 
     @property
     def owner(self) -> IdOwner | None:
@@ -85,11 +87,22 @@ class OpenTransaction:
 
     @property
     def ends_by(self) -> int | None:
-        """When its coordinator ends it at the latest, in milliseconds since 1970."""
+        """When its coordinator ends it at the latest, in milliseconds since 1970; None: never."""
         if self.verdict is not TransactionVerdict.OPEN or self.described is None:
+            return None
+        if self.described.two_phase:
             return None
         started = self.described.started
         return None if started is None else started + round(1000 * self.described.timeout)
+
+    @property
+    def two_phase(self) -> bool:
+        """Whether only its own program may end it (KIP-939)."""
+        return (
+            self.verdict is TransactionVerdict.OPEN
+            and self.described is not None
+            and self.described.two_phase
+        )
 
     def is_same(self, later: OpenTransaction) -> bool:
         """Whether another reading is of this one, not of a later one of the same producer."""
@@ -113,6 +126,17 @@ def still_open(before: OpenInPartitions, after: OpenInPartitions) -> OpenInParti
         for tp, found in after.items()
     }
     return {tp: found for tp, found in kept.items() if found}
+
+
+def with_stuck(
+    before: Sequence[OpenTransaction], after: Sequence[OpenTransaction]
+) -> tuple[OpenTransaction, ...]:
+    """Those of `after`; `stuck` where it was being ended `before` too, as the same transaction."""
+    ending = {_ending(one) for one in before if one.verdict is TransactionVerdict.ENDING}
+    return tuple(
+        replace(one, stuck=one.verdict is TransactionVerdict.ENDING and _ending(one) in ending)
+        for one in after
+    )
 
 
 def judge_transactions(
@@ -160,6 +184,10 @@ def holds(
 def has_moved(before: OpenTransaction, after: OpenTransaction) -> bool:
     """Whether its producer was at work between two readings."""
     return (before.producers, before.described) != (after.producers, after.described)
+
+
+def _ending(one: OpenTransaction) -> tuple[int, int | None]:
+    return one.producer_id, one.since
 
 
 def _verdict(

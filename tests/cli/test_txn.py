@@ -19,7 +19,9 @@ from eo_listener.cli import app, txn
 from eo_listener.cli.txn_screen import TypedCommand
 from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer
 from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
+from eo_listener.kafka.stable_offsets import StableOffsets
 from eo_listener.kafka.transaction_reader import TransactionReading
+from eo_listener.kafka.transaction_repair import End, EndedTransaction, Outcome
 from eo_listener.model.errors import (
     EoListenerError,
     InUseError,
@@ -70,6 +72,8 @@ def described(state: str) -> DescribedTransaction:
 
 HANGING = transaction(TransactionVerdict.HANGING, None)
 UNKNOWN = transaction(TransactionVerdict.UNKNOWN, None, why="no right")
+ENDED = Outcome(End.ENDED)
+TWO_PHASE = (2**31 - 1) / 1000
 
 
 @dataclass
@@ -84,6 +88,9 @@ class Kafka:
     errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
     away: bool = False
+    outcome: EndedTransaction = field(
+        default_factory=lambda: EndedTransaction(partitions={T0: ENDED})
+    )
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
         return (T0,)
@@ -92,15 +99,15 @@ class Kafka:
         own = TopicPartition("__consumer_offsets", 7)
         return (own,) if group == "empty" else (T0, own)
 
-    def held(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+    def stable(self, partitions: Collection[TopicPartition]) -> StableOffsets:
         if self.away:
             raise KafkaError("reading where logs end failed", code="_TRANSPORT")
-        return {}
+        return StableOffsets()
 
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
         reading = self._next(self.readings)
         found = tuple(reading)
-        held = {T0: OffsetRange(120, 155)} if found or self.errors else {}
+        held = {T0: OffsetRange(120, 155)} if found else {}
         return TransactionReading(held=held, transactions=found, errors=self.errors)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
@@ -109,11 +116,13 @@ class Kafka:
     def open_of(self, transactional_id: str, found: DescribedTransaction) -> OpenTransaction:
         return self._next(self.readings)[0]
 
-    def fence(self, transactional_id: str, before: object, producers: object) -> None:
+    def fence(self, transactional_id: str, *_: object) -> EndedTransaction:
         self.ended.append(transactional_id)
+        return self.outcome
 
-    def mark_aborted(self, producers: Mapping[TopicPartition, OpenProducer]) -> None:
-        self.ended.append(str(list(producers)))
+    def mark_aborted(self, found: OpenTransaction, *, live: bool) -> EndedTransaction:
+        self.ended.append(str(list(found.producers)))
+        return self.outcome
 
     @staticmethod
     def _next(given: list[_T]) -> _T:
@@ -133,6 +142,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             yield txn._Opened(kafka, kafka, TypedCommand(servers=servers))  # type: ignore[arg-type]  # stands in for both
 
         monkeypatch.setattr(txn, "_opened", opened)
+        monkeypatch.setattr(txn, "_ENDING", 0.0)
         answer = CliRunner().invoke(app, ["txn", *words, "-b", "k:9092"], env=environment)
         if isinstance(answer.exception, EoListenerError):
             raise answer.exception
@@ -149,7 +159,8 @@ def test_a_transaction_of_ours(run: Run) -> None:
         "delays-0: consumers under read_committed stand at 120; the log ends at 155",
         "ours: KafkaSink delays, query 'flights'",
         "its coordinator ends it by 2096-10-02 07:16:40 UTC",
-        "start query 'flights' again",
+        "nothing while query 'flights' runs, which ends it by itself",
+        "where it is gone, start query 'flights' again; or:",
         f"eo-listener txn abort -b k:9092 --transactional-id {ID}",
     ):
         assert said in answer.stdout
@@ -164,7 +175,8 @@ def test_a_transaction_of_ours(run: Run) -> None:
     [
         (transaction(name="eo-listener-flights"), 0, "ours: commits to group flights"),
         (transaction(name="payments"), 0, "not ours"),
-        (transaction(TransactionVerdict.ENDING), 0, "writing the markers"),
+        (replace(transaction(), why=None), 0, "nothing while query 'flights' runs"),
+        (transaction(name="payments"), 0, "nothing while its program runs"),
         (HANGING, 1, "txn abort -b k:9092 --partition delays-0 --producer-id 4711"),
         (transaction(TransactionVerdict.HANGING, "payments"), 1, "--producer-id 4711"),
         (UNKNOWN, 3, "no right"),
@@ -184,14 +196,84 @@ def test_one_that_its_coordinator_does_not_end(run: Run) -> None:
     assert answer.exit_code == 1
     assert "should have ended it by 1970-01-01 00:10:00 UTC" in answer.stdout
 
+    assert "to do        look at the brokers: its coordinator is late" in answer.stdout
+    assert "nothing while" not in answer.stdout
+
+
+def test_an_ending_that_is_stuck(run: Run) -> None:
+    """Exit status 1 where its markers are not written some seconds later either."""
+    ending = transaction(TransactionVerdict.ENDING)
+    answer = run(Kafka([[ending]]), "list")
+    assert answer.exit_code == 1
+    assert "has not written them for some seconds" in " ".join(answer.stdout.split())
+    assert "look at the brokers" in answer.stdout
+    (found,) = json.loads(run(Kafka([[ending]]), "list", "--json").stdout)["transactions"]
+    assert found["stuck"] is True
+    answer = run(Kafka([[ending], []]), "list")
+    assert (answer.exit_code, "no open transaction" in answer.stdout) == (0, True)
+    answer = run(Kafka([[transaction()]]), "list", "--json")
+    assert json.loads(answer.stdout)["transactions"][0]["stuck"] is False
+
+
+def test_one_of_a_two_phase_commit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have to be committed (KIP-939): no command that aborts it, and none that does it."""
+    state = replace(described("Ongoing"), timeout=TWO_PHASE)
+    prepared = replace(transaction(name="flink"), described=state)
+    answer = run(Kafka([[prepared]]), "list")
+    assert answer.exit_code == 0
+    assert "no time-out ends it" in " ".join(answer.stdout.split())
+    assert "start it again: it may have to be committed" in " ".join(answer.stdout.split())
+    assert "txn abort" not in answer.stdout
+    kafka = Kafka([[prepared]])
+    monkeypatch.setattr(kafka, "describe", lambda name: state)
+    with pytest.raises(SettingsError, match="KIP-939"):
+        run(kafka, "abort", "--transactional-id", "flink", *QUICK, "--live")
+    assert not kafka.ended
+
+
+@pytest.mark.parametrize("words", [BY_ID, BY_PRODUCER])
+def test_what_has_not_ended_everywhere(words: list[str], run: Run) -> None:
+    """Each partition is told, and the exit status is 3."""
+    outcome = EndedTransaction(
+        partitions={
+            T0: ENDED,
+            TopicPartition("delays", 1): Outcome(End.HELD, "still stand at 120"),
+            TopicPartition("delays", 2): Outcome(End.UNKNOWN, "no answer"),
+        },
+        coordinator=Outcome(End.OPEN, "PrepareAbort"),
+    )
+    found = [[transaction() if words is BY_ID else HANGING]]
+    answer = run(Kafka([*found], outcome=outcome), *words, *QUICK)
+    assert answer.exit_code == 3
+    for said in (
+        "delays-0: ended\n",
+        "delays-1: ended, readers held up: still stand at 120",
+        "delays-2: not known: no answer",
+        "its coordinator: still open: PrepareAbort",
+    ):
+        assert said in answer.stdout
+    assert "ended: it is not open any more" not in answer.stdout
+    answer = run(Kafka([*found], outcome=outcome), *words, *QUICK, "--json")
+    told = json.loads(answer.stdout)
+    assert (answer.exit_code, told["ended"], told["still_held"]) == (3, False, None)
+    assert [one["end"] for one in told["outcome"]["partitions"]] == [
+        "ended",
+        "ended, readers held up",
+        "not known",
+    ]
+
 
 def test_what_cannot_be_read_is_said(run: Run) -> None:
     """No leader that refuses an answer makes a partition look as if it were free."""
     refused = KafkaError("not allowed", code="TOPIC_AUTHORIZATION_FAILED", fix="kafka-acls --add")
     answer = run(Kafka([[]], errors={T0: refused}), "list")
     assert answer.exit_code == 3
-    assert "not known whose transactions are open in delays-0: not allowed" in answer.stdout
+    assert "transactions are open in delays-0: not allowed" in answer.stdout
     assert "kafka-acls --add" in answer.stdout
+    assert "no open transaction" not in answer.stdout
+    told = json.loads(run(Kafka([[]], errors={T0: refused}), "list", "--json").stdout)
+    assert told["partitions"][0]["log_stable"] is None
+    assert "not allowed" in told["partitions"][0]["error"]
     assert "no open transaction" in run(Kafka([[]]), "list").stdout
 
 

@@ -19,8 +19,9 @@ from eo_listener.kafka.open_transactions import (
     has_moved,
     judge_transactions,
     still_open,
+    with_stuck,
 )
-from eo_listener.kafka.transaction_reader import offsets_partition
+from eo_listener.kafka.state_partitions import state_partition
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import HOSTILE
@@ -70,6 +71,28 @@ def test_one_that_is_being_ended(state: str) -> None:
     (found,) = judged(answers(state, T0, T1))
     assert found.verdict is TransactionVerdict.ENDING
     assert found.ends_by is None
+
+
+def test_an_ending_that_is_stuck() -> None:
+    """It was being ended before; the next one of the same producer is not."""
+    before = judged(answers("PrepareAbort", T0, T1))
+    assert [one.stuck for one in with_stuck(before, before)] == [True]
+    assert [one.stuck for one in with_stuck((), before)] == [False]
+    later = replace(described("PrepareAbort", T0, T1), started=2_000_000)
+    (after,) = judged(CoordinatorAnswers(ids={4711: ID}, described={ID: later}))
+    assert [one.stuck for one in with_stuck(before, [after])] == [False]
+    still_open_one = judged(answers("Ongoing", T0, T1))
+    assert [one.stuck for one in with_stuck(before, still_open_one)] == [False]
+
+
+def test_one_of_a_two_phase_commit() -> None:
+    """No time-out ends it: the coordinator's is the largest number that there is (KIP-939)."""
+    state = replace(described("Ongoing", T0, T1), timeout=(2**31 - 1) / 1000)
+    (found,) = judged(CoordinatorAnswers(ids={4711: ID}, described={ID: state}))
+    assert (found.two_phase, found.ends_by) == (True, None)
+    assert not found.is_overdue(10**15)
+    (other,) = judged(answers("Ongoing", T0, T1))
+    assert not other.two_phase
 
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteAbort", "CompleteCommit"])
@@ -164,4 +187,4 @@ def test_our_ids_name_their_owner(name: str) -> None:
 )
 def test_the_partition_of_a_group(group: str, partition: int) -> None:
     """By Java's hash of the text, as Kafka takes it: of the least number no absolute is taken."""
-    assert offsets_partition(group, 50) == partition
+    assert state_partition(group, 50) == partition

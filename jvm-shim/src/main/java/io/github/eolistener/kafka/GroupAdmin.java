@@ -50,6 +50,25 @@ final class GroupAdmin {
 
     /** Whether it changes something, so that it must not be carried out after its deadline. */
     boolean writes();
+
+    /** Whether it may be repeated after a retriable error; else whoever calls must look first. */
+    default boolean repeats() {
+      return true;
+    }
+  }
+
+  /**
+   * The error of one of several that were asked for together; what is of all is thrown, and what may
+   * pass, so that all are asked for again while there is time.
+   */
+  static KafkaError lasting(ExecutionException failed, Deadline deadline)
+      throws ExecutionException {
+    KafkaError error = KafkaError.of(failed);
+    boolean passing = error.isRetriable() && deadline.leftMs() > RETRY_PAUSE_MS;
+    if (passing || error.isOfCredentials()) {
+      throw failed;
+    }
+    return error;
   }
 
   /** The answer, or {@code {"error":{"code","cause"}}} where Kafka or its client failed. */
@@ -61,7 +80,9 @@ final class GroupAdmin {
           return operation.run(opened(), deadline);
         } catch (ExecutionException | KafkaException failed) {
           KafkaError error = KafkaError.of(failed);
-          if (!error.isRetriable() || deadline.leftMs() <= RETRY_PAUSE_MS) {
+          if (!operation.repeats()
+              || !error.isRetriable()
+              || deadline.leftMs() <= RETRY_PAUSE_MS) {
             return failed(error);
           }
           Thread.sleep(RETRY_PAUSE_MS);

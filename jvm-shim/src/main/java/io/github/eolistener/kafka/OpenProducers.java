@@ -50,13 +50,9 @@ final class OpenProducers implements GroupAdmin.Operation {
           }
         }
       } catch (ExecutionException failed) {
-        KafkaError error = KafkaError.of(failed);
-        if (error.isRetriable() && deadline.leftMs() > GroupAdmin.RETRY_PAUSE_MS) {
-          throw failed;
-        }
         errors
             .computeIfAbsent(tp.topic(), topic -> new LinkedHashMap<>())
-            .put(tp.partition(), error.texts());
+            .put(tp.partition(), GroupAdmin.lasting(failed, deadline).texts());
       }
     }
     return Map.of("open", open, "errors", errors);

@@ -13,7 +13,8 @@ import org.apache.kafka.common.TopicPartition;
  * Has a partition's leader write the marker that aborts a producer's transaction (KIP-664).
  *
  * <p>{@code {"topic","partition","producerId","epoch","coordinatorEpoch"}} gives an empty object. No
- * coordinator is asked: this is for transactions that none has.
+ * coordinator is asked: this is for transactions that none has. So it is sent once: before another
+ * marker whoever calls looks again.
  */
 final class TransactionAbort implements GroupAdmin.Operation {
   private final AbortTransactionSpec transaction;
@@ -30,6 +31,11 @@ final class TransactionAbort implements GroupAdmin.Operation {
   @Override
   public boolean writes() {
     return true;
+  }
+
+  @Override
+  public boolean repeats() {
+    return false;
   }
 
   @Override

@@ -21,6 +21,11 @@ public final class TransactionCalls {
     return GroupCalls.run(arguments, new TransactionDescribe(arguments));
   }
 
+  /** See {@link TransactionCoordinators}. */
+  public static Map<String, Object> coordinators(CallArguments arguments) {
+    return GroupCalls.run(arguments, new TransactionCoordinators());
+  }
+
   /** See {@link OpenProducers}. */
   public static Map<String, Object> producers(CallArguments arguments) {
     return GroupCalls.run(arguments, new OpenProducers(arguments));

@@ -19,11 +19,11 @@ import java.util.Map;
  * <p>{@code stores.pem}: a key store as PEM ({@link KeyStoreReader}). {@code groups.commit}, {@code
  * groups.snapshot}, {@code groups.close}: consumer groups through Spark's own kafka-clients ({@link
  * GroupCalls}). {@code transactions.missing}, {@code transactions.describe}, {@code
- * transactions.producers}, {@code transactions.list}, {@code transactions.abort}: transactions
- * ({@link TransactionCalls}). {@code rows.open}, {@code rows.reports}, {@code
- * rows.close}: a batch whose tasks write into one ({@link BatchWrites}). {@code rows.partitioner}:
- * whether a partitioner can be used ({@link UserPartitioner}). An answer is an object that begins
- * with {@code "v":1}.
+ * transactions.coordinators}, {@code transactions.producers}, {@code transactions.list}, {@code
+ * transactions.abort}: transactions ({@link TransactionCalls}). {@code rows.open}, {@code
+ * rows.reports}, {@code rows.close}: a batch whose tasks write into one ({@link BatchWrites}).
+ * {@code rows.partitioner}: whether a partitioner can be used ({@link UserPartitioner}). An answer
+ * is an object that begins with {@code "v":1}.
  */
 public final class ShimCalls {
   private static final int FORMAT = 1;
@@ -71,6 +71,8 @@ public final class ShimCalls {
         return TransactionCalls.missing();
       case "transactions.describe":
         return TransactionCalls.describe(arguments);
+      case "transactions.coordinators":
+        return TransactionCalls.coordinators(arguments);
       case "transactions.producers":
         return TransactionCalls.producers(arguments);
       case "transactions.list":

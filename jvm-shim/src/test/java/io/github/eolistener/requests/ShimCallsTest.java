@@ -66,6 +66,7 @@ class ShimCallsTest {
         "groups.commit | {\"group\":\"g\"} | metadata",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{}} | timeoutMs",
         "transactions.producers | {\"topics\":7} | topics",
+        "transactions.describe | {\"transactionalIds\":[7]} | transactionalIds",
         "transactions.list | {\"producers\":[\"hunter2\"]} | producers",
         "transactions.abort | {\"topic\":\"t\",\"partition\":-1} | partition",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":0} | timeoutMs",
