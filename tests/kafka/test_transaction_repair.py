@@ -256,6 +256,19 @@ def test_it_is_looked_at_before_each_marker(
         assert java.marked == [T0]
 
 
+def test_a_change_in_one_partition_is_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program is alive: the partitions behind are left alone, though they are as before."""
+
+    def second(java: Java) -> None:
+        if java.marked and T1 in java.still_open:
+            java.still_open[T1] = ONE._replace(last_sequence=2)
+
+    java = Java(dict.fromkeys((T0, T1, T2), ONE), before=second)
+    found = repair(monkeypatch, java).mark_aborted(hanging(T0, T1, T2))
+    assert ends(found) == [End.ENDED, End.LEFT, End.LEFT]
+    assert java.marked == [T0]
+
+
 def test_its_id_has_begun_another_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator's word of it is another: no marker."""
     java = Java({T0: ONE}, described("Ongoing", started=8), named={4711: ID})
