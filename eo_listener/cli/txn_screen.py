@@ -223,8 +223,8 @@ def _next(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
     if found.verdict is TransactionVerdict.UNKNOWN:
         yield "why", found.why or "-"
     elif found.verdict is TransactionVerdict.ENDING:
-        look = "look at the brokers: a partition has no leader, or a broker is slow"
-        yield "to do", look if found.stuck else "nothing: its markers come within a moment"
+        late = "look at the brokers: a partition has no leader, or a broker is slow"
+        yield "to do", late if found.stuck else "nothing: its markers come within a moment"
     elif _hangs(found):
         yield "to end it", "nothing does but:"
     elif found.is_overdue(now_ms):
