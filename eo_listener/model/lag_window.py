@@ -96,9 +96,9 @@ class LagWindow:
 
 def gravest(verdicts: list[LagVerdict | None]) -> LagVerdict | None:
     """The verdict of a group: the gravest of its partitions; None where nothing is known yet."""
-    known = [one for one in verdicts if one is not None]
+    known = {one for one in verdicts if one is not None}
     worst = max(known, key=lambda one: one.gravity, default=None)
-    return None if worst is LagVerdict.OK and len(known) < len(verdicts) else worst
+    return None if worst is LagVerdict.OK and None in verdicts else worst
 
 
 class LagTrend:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 _SILENCE: Final = 10.0  # seconds without a byte after which a connection is closed
 _LONGEST: Final = 30.0  # seconds after which it is closed in any case
-_LATE: Final = 2.0  # seconds without a whole request, after which another may take its place
+_LATE: Final = 0.1  # seconds without a whole request, after which another may take its place
 _MOST_OPEN: Final = 32  # connections, each with a thread; a scraper has one
 _REQUEST: Final = 16 * 1024  # bytes of a request, its headers included
 _POLL: Final = 0.1  # seconds between two checks for what is to be closed

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from eo_listener.audit.advice import commits_at_once
 from eo_listener.audit.position_finding import PositionFinding, Severity
 from eo_listener.cli.audit_screen import ROWS, cells, headings, shown_rows, side_by_side
-from eo_listener.cli.serve.elements import cut, node, number, table
+from eo_listener.cli.serve.elements import counted, cut, node, number, table
 from eo_listener.cli.serve.last_batches import LastBatches, WholeBatch
 from eo_listener.cli.serve.watched import AuditReading
 
@@ -73,7 +73,7 @@ def _positions(found: AuditReading) -> Element | None:
     names = [cut(name) for name in headings(found.positions)]
     return node(
         "details",
-        node("summary", f"positions of {len(rows):,} partitions{more}"),
+        node("summary", f"positions of {counted(len(rows), 'partition')}{more}"),
         table(names, [list(row) for row in shown], cls="numbers"),
         id="positions",
     )

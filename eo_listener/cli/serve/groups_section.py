@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import utc
 from eo_listener.cli.serve.charts import chart
-from eo_listener.cli.serve.elements import cut, node, number, table
+from eo_listener.cli.serve.elements import counted, cut, node, number, table
 from eo_listener.cli.serve.lag_history import Point
 from eo_listener.cli.serve.watched import Groups, View
 from eo_listener.cli.status_screen import length, query_of, transactions_command
@@ -58,7 +58,7 @@ def groups_section(view: View, found: Groups, page: int) -> Element:
     empty = "" if ordered else "No group matches: check the names and the cluster."
     return node(
         "section",
-        node("h2", f"{len(ordered):,} group{'' if len(ordered) == 1 else 's'}"),
+        node("h2", counted(len(ordered), "group")),
         node("p", empty) if empty else None,
         *(_card(view, one) for one in shown),
         _pages(page, pages) if pages > 1 else None,

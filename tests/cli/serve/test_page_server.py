@@ -15,7 +15,6 @@ import pytest
 from eo_listener.cli.serve.hosts import AllowedHosts
 from eo_listener.cli.serve.page_server import PageServer
 from eo_listener.cli.serve.responses import respond
-from eo_listener.observers import bounded_server
 from tests.cli.serve.made_up import group, watched
 from tests.threads import none_left
 
@@ -155,9 +154,8 @@ def test_a_page_is_compressed_for_who_takes_it(port: int) -> None:
     assert gzip.decompress(small).startswith(b"<!DOCTYPE html>")
 
 
-def test_fifty_slow_clients_lock_nobody_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fifty_slow_clients_lock_nobody_out(port: int) -> None:
     """Each sends a byte now and then, and connects again: a browser is answered all the same."""
-    monkeypatch.setattr(bounded_server, "_LATE", 0.3)
     ended = threading.Event()
 
     def drip() -> None:
