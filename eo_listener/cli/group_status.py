@@ -117,6 +117,7 @@ class StatusReader:
         self._again = again
         self._windows: dict[tuple[str, TopicPartition], LagWindow] = {}
         self._trends: dict[str, LagTrend] = {}
+        self._matched: set[str] = set()
 
     @property
     def servers(self) -> str:
@@ -179,12 +180,21 @@ class StatusReader:
             name = self._patterns[0]
             return {name: HeldByGroup(positions=self._cluster.group(name))}
         self._cluster.partitions(())  # says best why, where Kafka is away
-        names = [one for one in self._patterns if not is_pattern(one)]
         patterns = [_matcher(one) for one in self._patterns if is_pattern(one)]
-        if patterns:
-            there = self._many.names()
-            names += [one for one in there if any(match.fullmatch(one) for match in patterns)]
-        return self._many.read(dict.fromkeys(names))
+        if not patterns:
+            return self._many.read(self._patterns)
+        there = self._many.names()
+        listed = {one for one in there if any(match.fullmatch(one) for match in patterns)}
+        held = self._many.read(sorted(self.named | listed | self._matched))
+        # A broker that has just started lists no group that it is still to load: those of the last
+        # reading were asked for by their names.
+        found = {
+            name: one
+            for name, one in held.items()
+            if one.positions or one.error or name in self.named | listed
+        }
+        self._matched = found.keys() - self.named
+        return found
 
     def _ages(
         self, held: Mapping[str, HeldByGroup], ends: Mapping[TopicPartition, int]

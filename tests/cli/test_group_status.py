@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +12,7 @@ from eo_listener.cli.group_status import StatusReader
 from eo_listener.kafka.many_groups import HeldByGroup
 from eo_listener.model.offsets import Position, TopicPartition
 
+UNLISTED: set[str] = set()
 TPS = [TopicPartition("flights", number) for number in range(3)]
 
 
@@ -34,7 +35,11 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, HeldByGroup]:
         log_ends=ends,
         stable_ends=ends,
     )
-    many = SimpleNamespace(names=lambda: tuple(found), read=lambda names: dict(found))
+
+    def read(names: Iterable[str]) -> dict[str, HeldByGroup]:
+        return {name: found.get(name, held()) for name in names}
+
+    many = SimpleNamespace(names=lambda: tuple(set(found) - UNLISTED), read=read)
     monkeypatch.setattr(group_status, "ClusterReader", lambda _: cluster)
     monkeypatch.setattr(group_status, "ManyGroups", lambda *_, **__: many)
     return found
@@ -66,3 +71,22 @@ def test_a_group_that_could_not_be_read_keeps_what_was_seen_of_it(
     groups["g"] = held()
     reader.read()
     assert not reader._windows
+
+
+def test_a_group_that_is_not_listed_for_a_moment_is_still_there(
+    groups: dict[str, HeldByGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that has just started lists none that it is still to load; one that is gone is."""
+    reader = StatusReader({"bootstrap.servers": "k:9092"}, ("g*", "named"), every=False, again=True)
+    groups.update({"g1": held(0), "g2": held(1), "other": held(2)})
+    assert [one.group for one in reader.read()] == ["g1", "g2", "named"]
+    monkeypatch.setattr("tests.cli.test_group_status.UNLISTED", {"g1", "g2"})
+    UNLISTED.update({"g1", "g2"})
+    try:
+        groups["g2"] = held(error="NOT_COORDINATOR")
+        assert [one.group for one in reader.read()] == ["g1", "g2", "named"]
+        del groups["g1"]
+        assert [one.group for one in reader.read()] == ["g2", "named"]
+    finally:
+        UNLISTED.clear()
+    assert [one.group for one in reader.read()] == ["g2", "named"]

@@ -5,6 +5,8 @@
   fills a `View`, from which `responses` makes each answer).
 - A number that is not current is not shown: when a reading fails, or does not end, there are none
   until the next one (`Newest`). The charts have a gap there.
+- Both are read in processes of their own where AdminClient's group requests are needed, since these
+  may end the process that makes them (`ManyGroups`, `AuditProcess`).
 - HTML is made of elements (`elements.node`) and never of joined text; the Content-Security-Policy
   would run nothing in it either. The page needs no JavaScript: `page.js` only replaces the reload.
 - Only the names of `AllowedHosts` are answered, which ends DNS rebinding. A cookie or a password

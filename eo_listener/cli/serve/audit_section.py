@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from eo_listener.audit.advice import commits_at_once
-from eo_listener.audit.position_finding import PositionFinding, Severity
-from eo_listener.cli.audit_screen import ROWS, cells, headings, shown_rows, side_by_side
+from eo_listener.audit.position_finding import Severity
+from eo_listener.cli.serve.audit_reading import AuditReading, ShownFinding
 from eo_listener.cli.serve.elements import counted, cut, node, number, table
 from eo_listener.cli.serve.last_batches import LastBatches, WholeBatch
-from eo_listener.cli.serve.watched import AuditReading
 
 _FINDINGS: Final = 50
 _LEDGERS: Final = 20
@@ -26,13 +24,13 @@ _KINDS: Final = {
 
 def audit_section(found: AuditReading) -> Element:
     """The gravest finding first."""
-    findings = found.outcome.findings[::-1]
+    findings = found.findings[::-1]
     more = len(findings) - _FINDINGS
-    kind = "bad" if found.outcome.to_act_on else "good"
+    kind = "bad" if found.to_act_on else "good"
     return node(
         "section",
         node("h2", "audit"),
-        node("p", node("strong", found.outcome.verdict, cls=f"badge {kind}")),
+        node("p", node("strong", found.verdict, cls=f"badge {kind}")),
         *(_finding(one) for one in findings[:_FINDINGS]),
         node("p", f"and {more:,} more findings; /api/audit has them all") if more > 0 else None,
         _positions(found),
@@ -40,7 +38,7 @@ def audit_section(found: AuditReading) -> Element:
     )
 
 
-def _finding(one: PositionFinding) -> Element:
+def _finding(one: ShownFinding) -> Element:
     return node(
         "article",
         node(
@@ -48,33 +46,30 @@ def _finding(one: PositionFinding) -> Element:
             node("strong", one.severity.value, cls=f"badge {_KINDS[one.severity]}"),
             f" {cut(one.about)}: {cut(one.what, _TEXT)}",
         ),
-        *(_advice(one) if one.matters else ()),
+        *_advice(one),
     )
 
 
-def _advice(one: PositionFinding) -> Iterator[Element]:
+def _advice(one: ShownFinding) -> Iterator[Element]:
     if one.cause:
         yield node("p", f"cause: {cut(one.cause, _TEXT)}")
     if one.fix:
         yield node("pre", cut(one.fix, _TEXT))
-    if commits_at_once(one.fix):
+    if one.at_once:
         yield node("p", "that commits at once: `eo-listener follow --once` has no dry run")
 
 
 def _positions(found: AuditReading) -> Element | None:
-    rows = list(side_by_side(found.positions))
-    if not rows:
+    if not found.rows:
         return None
-    more = f", the first {ROWS} of them" if len(rows) > ROWS else ""
-    shown = [
-        [node("strong", cut(cell)) if wrong else cut(cell) for cell in cells(found.positions, row)]
-        for row, wrong in shown_rows(rows, found.outcome)
+    more = f", the first {len(found.rows)} of them" if found.partitions > len(found.rows) else ""
+    rows: list[list[str | Element]] = [
+        [node("strong", cut(cell)) if bad else cut(cell) for cell in row] for row, bad in found.rows
     ]
-    names = [cut(name) for name in headings(found.positions)]
     return node(
         "details",
-        node("summary", f"positions of {counted(len(rows), 'partition')}{more}"),
-        table(names, [list(row) for row in shown], cls="numbers"),
+        node("summary", f"positions of {counted(found.partitions, 'partition')}{more}"),
+        table(list(map(cut, found.headings)), rows, cls="numbers"),
         id="positions",
     )
 

@@ -20,6 +20,7 @@ from eo_listener.cli.options import (
     seconds,
 )
 from eo_listener.cli.position_reader import AuditRequest
+from eo_listener.cli.serve.audit_process import AuditProcess
 from eo_listener.cli.serve.hosts import AllowedHosts
 from eo_listener.cli.serve.page_server import PageServer
 from eo_listener.cli.serve.poller import Poller
@@ -141,6 +142,7 @@ class _Service:
         audit_every: float,
     ) -> None:
         self._watched, self._reader = watched, reader
+        self._audit: AuditProcess | None = None
         self._pollers = [
             Poller(
                 "groups",
@@ -151,11 +153,11 @@ class _Service:
             )
         ]
         if request is not None:
-            asked = request
+            audit = self._audit = AuditProcess(request)
             self._pollers.append(
                 Poller(
                     "audit",
-                    lambda: watched.read_audit(asked),
+                    lambda: watched.read_audit(audit),
                     watched.audit_failed,
                     every=audit_every,
                 )
@@ -195,9 +197,16 @@ class _Service:
         """End the readings; at once where they wait for nothing."""
         self._watched.close()
         each = _CLOSING / len(self._pollers)
-        ended = [poller.stop(each, self._reader.interrupt) for poller in self._pollers]
+        ended = [poller.stop(each, self._interrupt) for poller in self._pollers]
+        self._interrupt()
         if ended[0]:
             self._reader.close()
+
+    def _interrupt(self) -> None:
+        """End the processes that read, so that nobody waits for them."""
+        self._reader.interrupt()
+        if self._audit is not None:
+            self._audit.close()
 
     def _answer(self, target: str) -> Response:
         problems = [one for one in (poller.problem for poller in self._pollers) if one is not None]

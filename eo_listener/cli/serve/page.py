@@ -6,6 +6,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from eo_listener.cli.options import utc
+from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.audit_section import audit_section
 from eo_listener.cli.serve.elements import cut, html, node
 from eo_listener.cli.serve.error_log import LoggedError
@@ -17,7 +18,7 @@ from eo_listener.cli.serve.groups_section import (
     path_of,
 )
 from eo_listener.cli.serve.readings import Moment, Reading, Unknown
-from eo_listener.cli.serve.watched import AuditReading, View
+from eo_listener.cli.serve.watched import View
 from eo_listener.cli.status_screen import length
 from eo_listener.version import __version__
 

@@ -11,10 +11,10 @@ from importlib import resources
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from eo_listener.audit.position_finding import Harm
+from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.page import group_page, overview
 from eo_listener.cli.serve.readings import Reading, Unknown
-from eo_listener.cli.serve.watched import AuditReading, Groups, View
+from eo_listener.cli.serve.watched import Groups, View
 from eo_listener.model.errors import MissingExtraError
 
 _GROUP: Final = re.compile(r"/group/[0-9a-f]{16}")
@@ -123,7 +123,7 @@ def _audit(view: View) -> Response:
     if isinstance(found, Unknown):
         return _unknown(view, found)
     at = found.at.wall
-    body = found.once("audit", lambda one: _encoded({"read_at": at, **one.document()}))
+    body = found.once("audit", lambda one: _encoded({"read_at": at, **one.document}))
     return Response(HTTPStatus.OK, _JSON, body)
 
 
@@ -155,12 +155,12 @@ def _metrics(view: View) -> Response:
 
 
 def _audited(metrics: Any, reading: Reading[AuditReading]) -> Any:
-    found = reading.value.outcome
+    found = reading.value
     return metrics.AuditNumbers(
         at=reading.at.wall,
-        lost=found.count(Harm.LOST),
-        doubled=found.count(Harm.DOUBLED),
-        to_act_on=len(found.to_act_on),
+        lost=found.lost,
+        doubled=found.doubled,
+        to_act_on=found.to_act_on,
         complete=found.complete,
     )
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from eo_listener.audit.position_finding import AuditOutcome, outcome
-from eo_listener.audit.position_judge import judge_positions
-from eo_listener.audit.positions import Positions
-from eo_listener.cli.audit import advice_for, document
 from eo_listener.cli.group_status import GroupStatus, advised
 from eo_listener.cli.options import escaped
-from eo_listener.cli.position_reader import AuditRequest, PositionReader
+from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.error_log import ErrorLog, LoggedError
 from eo_listener.cli.serve.lag_history import LagHistory, Point
-from eo_listener.cli.serve.last_batches import LastBatches, last_batches
 from eo_listener.cli.serve.readings import Moment, Newest, Reading, Unknown
 from eo_listener.model.errors import EoListenerError, KafkaError
 
@@ -35,18 +30,10 @@ class GroupReader(Protocol):
     def read(self) -> Groups: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditReading:
-    """What an audit has read and found, and the last batches of each ledger."""
+class AuditReader(Protocol):
+    """Reads an audit, as `AuditProcess` does."""
 
-    positions: Positions
-    outcome: AuditOutcome
-    ledgers: tuple[LastBatches, ...]
-
-    def document(self) -> dict[str, Any]:
-        """Its form in JSON: that of `eo-listener audit`, and the last batches."""
-        ledgers = [one.document() for one in self.ledgers]
-        return {**document(self.positions, self.outcome), "last_batches": ledgers}
+    def read(self) -> AuditReading: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +108,12 @@ class Watched:
             self._history.gap(self._now().monotonic)
         self._log("groups", error)
 
-    def read_audit(self, request: AuditRequest) -> None:
+    def read_audit(self, reader: AuditReader) -> None:
         """Read all that is compared, once."""
         assert self._audit is not None  # noqa: S101  # nobody else starts it
         at = self._now()
         try:
-            found = read_audit(request)
+            found = reader.read()
         except EoListenerError as error:
             self.audit_failed(str(error))
             return
@@ -182,23 +169,3 @@ class Watched:
             passed = self._failing.pop(about, None)
         if passed is not None:
             logger.info("the %s can be read again", about)
-
-
-def read_audit(request: AuditRequest) -> AuditReading:
-    """Read and judge, once. Raises EoListenerError for what cannot be asked for."""
-    reader = PositionReader(request)
-    try:
-        positions = reader.read()
-        ledgers = tuple(_ledgers(reader, positions))
-    finally:
-        reader.close()
-    found = outcome([*judge_positions(positions, advice_for(request)), *reader.failures])
-    return AuditReading(positions=positions, outcome=found, ledgers=ledgers)
-
-
-def _ledgers(reader: PositionReader, positions: Positions) -> Sequence[LastBatches]:
-    return [
-        last_batches(ledger, reader.readers[ledger.store].history(ledger.key))
-        for store in positions.stores
-        for ledger in store.ledgers
-    ]

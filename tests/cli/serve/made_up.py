@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from eo_listener.cli.group_status import GroupStatus
+from eo_listener.cli.position_reader import AuditRequest
+from eo_listener.cli.serve.audit_reading import AuditReading, read_audit
 from eo_listener.cli.serve.readings import Moment
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -50,6 +52,16 @@ class FakeReader:
         if isinstance(self.found, EoListenerError):
             raise self.found
         return tuple(self.found)
+
+
+class AuditHere:
+    """Reads an audit in this process."""
+
+    def __init__(self, request: AuditRequest) -> None:
+        self._request = request
+
+    def read(self) -> AuditReading:
+        return read_audit(self._request)
 
 
 def group(

@@ -19,7 +19,7 @@ from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers.metrics.status_families import StatusNumbers, exposed, status_families
 from tests.cli.checkpoint_files import CheckpointFiles
-from tests.cli.serve.made_up import HOSTILE, SERVERS, Clock, group, watched
+from tests.cli.serve.made_up import HOSTILE, SERVERS, AuditHere, Clock, group, watched
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def audited(tmp_path: Path) -> Watched:
     files.plan(0, {TopicPartition("flights", 0): 10})
     files.commit(0)
     made = Watched(SERVERS, every=10.0, audit_every=60.0, now=Clock())
-    made.read_audit(AuditRequest(checkpoint=str(files.folder)))
+    made.read_audit(AuditHere(AuditRequest(checkpoint=str(files.folder))))
     return made
 
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from eo_listener.cli.position_reader import AuditRequest
+from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.readings import Reading, Unknown
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.model.errors import KafkaError, MissingExtraError
@@ -44,17 +44,17 @@ def test_an_error_names_the_options_to_check() -> None:
     assert "-b/--bootstrap-server, -X" in known.error
 
 
-def test_an_audit_that_fails_hides_no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_that_fails_hides_no_groups() -> None:
     """And groups that cannot be read hide no audit: each is known for itself."""
     clock = Clock()
     made = Watched(SERVERS, every=10.0, audit_every=60.0, now=clock)
     made.read_groups(FakeReader([group("g")]))
 
-    def fail(request: AuditRequest) -> None:
-        raise MissingExtraError("reading", package="psycopg", extra="postgres")
+    class Reader:
+        def read(self) -> AuditReading:
+            raise MissingExtraError("reading", package="psycopg", extra="postgres")
 
-    monkeypatch.setattr("eo_listener.cli.serve.watched.read_audit", fail)
-    made.read_audit(AuditRequest())
+    made.read_audit(Reader())
     view = made.view()
     assert isinstance(view.groups, Reading)
     assert isinstance(view.audit, Unknown)
