@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -80,14 +79,12 @@ class Watched:
         self._closed = False
 
     def read_groups(self, reader: GroupReader) -> None:
-        """Read them once. Raises EoListenerError, which is what is known then."""
+        """Read them once. Raises EoListenerError."""
         at = self._now()
         try:
             found = reader.read()
-        except EoListenerError as error:
-            shown = advised(error) if isinstance(error, KafkaError) else error
-            self.groups_failed(str(shown))
-            raise shown from error
+        except KafkaError as error:
+            raise advised(error) from error
         with self._lock:
             self._history.add(at.monotonic, found)
             for one in found:
@@ -97,9 +94,11 @@ class Watched:
         self._passed("groups")
 
     def try_groups(self, reader: GroupReader) -> None:
-        """The same; an error is not raised."""
-        with suppress(EoListenerError):
+        """The same; an error is not raised, but is what is known then."""
+        try:
             self.read_groups(reader)
+        except EoListenerError as error:
+            self.groups_failed(str(error))
 
     def groups_failed(self, error: str) -> None:
         """Nothing is known of them."""

@@ -39,6 +39,7 @@ def test_an_error_names_the_options_to_check() -> None:
     reader.found = KafkaError("refused", code="SASL_AUTHENTICATION_FAILED")
     with pytest.raises(KafkaError, match="-b/--bootstrap-server, -X"):
         made.read_groups(reader)
+    made.try_groups(reader)
     known = made.view().groups
     assert isinstance(known, Unknown)
     assert "-b/--bootstrap-server, -X" in known.error
