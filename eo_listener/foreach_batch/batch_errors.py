@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from enum import Enum
 
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import (
     GapError,
     GuardError,
@@ -60,9 +61,9 @@ _ALONE = "read that topic in a separate query, with a name and a table of its ow
 class _Words:
     """The error of a kind, and its text; `{name}` is the query's name, `{old}` a former one.
 
-    `{checkpoint}` is its query id; `{table}` and `{old_table}` are the keys of the sink and of a
-    former one, `{query_text}` and `{old_text}` the names, as a shell takes them. `{partition}` and
-    `{gap}` are the first of those that have the error.
+    `{consent}` confirms its checkpoint; `{table}` and `{old_table}` are the keys of the sink and of
+    a former one, `{query_text}` and `{old_text}` the names, as a shell takes them. `{partition}`
+    and `{gap}` are the first of those that have the error.
     """
 
     error: type[GuardError]
@@ -87,9 +88,9 @@ class BatchErrorKind(Enum):
         "are not Kafka only the batches of one checkpoint are known, so nothing shows which of "
         "these records the sink has already",
         "Start with the old checkpoint. If that is lost, let the sources that are not Kafka begin "
-        "after what is in the sink (or empty the table), and confirm this checkpoint: "
-        "exactly_once(sink, new_checkpoint={checkpoint}). If it is another query, give it a name "
-        'of its own: exactly_once(..., name="...")',
+        "after what is in the sink (or empty the table), and confirm that this checkpoint follows "
+        "its last batch: exactly_once(sink, new_checkpoint={consent}). If it is another query, "
+        'give it a name of its own: exactly_once(..., name="...")',
     )
     VANISHED = _Words(
         PartitionVanishedError,
@@ -272,6 +273,7 @@ class BatchErrors:
         self._found: dict[BatchErrorKind, dict[TopicPartition, tuple[OffsetRange, str]]] = {}
         self._ours = ""  # the sink's key
         self._old = LedgerKey("...", "...")  # where another name has what is missing
+        self._consent = "..."  # to a new checkpoint
 
     def add(
         self, kind: BatchErrorKind, tp: TopicPartition, offset_range: OffsetRange, note: str = ""
@@ -286,6 +288,12 @@ class BatchErrors:
         where = "" if key.sink == sink else f" of {key.sink}"
         self._ours, self._old = sink, key
         self.add(kind, tp, head.range, f"batch {head.batch_id} of {key.query!r}{where}")
+
+    def name_checkpoint(self, plan: PlannedBatch, head: Head, consent: str) -> None:
+        """Add a checkpoint that follows another one, of which the sink has `head`."""
+        self._consent = consent
+        note = f"of query id {plan.query_id}, the sink has {head.range} of {head.query_id}"
+        self.add(BatchErrorKind.OTHER_CHECKPOINT, BATCHES, plan.count, note)
 
     def raise_gravest(self, plan: PlannedBatch, *, name: str, sink: str) -> None:
         """Raise the gravest error, for all partitions that have it; nothing where all is well."""
@@ -306,7 +314,7 @@ class BatchErrors:
             cause=words.cause,
             fix=words.fix.format(
                 name=_literal(name),
-                checkpoint=_literal(plan.query_id),
+                consent=_literal(self._consent),
                 old=_literal(self._old.query),
                 query_text=shlex.quote(name),
                 old_text=shlex.quote(self._old.query),

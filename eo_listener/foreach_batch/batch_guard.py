@@ -54,8 +54,8 @@ def judge_batch(
     in a sink without a ledger. With `on_recreated="restart"` a partition of a topic that was
     recreated counts as never applied, and must be read from its log's start; where
     `is_of_another_topic`, Kafka must then have been asked for the plan after `applied` was read.
-    `new_checkpoint` is the query id of the checkpoint that counted sources may go on by; with such
-    sources `per_partition` does not count.
+    `new_checkpoint` is what its NewCheckpointError said: by which checkpoint counted sources may go
+    on, and after which batch; with such sources `per_partition` does not count.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     of those that apply, with all its partitions: TopicRecreatedError, NewCheckpointError,

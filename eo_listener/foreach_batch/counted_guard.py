@@ -3,8 +3,9 @@
 Its number is compared with the head of BATCHES, which a checkpoint moves by one with each batch. A
 number means something in its own checkpoint alone, and there only for one plan of the batch: so the
 head names both, the checkpoint by its query id, the plan in the place of a topic's id. A head of
-another checkpoint is taken over where the user has named the new one, and nowhere else: a standing
-consent would have a deleted checkpoint read all of a source a second time.
+another checkpoint is taken over where the user has named it and the new one, and nowhere else: a
+standing consent would have a deleted checkpoint read all of a source a second time, and what the
+new one has to read depends on what the sink has.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def next_move(
 ) -> Move | None:
     """The move of BATCHES by a batch that is not applied; None where it must not be, see `errors`.
 
-    `accept` and `adopt` are on_gap and on_first, `new_checkpoint` the query id of the checkpoint
-    that may follow another one.
+    `accept` and `adopt` are on_gap and on_first, `new_checkpoint` says which checkpoint may follow
+    which batch of another one, as `_consent` does.
     """
     start = plan.count.start
     if head is None:
@@ -53,9 +54,9 @@ def next_move(
         reached, verdict = start if is_first else 0, BatchVerdict.FIRST
         accept = True  # on_first did
     elif head.query_id != plan.query_id:
-        if new_checkpoint != plan.query_id:
-            note = f"of query id {plan.query_id}, the sink has {head.range} of {head.query_id}"
-            errors.add(BatchErrorKind.OTHER_CHECKPOINT, BATCHES, plan.count, note)
+        consent = _consent(plan, head)
+        if new_checkpoint != consent:
+            errors.name_checkpoint(plan, head, consent)
             return None
         reached, verdict = 0 if BATCHES in plan.continued else start, BatchVerdict.FIRST
     else:
@@ -67,6 +68,11 @@ def next_move(
         errors.add(BatchErrorKind.BATCH_GAP, BATCHES, gap)
         return None
     return Move(counted.indices[0], plan.count, counted.plan_id, verdict, head, gap)
+
+
+def _consent(plan: PlannedBatch, head: Head) -> str:
+    """What the user gives to have the plan's checkpoint follow the batch that has left `head`."""
+    return f"{plan.query_id} after {head.topic_id}"
 
 
 def _is_refused(

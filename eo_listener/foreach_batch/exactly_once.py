@@ -51,11 +51,11 @@ def exactly_once(
     name, at its next batch, and records the offsets before it as not in the ledger.
     `on_recreated="restart"` takes a topic that was deleted and recreated from its log's start, as
     a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. `new_checkpoint`
-    is the query id of a checkpoint, as its NewCheckpointError gives it: sources that are not Kafka
-    may go on by this one. Nothing else is accepted. `observers` get events, after the log; a
-    listener of this process that serves metrics counts them by itself. `retry_timeout` is for how
-    many seconds a batch is repeated while a store is away, locked or in conflict with others,
-    before the query fails.
+    confirms one checkpoint, as its NewCheckpointError says: sources that are not Kafka may go on by
+    it after the batch that the sink had then. Nothing else is accepted. `observers` get events,
+    after the log; a listener of this process that serves metrics counts them by itself.
+    `retry_timeout` is for how many seconds a batch is repeated while a store is away, locked or in
+    conflict with others, before the query fails.
 
     Under Spark Connect the query cannot be asked: there `name` and `checkpoint`, the query's
     checkpointLocation, must be given; `options`, the reader's, are then what Kafka is asked with

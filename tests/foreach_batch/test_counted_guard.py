@@ -114,30 +114,49 @@ def test_whatever_does_not_follow_is_an_error_of_its_kind(
     assert raised.value.fix
 
 
+CONSENT = "q after 7"
+"""To have checkpoint "q" follow batch 7 of another one."""
+
+
 def test_a_new_checkpoint_is_accepted_by_its_query_id_alone() -> None:
     """Consent holds for the one that was named: what is deleted later is not read twice by it."""
     old = {BATCHES: count_head(7, query_id="old")}
     first = counted_plan(0)
-    for wrong in (None, "old", "another"):
-        with pytest.raises(NewCheckpointError, match=r'exactly_once\(sink, new_checkpoint="q"\)'):
+    for wrong in (None, "old", "another", "q", "another after 7", "q after 6"):
+        with pytest.raises(NewCheckpointError, match=rf'\(sink, new_checkpoint="{CONSENT}"\)'):
             judged(first, old, other_heads=NO_OTHERS, new_checkpoint=wrong, on_first="accept")
-    found = judged(first, old, other_heads=NO_OTHERS, new_checkpoint="q")
+    found = judged(first, old, other_heads=NO_OTHERS, new_checkpoint=CONSENT)
     assert found.verdict is BatchVerdict.FIRST
     assert found.entry.moves[BATCHES].found == old[BATCHES]
     heads = {BATCHES: found.entry.head(BATCHES)}
-    assert judged(first, heads, new_checkpoint="q").verdict is BatchVerdict.REPLAY
-    assert judged(counted_plan(1), heads, new_checkpoint="q").verdict is BatchVerdict.NEXT
+    assert judged(first, heads, new_checkpoint=CONSENT).verdict is BatchVerdict.REPLAY
+    assert judged(counted_plan(1), heads, new_checkpoint=CONSENT).verdict is BatchVerdict.NEXT
     with pytest.raises(NewCheckpointError):  # a driver of the old one, that still runs
-        judged(counted_plan(8, query_id="old"), heads, new_checkpoint="q")
+        judged(counted_plan(8, query_id="old"), heads, new_checkpoint=CONSENT)
+
+
+@pytest.mark.parametrize(
+    ("head", "life"),
+    [
+        (6, ""),  # restored: what the old checkpoint had read in batch 7 would never be read
+        (8, ""),  # a suspended driver has written batch 8, which the new one would read again
+        (7, "again"),  # both: another batch 7
+    ],
+)
+def test_a_consent_ends_when_the_sink_has_something_else(head: int, life: str) -> None:
+    """Where a new checkpoint must begin depends on what the sink had when it was confirmed."""
+    moved = {BATCHES: count_head(head, life=life, query_id="old")}
+    with pytest.raises(NewCheckpointError, match=f'new_checkpoint="q after {life}{head}"'):
+        judged(counted_plan(0), moved, other_heads=NO_OTHERS, new_checkpoint=CONSENT)
 
 
 def test_a_new_checkpoint_that_is_under_way_has_batches_that_the_sink_lacks() -> None:
     """Accepted by its id, its earlier batches are a gap, unless they read nothing of this kind."""
     old = {BATCHES: count_head(7, query_id="old")}
     with pytest.raises(GapError) as raised:
-        judged(counted_plan(3), old, new_checkpoint="q")
+        judged(counted_plan(3), old, new_checkpoint=CONSENT)
     assert raised.value.ranges == {BATCHES: OffsetRange(0, 3)}
-    found = judged(counted_plan(3), old, new_checkpoint="q", on_gap="accept")
+    found = judged(counted_plan(3), old, new_checkpoint=CONSENT, on_gap="accept")
     assert found.gaps == {BATCHES: OffsetRange(0, 3)}
     late = plan_of(
         {},
@@ -145,7 +164,7 @@ def test_a_new_checkpoint_that_is_under_way_has_batches_that_the_sink_lacks() ->
         sources={},
         counted=CountedSources(indices=(0,), plan_id="3", before="2"),
     )
-    assert not judged(late, old, new_checkpoint="q").gaps
+    assert not judged(late, old, new_checkpoint=CONSENT).gaps
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,13 @@ def query_id(checkpoint: Path) -> str:
     return str(json.loads((checkpoint / "metadata").read_text())["id"])
 
 
+def consent_of(text: str) -> str:
+    """What the text of a NewCheckpointError says to give."""
+    named = re.search(r'exactly_once\(sink, new_checkpoint="([0-9a-f-]{36} after \w+)"\)', text)
+    assert named is not None, text
+    return named[1]
+
+
 def test_each_file_once_over_restarts_and_replays(jobs: Jobs, files: Folder, table: Table) -> None:
     """Whatever batch is repeated, and with new files beside it: each row is there once."""
     events: list[Event] = []
@@ -110,17 +117,16 @@ def test_a_new_checkpoint_is_refused_until_it_is_named(
     jobs.drain(files.read(jobs), exactly_once(table.sink))
     text = jobs.failure(files.read(jobs), exactly_once(table.sink), checkpoint="new")
     assert "NewCheckpointError: batch 0" in text
-    named = re.search(r'exactly_once\(sink, new_checkpoint="([0-9a-f-]{36})"\)', text)
-    assert named is not None
-    assert named[1] == query_id(jobs.checkpoint("new"))
+    head = table.sink.applied("q")[BATCHES]
+    assert consent_of(text) == f"{query_id(jobs.checkpoint('new'))} after {head.topic_id}"
     assert table.numbers() == [0, 1, 2]
     shutil.rmtree(jobs.checkpoint("new"))
     for file in files.path.iterdir():
         file.unlink()
     files.add(2)
     text = jobs.failure(files.read(jobs), exactly_once(table.sink), checkpoint="new")
-    consent = query_id(jobs.checkpoint("new"))
-    assert consent in text
+    consent = consent_of(text)
+    assert query_id(jobs.checkpoint("new")) in consent
     function = exactly_once(table.sink, new_checkpoint=consent)
     for _ in range(2):  # over a replay too
         jobs.drain(files.read(jobs), function, checkpoint="new")
@@ -220,7 +226,7 @@ def test_files_beside_kafka(jobs: Jobs, topics: Topics, files: Folder, table: Ta
     expected += [1000, files.next - 1]
     text = jobs.failure(data(startingOffsets=start), function, checkpoint="new")
     assert "NewCheckpointError" in text
-    again = exactly_once(table.sink, new_checkpoint=query_id(jobs.checkpoint("new")))
+    again = exactly_once(table.sink, new_checkpoint=consent_of(text))
     jobs.drain(data(startingOffsets=start), again, checkpoint="new")
     assert table.numbers() == sorted(expected)
 

@@ -18,6 +18,7 @@ from eo_listener.model.errors import ForeignWriterError
 from eo_listener.model.ledger import Applied, BatchVerdict, Entry
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink
+from tests.model_checking.batches import counted_bugs
 from tests.model_checking.batches.tape import TapeStore, TapeTransaction
 from tests.model_checking.bugs import Bug
 
@@ -340,4 +341,5 @@ BUGS = (
         "ledger and zombie",
         ((SinkWriter, "write", _not_foreign),),
     ),
+    *counted_bugs.BUGS,
 )

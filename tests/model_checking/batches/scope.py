@@ -26,8 +26,13 @@ class Scope:
     be done while it runs), `overlap` (it is started while it still runs), `restore` (the store as
     it was before its last commit), `empty` (a new store), `retention`, `recreate` (the first topic
     is deleted and recreated, with as many records in each partition as `recreated_records` says),
-    `shrink` (the same, with its first partition alone) and `earliest` (a new checkpoint that starts
-    where the ledger stands, and at the beginning of what was recreated).
+    `shrink` (the same, with its first partition alone), `earliest` (a new checkpoint that starts
+    where the ledger stands, and at the beginning of what was recreated), and `aside` (the user's
+    function returns without calling the product).
+
+    With F0 among the partitions the query reads a counted source, alone or beside Kafka. A new
+    checkpoint then reads on from what the sinks have of it (`ledger`), or from anywhere else. The
+    user reads in its NewCheckpointError how it is confirmed, and confirms the former kind alone.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.model_checking.batches import counted_scopes
 from tests.model_checking.batches.scope import Scope
 from tests.model_checking.batches.spark import P0, P1, U0
 from tests.model_checking.batches.tape import How
@@ -103,6 +104,7 @@ SMALL = {
         ),
         Scope("retention", {"retention": 1, "crash": 1}),
         Scope("retention accepted", {"retention": 1, "crash": 1}, how=_ACCEPT),
+        *counted_scopes.SMALL,
     )
 }
 
@@ -141,5 +143,6 @@ LARGE = {
         ),
         Scope("locked out for long", {"zombie": 2, "crash": 1, "unanswered": 1}, how=_SQLITE),
         Scope("lost records", {"retention": 2, "zombie": 1, "careless": 1}, how=_ACCEPT),
+        *counted_scopes.LARGE,
     )
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+from tests.model_checking.batches.counted_scopes import Beside, Files
 from tests.model_checking.batches.rest import rest
 from tests.model_checking.batches.scope import Scope
 from tests.model_checking.batches.tape import How
@@ -17,11 +19,18 @@ _PROCESS = ("crash", "zombie", "produce")
 _ADOPT = How(on_first="accept")
 _RESTART = How(on_recreated="restart")
 _FILES = ("rewind", "forgotten", "ledger", "careless")
+_MEDDLING = ("stranger", "restore", "aside")
 
 
-def _endless(name: str, *troubles: str, stateful: bool = False, how: How | None = None) -> Scope:
+def _endless(
+    name: str,
+    *troubles: str,
+    stateful: bool = False,
+    how: How | None = None,
+    of: Callable[..., Scope] = Scope,
+) -> Scope:
     left = dict.fromkeys(troubles, _MANY)
-    return Scope(name, left, _MANY, stateful=stateful, how=how or How(), starts=_MANY)
+    return of(name, left, _MANY, stateful=stateful, how=how or How(), starts=_MANY)
 
 
 # One of these by turns.
@@ -39,6 +48,9 @@ KINDS = (
     _endless("lost records", *_PROCESS, *_FILES, "retention", how=How(on_gap="accept")),
     _endless("recreated", *_PROCESS, *_STORE, "ledger", "recreate"),
     _endless("recreated", *_PROCESS, *_STORE, "earliest", "recreate", "shrink", how=_RESTART),
+    _endless("files", *_PROCESS, *_STORE, "overlap", of=Files),
+    _endless("checkpoints of files", *_PROCESS, *_STORE, *_FILES, *_MEDDLING, of=Files),
+    _endless("beside Kafka", *_PROCESS, *_STORE, *_FILES, *_MEDDLING, of=Beside),
 )
 # How likely each kind of step is, beside the others that can be taken; all else 10.
 _WEIGHTS = {
@@ -54,6 +66,7 @@ _WEIGHTS = {
     "shrink": 0.02,
     "restore": 0.2,
     "empty": 0.05,
+    "aside": 0.05,
 }
 
 
@@ -68,6 +81,6 @@ def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
 
 def _weight(step: Step) -> float:
     """How likely a step is to be taken."""
-    if step[-1] in _STORE or step[-1] in _FILES or step[-1] in ("overlap", "rename"):
+    if step[-1] in _STORE or step[-1] in _FILES or step[-1] in ("overlap", "rename", "stranger"):
         return 0.5
     return _WEIGHTS.get(step[0], 10.0)

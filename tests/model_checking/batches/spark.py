@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from tests.model_checking.batches.tape import NAME, Answer, Planned, Row, Stand
 
 P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+F0 = TopicPartition("files", 0)
+"""What a counted source has: records in a row, whose numbers nobody tells the product."""
 Ends = Mapping[TopicPartition, int]
 Ids = Mapping[str, str]
+
+
+def of_kafka(ends: Ends) -> dict[TopicPartition, int]:
+    """What is of Kafka among offsets."""
+    return {tp: at for tp, at in ends.items() if tp != F0}
 
 
 @dataclass(slots=True)
@@ -54,11 +62,14 @@ class Log:
 class Batch:
     """What `offsets/N` holds, with the start that goes with it; `before` is the last one's start.
 
-    A stateful query emits in a batch what it read in the one before.
+    A stateful query emits in a batch what it read in the one before. With a counted source it has a
+    plan id, and `begins`: where the source stood before it, and before each batch ahead of it.
     """
 
     spans: tuple[tuple[TopicPartition, OffsetRange], ...]
     before: tuple[tuple[TopicPartition, int], ...] = ()
+    plan_id: str = ""
+    begins: tuple[int, ...] = ()
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -75,12 +86,23 @@ class Batch:
         """Whether it reads nothing."""
         return all(span.start == span.until for _, span in self.spans)
 
+    @property
+    def kafka(self) -> dict[TopicPartition, OffsetRange]:
+        """Its ranges of Kafka."""
+        return {tp: span for tp, span in self.spans if tp != F0}
+
+    @property
+    def files(self) -> OffsetRange | None:
+        """Its range of the counted source; None where that has no offset yet."""
+        return dict(self.spans).get(F0)
+
 
 @dataclass(slots=True)
 class Checkpoint:
     """`offsets/0..`, and how many of them have a `commits/N`; a new one has its own start.
 
-    `topics` are the lives of the topics when it began.
+    `topics` are the lives of the topics when it began. `lost` counts how often plans were lost: the
+    plans of one batch that were made since then have other ids.
     """
 
     first: dict[TopicPartition, int]
@@ -88,6 +110,7 @@ class Checkpoint:
     life: int = 1
     batches: list[Batch] = field(default_factory=list)
     done: int = 0
+    lost: int = 0
 
     @property
     def id(self) -> str:
@@ -119,6 +142,7 @@ class Driver:
     topics: dict[str, int]  # those of its checkpoint
     first: dict[TopicPartition, int]  # where that began to read
     name: str = NAME
+    consent: str | None = None  # new_checkpoint
     ids: Ids = field(default_factory=dict)  # of the topics, as the batch's plan has them
     phase: Phase = Phase.IDLE
     current: Batch | None = None
@@ -129,6 +153,17 @@ class Driver:
     overtaken: bool = False  # another run has written since this one began
     robbed: bool = False  # a store was put back while its batch ran
     ousted: set[str] = field(default_factory=set)  # sinks that have ended its transaction
+
+    @property
+    def position(self) -> dict[TopicPartition, int]:
+        """Where its next batch starts; a counted source without an offset is still at its start."""
+        return {**{tp: at for tp, at in self.first.items() if tp == F0}, **self.ends}
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it is in a batch of which no store was asked anything yet."""
+        pending = None if self.stand is None else self.stand.pending
+        return len(self.answers) == 1 and pending is not None and pending.name == "read"
 
     def begin(self, batch: Batch) -> None:
         """Call foreachBatch."""
@@ -142,13 +177,30 @@ class Driver:
         self.phase, self.current, self.answers, self.stand = Phase.IDLE, None, (), None
 
 
-def following(driver: Driver, ends: Ends) -> Batch:
-    """The batch from where the driver stands to `ends`."""
+def following(driver: Driver, ends: Ends, lost: int) -> Batch:
+    """The batch from where the driver stands to `ends`, planned when `lost` plans were lost.
+
+    A counted source has an offset from its first record on.
+    """
+    starts, last = driver.position, driver.last
+    without = {F0} - (last.ends.keys() if last else set()) if ends.get(F0) == starts.get(F0) else {}
     spans = tuple(
-        (tp, OffsetRange(driver.ends.get(tp, 0), end)) for tp, end in sorted(ends.items())
+        (tp, OffsetRange(starts.get(tp, 0), end))
+        for tp, end in sorted(ends.items())
+        if tp not in without
     )
-    before = driver.last.starts if driver.last is not None else driver.ends
-    return Batch(spans, tuple(before.items()))
+    before = tuple((driver.ends if last is None else last.starts).items())
+    if F0 not in starts:
+        return Batch(spans, before)
+    begins = (*(last.begins if last else ()), starts[F0])
+    return Batch(spans, before, f"{driver.query_id}, {driver.batch}, {lost}", begins)
+
+
+def resumed(driver: Driver, batch: Batch) -> Batch:
+    """A batch that the checkpoint has, as a driver runs it: from where the one before it ended."""
+    starts = driver.position
+    spans = tuple((tp, OffsetRange(starts.get(tp, 0), span.until)) for tp, span in batch.spans)
+    return replace(following(driver, batch.ends, 0), spans=spans, plan_id=batch.plan_id)
 
 
 def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
@@ -160,17 +212,19 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
         run_id=driver.run,
         query=driver.name,
         batch_id=driver.batch,
-        sources={0: dict(batch.spans)},
+        sources={0: batch.kafka} if batch.kafka else {},
+        counted=_counted(driver, batch),
         stateful=stateful,
-        topic_ids=log.ids,
-        log_starts=dict(log.starts),
-        log_ends=dict(log.ends),
+        topic_ids={topic: one for topic, one in log.ids.items() if topic != F0.topic},
+        log_starts=of_kafka(log.starts),
+        log_ends=of_kafka(log.ends),
         asked=True,
-        continued=frozenset(driver.ends) if driver.batch else frozenset(),
+        continued=frozenset(BATCHES if tp == F0 else tp for tp in driver.ends if driver.batch),
     )
     read = {tp: range(*span) for tp, span in batch.spans}
     if stateful:
-        read = {tp: range(start, batch.starts[tp]) for tp, start in batch.before}
+        known = batch.starts
+        read = {tp: range(start, known[tp]) for tp, start in batch.before if tp in known}
     rows = tuple(
         Row(tp.topic, tp.partition, offset, log.ids[tp.topic])
         for tp, offsets in read.items()
@@ -181,4 +235,11 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
     lives, starts = tuple(log.lives.values()), tuple(log.starts.items())
     first = tuple(driver.first.items())
     digest = (driver.run, driver.batch, batch, lives, starts, there, first)
-    return Answer(Planned(plan, rows, dict(first)), digest)
+    return Answer(Planned(plan, rows, of_kafka(driver.first)), digest)
+
+
+def _counted(driver: Driver, batch: Batch) -> CountedSources | None:
+    if batch.files is None:
+        return None
+    before = None if driver.last is None else driver.last.plan_id
+    return CountedSources(indices=(1,), plan_id=batch.plan_id, before=before)

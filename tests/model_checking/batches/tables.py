@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from tests.model_checking.batches.spark import Batch, Ends, Ids, Log
+from tests.model_checking.batches.spark import F0, Batch, Ends, Ids, Log
 from tests.model_checking.batches.tape import NAME, Call, Row
 from tests.model_checking.ledger import require
 
@@ -66,7 +67,11 @@ class Table:
             require(held == found, f"{run} moves {tp} from {held}, where it has found {found}")
             require(head.run_id == run, f"{run} moves {tp} in the name of {head.run_id}")
             self.heads[call.query, tp] = head
-            self._take_range(run, tp, head, dict(call.gaps).get(tp), log, first.get(tp, 0))
+            gap = dict(call.gaps).get(tp)
+            if tp == BATCHES:
+                self._take_files(run, head, gap, batch, log, first[F0])
+            else:
+                self._take_range(run, tp, head, gap, log, first.get(tp, 0))
         entry = tuple((tp, head) for tp, _, head in call.moves)
         self.history = (*self.history, entry)[-_KEPT:]
         counted = Counter(call.rows)
@@ -76,6 +81,18 @@ class Table:
         if stateful:
             self.emitted = {tp: max(0, start) for tp, start in batch.starts.items()}
         self._agree(stateful=stateful)
+
+    def _take_files(
+        self, run: str, head: Head, gap: OffsetRange | None, batch: Batch, log: Log, first: int
+    ) -> None:
+        """Take a batch's number for what it has read, and those of a gap for what they have."""
+        read = batch.files
+        require(read is not None, f"{run} counts a batch without a counted source")
+        assert read is not None
+        if gap is not None:
+            gap = OffsetRange(batch.begins[gap.start], batch.begins[gap.until])
+        head = replace(head, range=read, topic_id=log.ids[F0.topic])
+        self._take_range(run, F0, head, gap, log, first)
 
     def _take_range(
         self,

@@ -226,7 +226,13 @@ class Stand:
     error: EoListenerError | None = None
 
 
-def play(how: How, name: str, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
+def play(
+    how: How,
+    name: str,
+    batch_id: int,
+    answers: tuple[Answer, ...],
+    new_checkpoint: str | None = None,
+) -> Stand:
     """Run the batch as far as the answers reach."""
     tape = Tape(answers)
     sinks = [
@@ -246,6 +252,7 @@ def play(how: How, name: str, batch_id: int, answers: tuple[Answer, ...]) -> Sta
         on_gap=how.on_gap,
         on_first=how.on_first,
         on_recreated=how.on_recreated,
+        new_checkpoint=new_checkpoint,
         retry=RETRY,
         sleep=slept.append,
         clock=lambda: sum(slept),
