@@ -442,7 +442,7 @@ class World:
         self._end(driver)
 
     def _see_offer(self, driver: Driver, error: NewCheckpointError) -> bool:
-        """Whether the driver's checkpoint was not confirmed; how to is in the error.
+        """Whether a sink has another checkpoint, and this one is not confirmed; how to, it says.
 
         Its user compares where it begins with what the sinks have, at that moment.
         """
@@ -451,7 +451,9 @@ class World:
         if driver.query_id == self.checkpoint.id:
             right = self.read_of_files() == {driver.first[F0]}
             self.offered = named[1] if right else None
-        return driver.query_id not in (driver.consent or "").split()
+        there = (table.of(driver.name).get(BATCHES) for table in self.tables.values())
+        other = any(head is not None and head.query_id != driver.query_id for head in there)
+        return other and driver.query_id not in (driver.consent or "").split()
 
     def read_of_files(self) -> set[int]:
         """How far the sinks are with the counted source."""
