@@ -188,6 +188,7 @@ def test_by_configuration_and_by_add_listener_together(jobs: Jobs) -> None:
     assert set(batches.values()) == {1}
 
 
+@pytest.mark.slow
 def test_events_that_come_twice(broker: Broker, tmp_path: Path) -> None:
     """Named twice in the configuration, and added by the job too, it counts each event once.
 

@@ -209,6 +209,7 @@ def test_an_open_transaction_and_the_age_of_a_record(broker: Broker) -> None:
     producer.abort_transaction(30)
 
 
+@pytest.mark.slow
 def test_watch_says_that_a_group_has_stopped(broker: Broker, topic: str) -> None:
     """Burrow's verdict, for a pattern too: eleven readings without a commit, and with lag."""
     servers, group = broker.bootstrap_servers, unique("stopped")

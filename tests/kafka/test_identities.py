@@ -358,7 +358,13 @@ class Driver:
         pytest.param("transactional", {}, 1, id="transactional"),
         pytest.param("member", {}, 1, id="member"),
         # Longer than its session: librdkafka would let the zombie in again, over its successor.
-        pytest.param("member", {"session.timeout.ms": "6000"}, 9, id="member-after-its-session"),
+        pytest.param(
+            "member",
+            {"session.timeout.ms": "6000"},
+            9,
+            id="member-after-its-session",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_driver_that_stood_still_is_replaced(

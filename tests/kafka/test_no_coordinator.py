@@ -52,7 +52,14 @@ def wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("mode", ["simple", "member", "transactional"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "simple",
+        pytest.param("member", marks=pytest.mark.slow),
+        pytest.param("transactional", marks=pytest.mark.slow),
+    ],
+)
 def test_a_missing_coordinator_is_reported_once_it_lasts(
     start_broker: StartBroker, mode: str
 ) -> None:

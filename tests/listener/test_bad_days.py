@@ -36,6 +36,7 @@ def eventually(what: Callable[[], bool], seconds: float = 30.0) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_killed_and_comes_back(
     spark: SparkSession,
     recording: Recording,

@@ -48,6 +48,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
     detached.stop(folder)
 
 
+@pytest.mark.slow
 def test_a_broker_is_started_found_and_stopped(data: Path) -> None:
     """It outlives the command, is started only once, and is gone after stop; exit codes tell."""
     options = ("--data", str(data), "--json")
