@@ -8,16 +8,11 @@ thousand.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import answer_of, open_admin
 from eo_listener.kafka.logs import positions_of
+from eo_listener.kafka.separate_process import SeparateProcess
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import Position, TopicPartition
@@ -57,9 +53,7 @@ class ManyGroups:
         self._properties = dict(properties)
         self._timeout = timeout
         self._apart = apart
-        self._lock = threading.Lock()
-        self._pool: ProcessPoolExecutor | None = None
-        self._child: int | None = None
+        self._process = SeparateProcess()
 
     def names(self) -> tuple[str, ...]:
         """All consumer groups that the client may describe, in order."""
@@ -78,37 +72,20 @@ class ManyGroups:
 
     def close(self) -> None:
         """End the process, whatever it waits for."""
-        with self._lock:  # a pool that is shut down by two threads closes its pipes twice
-            pool, child = self._pool, self._child
-            self._pool = self._child = None
-        if child is not None:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
+        self._process.close()
 
     def _call(self, ask: Any, *arguments: Any) -> Any:
         if not self._apart:
             return ask(*arguments)
-        if self._pool is None:
-            # Not forked: librdkafka's threads would not come along.
-            spawned = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, mp_context=spawned, initializer=_ignore_ctrl_c)
         try:
-            self._child = self._child or self._pool.submit(os.getpid).result()
-            return self._pool.submit(ask, *arguments).result()
+            return self._process.call(ask, *arguments)
         except BrokenProcessPool as error:
-            self.close()
             raise self._failed("reading groups", "_DESTROY") from error
 
     def _failed(self, what: str, code: str) -> KafkaError:
         return KafkaError(
             f"{what} at {self._properties.get('bootstrap.servers', '')} failed: {code}", code=code
         )
-
-
-def _ignore_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the process that has started it
 
 
 def _names(properties: Mapping[str, str], timeout: float) -> tuple[str, ...] | str:

@@ -41,13 +41,13 @@ def test_a_process_that_dies_is_replaced(broker: Broker) -> None:
     """As librdkafka may end it: one reading fails, the next one succeeds."""
     with closing(ManyGroups({"bootstrap.servers": broker.bootstrap_servers}, apart=True)) as many:
         many.names()
-        child = many._child
+        child = many._process.pid
         assert child is not None
         os.kill(child, signal.SIGKILL)
         with pytest.raises(KafkaError, match="failed: _DESTROY"):
             many.names()
         many.names()
-        assert many._child != child
+        assert many._process.pid != child
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -70,7 +70,7 @@ def test_the_end_waits_for_no_answer() -> None:
 
     asking = threading.Thread(target=ask)
     asking.start()
-    while many._child is None:
+    while many._process.pid is None:
         time.sleep(0.05)
     time.sleep(0.5)
     begun = time.monotonic()

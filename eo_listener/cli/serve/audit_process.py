@@ -7,18 +7,13 @@ waits for it.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
-from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from typing import Final
 
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_reading import AuditReading, read_audit
+from eo_listener.kafka.separate_process import SeparateProcess
 from eo_listener.model.errors import EoListenerError, UnavailableError
 
 LONGEST: Final = 150.0  # seconds of an audit
@@ -29,23 +24,19 @@ class AuditProcess:
 
     def __init__(self, request: AuditRequest, *, longest: float = LONGEST) -> None:
         self._request, self._longest = request, longest
-        self._lock = threading.Lock()
-        self._pool: ProcessPoolExecutor | None = None
-        self._child: int | None = None
+        self._process = SeparateProcess()
 
     def read(self) -> AuditReading:
         """Read once. Raises UnavailableError, with the text of what the audit itself raised."""
         try:
-            found = self._opened().submit(_read, self._request).result(self._longest)
-        except (BrokenProcessPool, CancelledError) as error:
-            self.close()
+            found = self._process.call(_read, self._request, timeout=self._longest)
+        except BrokenProcessPool as error:
             raise UnavailableError(
                 "the process that reads the audit has ended",
                 cause="librdkafka may end it while a broker restarts",
                 fix="Nothing: the next audit starts it again",
             ) from error
         except Late:
-            self.close()
             raise UnavailableError(
                 f"the audit has not ended within {self._longest:g} s",
                 cause="a ledger, the checkpoint's storage or Kafka does not answer",
@@ -57,29 +48,7 @@ class AuditProcess:
 
     def close(self) -> None:
         """End the process, whatever it waits for."""
-        with self._lock:
-            pool, child = self._pool, self._child
-            self._pool = self._child = None
-        if child is not None:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-    def _opened(self) -> ProcessPoolExecutor:
-        """The pool of one process, and its number, by which it is ended."""
-        if self._pool is None:
-            # Not forked: librdkafka's threads would not come along.
-            spawned = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(1, mp_context=spawned, initializer=_ignore_ctrl_c)
-            child = pool.submit(os.getpid).result()
-            with self._lock:
-                self._pool, self._child = pool, child
-        return self._pool
-
-
-def _ignore_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the process that has started it
+        self._process.close()
 
 
 def _read(request: AuditRequest) -> AuditReading | str:

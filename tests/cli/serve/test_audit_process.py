@@ -39,8 +39,8 @@ def test_it_reads_what_the_command_reads(request_of_two: AuditRequest) -> None:
         here = read_audit(request_of_two)
         assert here.to_act_on
         assert process.read() == here
-        assert process._child is not None
-        os.kill(process._child, signal.SIGKILL)  # as an assertion of librdkafka does
+        assert process._process.pid is not None
+        os.kill(process._process.pid, signal.SIGKILL)  # as an assertion of librdkafka does
         with pytest.raises(UnavailableError, match=r"has ended.*the next audit starts it again"):
             process.read()
         assert process.read() == here
@@ -50,14 +50,14 @@ def test_one_that_does_not_end_is_ended(request_of_two: AuditRequest) -> None:
     """After its time; or at once when the command ends."""
     process = AuditProcess(request_of_two)
     process.read()
-    assert process._child is not None
-    os.kill(process._child, signal.SIGSTOP)
+    assert process._process.pid is not None
+    os.kill(process._process.pid, signal.SIGSTOP)
     process._longest = 0.2
     with pytest.raises(UnavailableError, match="not ended within"):
         process.read()
     process._longest = 60.0
     process.read()
-    os.kill(process._child, signal.SIGSTOP)
+    os.kill(process._process.pid, signal.SIGSTOP)
     ending = threading.Timer(0.5, process.close)
     ending.start()
     begun = time.monotonic()

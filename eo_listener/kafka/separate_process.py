@@ -1,0 +1,78 @@
+"""A process of its own, for calls that may end the process that makes them.
+
+librdkafka's requests for groups do so now and then while a broker restarts (`eo_listener.kafka`).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as Late
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+class SeparateProcess:
+    """Is started with the first call, and with the next one after its end.
+
+    For one thread; any may call `close`. `pid` is None while it does not run.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ProcessPoolExecutor | None = None
+        self.pid: int | None = None
+
+    def call(
+        self, function: Callable[..., _T], *arguments: object, timeout: float | None = None
+    ) -> _T:
+        """Call it there; function, arguments and answer are pickled.
+
+        Raises BrokenProcessPool where the process has ended or was closed, and
+        concurrent.futures.TimeoutError after `timeout` seconds, when it is ended.
+        """
+        try:
+            return self._opened().submit(function, *arguments).result(timeout)
+        except (BrokenProcessPool, CancelledError) as error:
+            self.close()
+            raise BrokenProcessPool from error
+        except Late:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End it, whatever it waits for."""
+        with self._lock:  # a pool that is shut down by two threads closes its pipes twice
+            pool, pid = self._pool, self.pid
+            self._pool = self.pid = None
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _opened(self) -> ProcessPoolExecutor:
+        if self._pool is not None and self.pid is not None:
+            return self._pool
+        # Not forked: librdkafka's threads would not come along.
+        spawned: Any = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(1, mp_context=spawned, initializer=_ignore_ctrl_c)
+        with self._lock:
+            self._pool = pool
+        pid = pool.submit(os.getpid).result()
+        with self._lock:
+            if self._pool is not pool:
+                raise BrokenProcessPool  # it was closed meanwhile
+            self.pid = pid
+        return pool
+
+
+def _ignore_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the process that has started it
