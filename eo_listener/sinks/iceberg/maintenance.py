@@ -109,12 +109,13 @@ def expiry_limit(
     """Return how far snapshots may expire, at most up to `cutoff`. Pure.
 
     A branch of a sink whose head is in main is the ledger of a query. What came to main after it
-    must not expire, or nobody could tell that its batch was not rolled back.
+    must not expire, or nobody could tell that its batch was not rolled back. Raises KeyError where
+    the snapshots lack main's head: they were read before the branches.
     """
     known = {one.id: one for one in snapshots}
     limit = Limit(cutoff, None)
     earliest: datetime | None = None  # of the snapshots of main that came after `at`
-    at = known.get(branches[MAIN]) if MAIN in branches else None
+    at = known[branches[MAIN]] if MAIN in branches else None
     heads = {head: name for name, head in branches.items() if is_branch_of_any(name)}
     while at is not None:
         if at.id in heads and earliest is not None and earliest < limit.older_than:
@@ -153,12 +154,13 @@ class _Work:
 
     def expire(self, cutoff: datetime) -> MaintenanceStep:
         """Expire what is older, as far as each query's ledger stays provable."""
+        with _failing(self._name):
+            self._table.refresh()
+        branches = self._table.branches  # read first: the snapshots then have main's head
         snapshots = [
             SnapshotRow(one, parent, datetime.fromtimestamp(at / 1000, timezone.utc))
             for one, parent, at in self._rows(_SNAPSHOTS, "snapshots")
         ]
-        refs = self._rows("name, snapshot_id, type", "refs")
-        branches = {name: head for name, head, kind in refs if kind == "BRANCH"}
         limit = expiry_limit(snapshots, branches, cutoff)
         older = sum(one.committed_at < limit.older_than for one in snapshots)
         kept = limit.branch and (

@@ -112,11 +112,26 @@ class Session:
         return SimpleNamespace(collect=lambda: found)
 
 
+class Table:
+    """A table of two snapshots; it notes among the statements when its branches are read."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+        self.branches: dict[str, int] = {}
+
+    def uncache(self) -> None:
+        """It has no cache."""
+
+    def refresh(self) -> None:
+        """Main is one snapshot further than the ledger."""
+        self.asked.append("branches")
+        self.branches = {"main": 2, OURS: 1}
+
+
 ANSWERS: Mapping[str, Sequence[Any]] = {
     ".files": [(0, 4, 4 * 1024 * 1024), (1, 2, 10)],
     ".manifests": [(7,)],
     ".snapshots": [(1, None, 0), (2, 1, 1000)],
-    ".refs": [("main", 2, "BRANCH"), (OURS, 1, "BRANCH"), ("v1", 1, "TAG")],
     "remove_orphan_files": [("file:a",), ("file:b",)],
     "CALL": [Row(done=3)],
 }
@@ -136,7 +151,7 @@ def test_what_is_asked_and_what_is_done(monkeypatch: pytest.MonkeyPatch, execute
     """A dry run asks what there is to do; else each procedure is called, once and in this order."""
     session = Session(ANSWERS)
     monkeypatch.setattr(maintenance, "session", lambda *_: session)
-    monkeypatch.setattr(maintenance, "find", lambda *_: SimpleNamespace(uncache=lambda: None))
+    monkeypatch.setattr(maintenance, "find", lambda *_: Table(session.asked))
     steps = maintain_iceberg("lake.`d``b`.`it's`", execute=execute)
     assert [one.found.split(" are ")[0] for one in steps] == [
         "4 data files, 1.0 MB each on average",
@@ -148,6 +163,8 @@ def test_what_is_asked_and_what_is_done(monkeypatch: pytest.MonkeyPatch, execute
     called = [text.split(".system.")[1] for text in session.asked if text.startswith("CALL")]
     assert "dry_run => true" in called[-2 if execute else -1]
     assert called[:-1] == [*CHANGING, called[-2]] if execute else called[:-1] == []
+    snapshots = next(text for text in session.asked if ".snapshots" in text)
+    assert session.asked.index("branches") < session.asked.index(snapshots)  # others commit
     assert steps[3].kept is not None
     assert f"DROP BRANCH {OURS}" in str(steps[3])
     assert [one.result for one in steps] == (
