@@ -61,7 +61,7 @@ def refused_alone(error: ThrownError, label: str) -> SinkError:
     if is_of_clock(error):
         return _of_clock(error, label)
     return SinkError(
-        f"{label} refuses the commit of a batch ({_said(error)})",
+        f"{label} refuses the commit of a batch ({in_short(error)})",
         cause="nobody else has changed the table meanwhile, so it would be refused again",
         fix="Read Spark's log for the whole of it; nothing was written",
     )
@@ -69,7 +69,7 @@ def refused_alone(error: ThrownError, label: str) -> SinkError:
 
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     """What an error means that came before the batch was published: nothing of it was written."""
-    said = _said(error)
+    said = in_short(error)
     if is_of_clock(error):
         return _of_clock(error, label)
     if is_conflict(error):
@@ -108,7 +108,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
 
 def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
     """What an error means that came when the batch was published, and does not say whether."""
-    said = _said(error) if isinstance(error, ThrownError) else type(error).__name__
+    said = in_short(error) if isinstance(error, ThrownError) else type(error).__name__
     return OutcomeUnknownError(
         f"{label}: whether the batch was published is not known ({said})",
         cause="the catalog was asked to commit it, and its answer was lost",
@@ -136,14 +136,15 @@ def is_of_clock(error: ThrownError) -> bool:
 
 def _of_clock(error: ThrownError, label: str) -> RetriableSinkError:
     return RetriableSinkError(
-        f"{label} refuses a commit that is older than its last one ({_said(error)})",
+        f"{label} refuses a commit that is older than its last one ({in_short(error)})",
         cause="the clock of this machine is more than a minute behind that of a program which has "
         "written to the table",
         fix="Set both clocks (NTP); the batch is written once more",
     )
 
 
-def _said(error: ThrownError) -> str:
+def in_short(error: ThrownError) -> str:
+    """The exception's class, and the first line of its text."""
     return f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
 
 

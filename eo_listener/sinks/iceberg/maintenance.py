@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from eo_listener.model.errors import JvmError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.connection import find
-from eo_listener.sinks.iceberg.errors import first_line
+from eo_listener.sinks.iceberg.errors import in_short
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of_any
 from eo_listener.spark.jvm.iceberg_table import MAIN, ThrownError, java_errors, session
 from eo_listener.spark.session.iceberg_runtime import EXTENSION
@@ -140,13 +140,16 @@ class _Work:
 
     def compact(self) -> list[MaintenanceStep]:
         """Bring small files together, then what deletes rows of them, then the manifests."""
-        files = {content: (count, size) for content, count, size in self._rows(_FILES, "files")}
+        files = {
+            content: (count, size)
+            for content, count, size in self._rows(_FILES, "files GROUP BY content")
+        }
         count, size = files.get(0, (0, 0))
         mean = f", {size / count / _MB:.1f} MB each on average" if count else ""
         steps = [self._step(f"{count} data files{mean}", "rewrite_data_files")]
         deletes = files.get(1, (0, 0))[0]
         if deletes:
-            found = f"{deletes} files of deleted rows"
+            found = f"{deletes} position delete files"
             steps.append(self._step(found, "rewrite_position_delete_files"))
         ((manifests,),) = self._rows("count(*)", "manifests")
         steps.append(self._step(f"{manifests} manifests", "rewrite_manifests"))
@@ -172,16 +175,14 @@ class _Work:
         return self._step(found, "expire_snapshots", _before(limit.older_than), kept=kept)
 
     def remove_orphans(self, cutoff: datetime) -> MaintenanceStep:
-        """Remove files of no snapshot that are older."""
-        asked = self._statement("remove_orphan_files", [*_before(cutoff), "dry_run => true"])
-        orphans = len(self._sql(asked))
-        found = f"{orphans} files of no snapshot are from before {_utc(cutoff)}"
+        """Remove orphan files that are older."""
         statement = self._statement("remove_orphan_files", _before(cutoff))
-        if not self._execute:
-            return MaintenanceStep(found=found, statement=statement)
-        removed = len(self._sql(statement))
+        dry = self._statement("remove_orphan_files", [*_before(cutoff), "dry_run => true"])
+        orphans = len(self._sql(statement if self._execute else dry))  # both name the files
         return MaintenanceStep(
-            found=found, statement=statement, result={"removed_files_count": removed}
+            found=f"{orphans} orphan files are from before {_utc(cutoff)}",
+            statement=statement,
+            result={"removed_files_count": orphans} if self._execute else None,
         )
 
     def _step(
@@ -198,8 +199,7 @@ class _Work:
         return f"CALL {TableName((catalog,)).sql}.system.{procedure}({given})"
 
     def _rows(self, columns: str, of: str) -> list[Any]:
-        group = " GROUP BY content" if of == "files" else ""
-        return self._sql(f"SELECT {columns} FROM {self._name.sql}.{of}{group}")
+        return self._sql(f"SELECT {columns} FROM {self._name.sql}.{of}")
 
     def _sql(self, text: str) -> list[Any]:
         with _failing(self._name):
@@ -222,7 +222,7 @@ def _failing(name: TableName) -> Iterator[None]:
         with java_errors():
             yield
     except ThrownError as error:
-        said = f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
+        said = in_short(error)
         if error.is_any(*_NO_PROCEDURES):
             raise SettingsError(
                 f"this session cannot run Iceberg's procedures ({said})",
@@ -232,7 +232,8 @@ def _failing(name: TableName) -> Iterator[None]:
             ) from error
         raise SinkError(
             f"{name.key}: maintenance stopped ({said})",
-            cause="the procedure that failed has changed nothing; those before it are done",
+            cause="what came before it is done; it has changed no rows itself. Of an expiry that "
+            "was cut off, files can be left, which are orphan files",
             fix="Run it once more; where other writers came first, at a time with fewer of them",
         ) from error
     except JvmError as error:
