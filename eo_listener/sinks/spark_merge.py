@@ -52,41 +52,23 @@ class UpsertTarget(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """How rows of the types `rows` go into `table`; `columns` are those that are written.
-
-    `traced`: the rows have topic, partition and offset. `located`: the table has them too.
-    """
+    """How rows of the types `rows` go into `table`; `columns` are those that are written."""
 
     target: UpsertTarget
     table: str
     label: str
     rows: Columns
     columns: tuple[str, ...]
-    traced: bool
-    located: bool
 
-    @classmethod
-    def of(
-        cls,
-        target: UpsertTarget,
-        *,
-        table: str,
-        label: str,
-        rows: Columns,
-        columns: tuple[str, ...],
-    ) -> Merge:
-        """For rows of these types, of which `columns` are written."""
-        traced = is_traced(rows)
-        located = traced and set(ORIGIN) <= set(columns)
-        return cls(
-            target=target,
-            table=table,
-            label=label,
-            rows=rows,
-            columns=columns,
-            traced=traced,
-            located=located,
-        )
+    @property
+    def traced(self) -> bool:
+        """Whether the rows have topic, partition and offset."""
+        return is_traced(self.rows)
+
+    @property
+    def located(self) -> bool:
+        """Whether the table has them too."""
+        return self.traced and set(ORIGIN) <= set(self.columns)
 
     @contextmanager
     def staged(self, frame: DataFrame) -> Iterator[str]:

@@ -14,8 +14,8 @@ def merge(*columns: str, located: bool = False, **given: Any) -> Merge:
     target = SimpleNamespace(
         **{"keys": ("id",), "version_column": None, "delete_when": None, **given}
     )
-    return Merge.of(
-        target,
+    return Merge(
+        target=target,
         table="t",
         label="t",
         rows={**dict.fromkeys(columns, "int"), **TRACED},

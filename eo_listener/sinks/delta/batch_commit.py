@@ -74,8 +74,8 @@ class BatchCommit:
             if self._target.mode is Mode.APPEND:
                 chosen = frame.select(*(widened(name, rows, there) for name in columns))
                 return self._appended(chosen, found.location, record)
-            merge = Merge.of(
-                self._target,
+            merge = Merge(
+                target=self._target,
                 table=table,
                 label=self._label,
                 rows=rows,

@@ -35,8 +35,8 @@ class Upsert:
 
     def write(self, branch: str, ledger: str) -> int | None:  # noqa: ARG002  # it is published with them
         """Return how many keys the rows have. Raises as `Merge.staged` does."""
-        merge = Merge.of(
-            self.target,
+        merge = Merge(
+            target=self.target,
             table=self.name.branch(branch),
             label=self.label,
             rows=columns_of(self.frame),
