@@ -13,6 +13,7 @@ from eo_listener.sinks.delta.errors import another_table, in_doubt
 from eo_listener.sinks.delta.ledger import QueryLedger, TableLedger
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.jvm.delta_log import DeltaLogFiles, DeltaTable
+from eo_listener.spark.jvm.running_jvm import scala_version
 from eo_listener.spark.session import delta_lake
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ class Connection:
         if self._checked == application:
             return
         loaded = delta_log.library_version(session)
-        wanted = delta_lake.coordinates(session.version, delta_log.scala_version(session))
+        wanted = delta_lake.coordinates(session.version, scala_version(session))
         if wanted is None:
             raise SettingsError(
                 f"no Delta Lake is known that fits Spark {session.version}",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from eo_listener.spark.jvm import running_jvm
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import class_of
 
@@ -101,12 +100,6 @@ def has_extension(session: SparkSession) -> bool:
     with asking("find its SQL parser"):
         parser = _java(session).sessionState().sqlParser().getClass().getName()
         return str(parser).startswith("io.delta.")
-
-
-def scala_version(session: SparkSession) -> str:
-    """The Scala of its JVM, as in `2.13`. Raises JvmError."""
-    with asking("ask for its version of Scala"):
-        return running_jvm.scala_version(_jvm(session))
 
 
 def qualified_location(session: SparkSession, path: str) -> str:

@@ -10,7 +10,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
-from eo_listener.spark.jvm import running_jvm
 from eo_listener.spark.jvm.calls import FAILURES, asking
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog, MetadataSearch
 from eo_listener.spark.jvm.running_jvm import class_of
@@ -97,12 +96,6 @@ def runtime_jar(spark: Any) -> str | None:
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
         source = loader.loadClass(_UTIL).getProtectionDomain().getCodeSource()
         return "" if source is None else str(source.getLocation())
-
-
-def scala_version(spark: Any) -> str:
-    """The Scala of its JVM, as in `2.13`. Raises JvmError."""
-    with asking("ask for its version of Scala"):
-        return running_jvm.scala_version(spark._jvm)  # noqa: SLF001  # as above
 
 
 def columns_as_sql(frame: Any) -> str:

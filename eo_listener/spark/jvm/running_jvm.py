@@ -40,9 +40,10 @@ def class_of(jvm: Any, name: str) -> Any | None:
     return found if isinstance(found, JavaClass) else None
 
 
-def scala_version(jvm: Any) -> str:
-    """The Scala of a JVM, as in `2.13`. Raises what py4j raises."""
-    whole = str(jvm.scala.util.Properties.versionNumberString())
+def scala_version(spark: Any) -> str:
+    """The Scala of a session's JVM, as in `2.13`. Raises JvmError."""
+    with asking("ask for its version of Scala"):
+        whole = str(spark._jvm.scala.util.Properties.versionNumberString())  # noqa: SLF001  # pyspark offers no public way to its JVM
     return ".".join(whole.split(".")[:2])
 
 
