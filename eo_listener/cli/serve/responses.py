@@ -136,9 +136,10 @@ def _metrics(view: View) -> Response:
     kind = "text/plain; version=0.0.4; charset=utf-8"
     groups, audit = view.groups, view.audit
     audited = _audited(metrics, audit) if isinstance(audit, Reading) else None
+    behind = metrics.exposed_audit(audited)
     if isinstance(groups, Unknown):
-        nothing = metrics.StatusNumbers(cluster=view.servers, audit=audited)
-        return Response(HTTPStatus.OK, kind, metrics.exposed(nothing))
+        nothing = metrics.exposed(metrics.StatusNumbers(cluster=view.servers))
+        return Response(HTTPStatus.OK, kind, nothing + behind)
 
     def expose(found: Groups) -> bytes:
         numbers = [
@@ -146,12 +147,10 @@ def _metrics(view: View) -> Response:
             for one in found
         ]
         return metrics.exposed(
-            metrics.StatusNumbers(
-                cluster=view.servers, at=groups.at.wall, groups=numbers, audit=audited
-            )
+            metrics.StatusNumbers(cluster=view.servers, at=groups.at.wall, groups=numbers)
         )
 
-    return Response(HTTPStatus.OK, kind, groups.once(f"metrics {audited}", expose))
+    return Response(HTTPStatus.OK, kind, groups.once("metrics", expose) + behind)
 
 
 def _audited(metrics: Any, reading: Reading[AuditReading]) -> Any:

@@ -32,11 +32,10 @@ from eo_listener.observers.metrics.series import (
     by_topic,
     encodable,
     gauge,
+    log_ends,
+    of_groups,
 )
 from eo_listener.version import __version__
-
-_TOPIC = (*GROUP, "topic")
-_PARTITION = (*_TOPIC, "partition")
 
 logger = logging.getLogger("eo_listener")
 
@@ -114,49 +113,26 @@ def _latencies(numbers: Numbers) -> Metric:
 
 def _held(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
     """Offsets and lag of the groups."""
-    name = "consumergroup"
-    held = gauge(
-        f"{name}_current_offset",
-        "Offset that the group coordinator confirmed, by partition.",
-        _PARTITION,
+    ends = _newest_log_ends(numbers)
+    return of_groups(
+        "consumergroup",
+        (
+            "Offset that the group coordinator confirmed, by partition.",
+            "Log end offset when the newest batch was planned, minus committed offset.",
+            "Sum of the confirmed offsets of all partitions of a topic.",
+        ),
+        ((group, held, ends.get(group[0], {})) for group, held in numbers.held.items()),
+        budget,
     )
-    lag = gauge(
-        f"{name}_lag",
-        "Log end offset when the newest batch was planned, minus committed offset.",
-        _PARTITION,
-    )
-    held_sum = gauge(
-        f"{name}_current_offset_sum",
-        "Sum of the confirmed offsets of all partitions of a topic.",
-        _TOPIC,
-    )
-    lag_sum = gauge(f"{name}_lag_sum", "Sum of the lag of all partitions of a topic.", _TOPIC)
-    log_ends = _newest_log_ends(numbers)
-    for (cluster, group), held_by_group in numbers.held.items():
-        ends = log_ends.get(cluster, {})
-        for topic, offsets in by_topic(held_by_group):
-            labels = (cluster, group, topic)
-            lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
-            held_sum.add_metric(labels, sum(offsets.values()))
-            if lags:
-                lag_sum.add_metric(labels, sum(lags.values()))
-            if budget.takes(len(offsets)):
-                add_each(held, labels, offsets)
-                add_each(lag, labels, lags)
-    yield from (held, lag, held_sum, lag_sum)
 
 
 def _log_ends(numbers: Numbers, budget: SeriesBudget) -> Metric:
-    family = gauge(
+    return log_ends(
         "topic_partition_current_offset",
         "Log end offset when the newest batch was planned, by partition.",
-        ("cluster", "topic", "partition"),
+        _newest_log_ends(numbers).items(),
+        budget,
     )
-    for cluster, ends in _newest_log_ends(numbers).items():
-        for topic, offsets in by_topic(ends):
-            if budget.takes(len(offsets)):
-                add_each(family, (cluster, topic), offsets)
-    return family
 
 
 def _applied(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.observers.metrics.counts import Labels
+from eo_listener.observers.metrics.counts import GROUP, Labels
+
+_TOPIC = (*GROUP, "topic")
+_PARTITION = (*_TOPIC, "partition")
+
+Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(slots=True)
@@ -72,3 +77,42 @@ def add_each(
     """A number for each partition, behind the labels of its topic."""
     for tp, offset in offsets.items():
         family.add_metric((*labels, str(tp.partition)), offset)
+
+
+def of_groups(
+    prefix: str,
+    meanings: tuple[str, str, str],
+    groups: Iterable[tuple[Labels, Offsets, Offsets]],
+    budget: SeriesBudget,
+) -> Iterator[Metric]:
+    """Offsets and lag of groups, given as labels, offsets held, and log ends.
+
+    The meanings are those of offset, lag, and sum of the offsets.
+    """
+    held = gauge(f"{prefix}_current_offset", meanings[0], _PARTITION)
+    lag = gauge(f"{prefix}_lag", meanings[1], _PARTITION)
+    held_sum = gauge(f"{prefix}_current_offset_sum", meanings[2], _TOPIC)
+    lag_sum = gauge(f"{prefix}_lag_sum", "Sum of the lag of all partitions of a topic.", _TOPIC)
+    for group, held_by_group, ends in groups:
+        for topic, offsets in by_topic(held_by_group):
+            labels = (*group, topic)
+            lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
+            held_sum.add_metric(labels, sum(offsets.values()))
+            if lags:
+                lag_sum.add_metric(labels, sum(lags.values()))
+            if budget.takes(len(offsets)):
+                add_each(held, labels, offsets)
+                add_each(lag, labels, lags)
+    yield from (held, lag, held_sum, lag_sum)
+
+
+def log_ends(
+    name: str, meaning: str, clusters: Iterable[tuple[str, Offsets]], budget: SeriesBudget
+) -> Metric:
+    """The log ends of each cluster."""
+    family = gauge(name, meaning, ("cluster", "topic", "partition"))
+    for cluster, ends in clusters:
+        for topic, offsets in by_topic(ends):
+            if budget.takes(len(offsets)):
+                add_each(family, (cluster, topic), offsets)
+    return family

@@ -19,16 +19,14 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers.metrics.counts import GROUP
 from eo_listener.observers.metrics.series import (
     SeriesBudget,
-    add_each,
-    by_topic,
     encodable,
     gauge,
+    log_ends,
+    of_groups,
 )
 
 PARTITIONS: Final = 10_000
 _GROUPS: Final = 2_000
-_TOPIC: Final = (*GROUP, "topic")
-_PARTITION: Final = (*_TOPIC, "partition")
 _PREFIX: Final = "status_consumergroup"
 
 
@@ -65,13 +63,21 @@ class StatusNumbers:
     cluster: str
     at: float | None = None
     groups: Sequence[GroupNumbers] = ()
-    audit: AuditNumbers | None = None
 
 
 def exposed(numbers: StatusNumbers, *, partitions: int = PARTITIONS) -> bytes:
     """The text that Prometheus reads. Beyond `partitions` there are only sums of topics."""
+    return _text(status_families(numbers, partitions))
+
+
+def exposed_audit(found: AuditNumbers | None) -> bytes:
+    """The same of an audit, to stand behind the other: it is read at an interval of its own."""
+    return _text(audit_families(found))
+
+
+def _text(families: Iterator[Metric]) -> bytes:
     registry = CollectorRegistry()
-    registry.register(_Drawn(list(status_families(numbers, partitions))))
+    registry.register(_Drawn(list(families)))
     return generate_latest(registry)
 
 
@@ -118,29 +124,27 @@ def _draw(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
         (),
         [((), budget.beyond)],
     )
-    yield from _audited(numbers.audit)
 
 
 def _held(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget) -> Iterator[Metric]:
-    held = gauge(f"{_PREFIX}_current_offset", "Committed offset, by partition.", _PARTITION)
-    lag = gauge(f"{_PREFIX}_lag", "Log end offset minus committed offset.", _PARTITION)
-    held_sum = gauge(
-        f"{_PREFIX}_current_offset_sum", "Sum of the committed offsets of a topic.", _TOPIC
+    return of_groups(
+        _PREFIX,
+        (
+            "Committed offset, by partition.",
+            "Log end offset minus committed offset.",
+            "Sum of the committed offsets of a topic.",
+        ),
+        (((cluster, one.group), _committed(one), _ends(one)) for one in groups),
+        budget,
     )
-    lag_sum = gauge(f"{_PREFIX}_lag_sum", "Sum of the lag of all partitions of a topic.", _TOPIC)
-    for one in groups:
-        offsets = {row.partition: row.committed for row in one.rows if row.committed is not None}
-        lags = {row.partition: max(0, row.lag) for row in one.rows if row.lag is not None}
-        for topic, ours in by_topic(offsets):
-            labels = (cluster, one.group, topic)
-            behind = {tp: lags[tp] for tp in ours if tp in lags}
-            held_sum.add_metric(labels, sum(ours.values()))
-            if behind:
-                lag_sum.add_metric(labels, sum(behind.values()))
-            if budget.takes(len(ours)):
-                add_each(held, labels, ours)
-                add_each(lag, labels, behind)
-    yield from (held, lag, held_sum, lag_sum)
+
+
+def _committed(one: GroupNumbers) -> dict[TopicPartition, int]:
+    return {row.partition: row.committed for row in one.rows if row.committed is not None}
+
+
+def _ends(one: GroupNumbers) -> dict[TopicPartition, int]:
+    return {row.partition: row.log_end for row in one.rows if row.log_end is not None}
 
 
 def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
@@ -164,21 +168,19 @@ def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
 
 
 def _log_ends(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget) -> Metric:
-    family = gauge(
-        "status_topic_partition_current_offset",
-        "Log end offset, by partition.",
-        ("cluster", "topic", "partition"),
-    )
     ends: dict[TopicPartition, int] = {}
     for one in groups:
-        ends.update((row.partition, row.log_end) for row in one.rows if row.log_end is not None)
-    for topic, offsets in by_topic(ends):
-        if budget.takes(len(offsets)):
-            add_each(family, (cluster, topic), offsets)
-    return family
+        ends.update(_ends(one))
+    return log_ends(
+        "status_topic_partition_current_offset",
+        "Log end offset, by partition.",
+        [(cluster, ends)],
+        budget,
+    )
 
 
-def _audited(found: AuditNumbers | None) -> Iterator[Metric]:
+def audit_families(found: AuditNumbers | None) -> Iterator[Metric]:
+    """Yield those of an audit, empty ones too."""
     for name, meaning, value in (
         ("timestamp_seconds", "Time at which the audit began.", found and found.at),
         ("complete", "1 where the audit could read all that it was asked for.", _complete(found)),

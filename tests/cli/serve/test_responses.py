@@ -17,7 +17,12 @@ from eo_listener.cli.serve.responses import respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.observers.metrics.status_families import StatusNumbers, exposed, status_families
+from eo_listener.observers.metrics.status_families import (
+    StatusNumbers,
+    audit_families,
+    exposed,
+    status_families,
+)
 from tests.cli.checkpoint_files import CheckpointFiles
 from tests.cli.serve.made_up import HOSTILE, SERVERS, AuditHere, Clock, group, watched
 
@@ -146,7 +151,8 @@ def test_the_document_names_every_metric_and_no_other() -> None:
     """docs/serve.md is what people write their alerts by."""
     text = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
     named = set(re.findall(r"\beo_listener_[a-z_]*[a-z]\b", text))
-    there = {family.name for family in status_families(StatusNumbers(cluster="k"), 10)}
+    families = [*status_families(StatusNumbers(cluster="k"), 10), *audit_families(None)]
+    there = {family.name for family in families}
     assert named == there
     assert b"eo_listener_status_known 0.0" in exposed(StatusNumbers(cluster="k"))
 
