@@ -57,13 +57,9 @@ class LagHistory:
         """The points of a group, the oldest first."""
         return tuple(self._rings.get(group, ()))
 
-    def seen(self, group: str) -> float | None:
-        """When it held offsets last, in monotonic seconds."""
-        return self._seen.get(group)
-
     def gone(self, found: Sequence[GroupStatus]) -> dict[str, float]:
-        """Groups that are no longer there, and when they were there last."""
-        there = {one.group for one in found}
+        """Groups that hold no offsets any more, and when they did last."""
+        there = {one.group for one in found if one.rows or one.error}
         return {name: at for name, at in sorted(self._seen.items()) if name not in there}
 
     def _point(self, at: float, one: GroupStatus) -> Point:

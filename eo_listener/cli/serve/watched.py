@@ -138,9 +138,6 @@ class Watched:
             errors = self._errors.newest()
             points = {one.group: self._history.points(one.group) for one in found}
             gone = {} if isinstance(groups, Unknown) else self._history.gone(found)
-            for one in found:
-                if not one.rows and (seen := self._history.seen(one.group)) is not None:
-                    gone[one.group] = seen
         return View(
             now=now,
             servers=self.servers,
