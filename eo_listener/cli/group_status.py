@@ -11,6 +11,7 @@ from typing import Any, Final
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.many_groups import HeldByGroup, ManyGroups
 from eo_listener.kafka.oldest_records import oldest_records
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.lag import PartitionLag, compare, oldest, total
 from eo_listener.model.lag_window import LagTrend, LagVerdict, LagWindow, gravest
@@ -58,10 +59,10 @@ class GroupStatus:
         return any(row.stable_end not in (None, row.log_end) for row in self.rows)
 
     @property
-    def newest(self) -> PartitionLag | None:
-        """A partition that the newest batch was committed to; None where no commit names one."""
-        named = [row for row in self.rows if row.writer is not None]
-        return max(named, key=lambda row: row.writer.batch_id if row.writer else -1, default=None)
+    def newest(self) -> CommitMetadata | None:
+        """The commit of the newest batch; None where no commit names one."""
+        named = [row.writer for row in self.rows if row.writer is not None]
+        return max(named, key=lambda writer: writer.batch_id, default=None)
 
     @property
     def stable_lag(self) -> int | None:

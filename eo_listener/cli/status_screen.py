@@ -122,8 +122,8 @@ def _groups(found: Sequence[GroupStatus]) -> RenderableType:
         if watched:
             cells += [_verdict(one.verdict), Text(length(one.drained_in))]
         cells += [
-            named(query_of(newest) if newest else "-"),
-            Text(str(_batch(newest)) if newest else "-"),
+            named(newest.author if newest else "-"),
+            Text(str(newest.batch_id) if newest else "-"),
         ]
         table.add_row(*cells)
     return table
@@ -138,10 +138,6 @@ def _total(found: GroupStatus) -> str:
 
 def _age(found: GroupStatus) -> Text:
     return Text(length(found.age))
-
-
-def _batch(row: PartitionLag) -> int:
-    return row.writer.batch_id if row.writer else -1
 
 
 def query_of(row: PartitionLag) -> str:

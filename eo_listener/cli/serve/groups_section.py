@@ -149,8 +149,8 @@ def _facts(one: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
     }
     if one.held_up:
         facts["open transaction"] = "holds readers up"
-    if newest is not None and newest.writer is not None:
-        facts["query"] = f"{cut(query_of(newest))}, batch {newest.writer.batch_id}"
+    if newest is not None:
+        facts["query"] = f"{cut(newest.author)}, batch {newest.batch_id}"
     for name, value in facts.items():
         yield node("div", node("dt", name), node("dd", value))
 
