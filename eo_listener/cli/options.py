@@ -34,6 +34,11 @@ KafkaProperties = Annotated[
         "-X", "--kafka", help="A client property in librdkafka's names, key=value; repeatable."
     ),
 ]
+GroupNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="GROUP...", help="Consumer groups; with * and ? all whose names match."),
+]
+EveryGroup = Annotated[bool, typer.Option("--all", help="All groups of the cluster.")]
 Execute = Annotated[
     bool, typer.Option("--execute", help="Do it. Without, it is only shown what would be done.")
 ]
@@ -121,6 +126,15 @@ def require_names(what: str, names: Iterable[str]) -> None:
         if not name.strip():
             raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to check")
         require_name(what, name)
+
+
+def require_groups(names: list[str], *, every: bool) -> None:
+    """Raise SettingsError unless groups are named, or all are asked for."""
+    if every == bool(names):
+        raise SettingsError(
+            "--all and names of groups are given" if every else "no group is named",
+            fix="Name the consumer groups to show, or give --all",
+        )
 
 
 def require_one_of(option: str, value: str, known: Iterable[str]) -> None:

@@ -16,10 +16,13 @@ from rich.text import Text
 from eo_listener.cli.group_status import GroupStatus, StatusReader, advised
 from eo_listener.cli.options import (
     BootstrapServers,
+    EveryGroup,
+    GroupNames,
     KafkaProperties,
     as_properties,
     console,
     print_json,
+    require_groups,
     require_names,
     seconds,
 )
@@ -31,13 +34,8 @@ EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5
 
 def status(
     servers: BootstrapServers,
-    groups: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="GROUP...", help="Consumer groups; with * and ? all whose names match."
-        ),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All groups of the cluster.")] = False,
+    groups: GroupNames = None,
+    every: EveryGroup = False,
     properties: KafkaProperties = None,
     max_lag: Annotated[
         int | None,
@@ -58,11 +56,7 @@ def status(
     STOP, REWIND), the time to drain, and the time since the last commit.
     """
     names = groups or []
-    if every == bool(names):
-        raise SettingsError(
-            "no group is named" if not every else "--all and names of groups are given",
-            fix="Name the consumer groups to show, or give --all",
-        )
+    require_groups(names, every=every)
     if any(not name.strip() for name in names):
         raise SettingsError("the group is empty", fix="Name the consumer group to show")
     require_names("group", names)

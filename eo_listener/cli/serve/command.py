@@ -13,9 +13,12 @@ from eo_listener.cli.audit import audit_request
 from eo_listener.cli.group_status import StatusReader, is_pattern
 from eo_listener.cli.options import (
     BootstrapServers,
+    EveryGroup,
+    GroupNames,
     KafkaProperties,
     Storage,
     as_properties,
+    require_groups,
     require_names,
     seconds,
 )
@@ -35,11 +38,6 @@ _PORT: Final = 9405
 _CLOSING: Final = 5.0  # seconds; what then still waits for Kafka ends with the process
 
 
-Groups = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="GROUP...", help="Consumer groups; with * and ? all whose names match."),
-]
-EveryGroup = Annotated[bool, typer.Option("--all", help="All groups of the cluster.")]
 Every = Annotated[float, typer.Option(help="Seconds between two readings of the groups.")]
 Port = Annotated[int, typer.Option(help="The port of the page; 0 for any free one.")]
 Address = Annotated[
@@ -54,7 +52,7 @@ AuditEvery = Annotated[float, typer.Option(help="Seconds between two audits.")]
 
 def serve(
     servers: BootstrapServers,
-    groups: Groups = None,
+    groups: GroupNames = None,
     every_group: EveryGroup = False,
     properties: KafkaProperties = None,
     every: Every = 10.0,
@@ -79,7 +77,8 @@ def serve(
     The same as JSON: /api/status and /api/audit; for Prometheus: /metrics; /healthz.
     """
     names = groups or []
-    _require_groups(names, every=every_group)
+    require_groups(names, every=every_group)
+    require_names("group", names)
     hosts = _require_place(address, port, allow_host)
     every = seconds("every", every, least=1.0)
     audit_every = seconds("audit-every", audit_every, least=5.0)
@@ -107,15 +106,6 @@ def serve(
     begin_log(logging.INFO)
     reader = StatusReader(given, names, every=every_group, again=True)
     _Service(watched, reader, request if asked else None, audit_every).run(address, port, hosts)
-
-
-def _require_groups(names: list[str], *, every: bool) -> None:
-    if every == bool(names):
-        raise SettingsError(
-            "--all and names of groups are given" if every else "no group is named",
-            fix="Name the consumer groups to show, or give --all",
-        )
-    require_names("group", names)
 
 
 def _require_place(address: str, port: int, names: list[str] | None) -> AllowedHosts:
