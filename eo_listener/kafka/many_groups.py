@@ -80,7 +80,14 @@ class ManyGroups:
         try:
             return self._process.call(ask, *arguments)
         except BrokenProcessPool as error:
-            raise self._failed("reading groups", "_DESTROY") from error
+            failed = self._failed("reading groups", "_DESTROY")
+            raise KafkaError(
+                f"{failed.problem}, the process that reads them has ended",
+                code=failed.code,
+                cause="librdkafka may end it while a broker restarts",
+                fix="Wait for the next reading, which starts another; if that ends too, check the "
+                "options",
+            ) from error
 
     def _failed(self, what: str, code: str) -> KafkaError:
         return KafkaError(

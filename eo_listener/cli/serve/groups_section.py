@@ -37,9 +37,9 @@ def path_of(group: str) -> str:
     return f"/group/{digest[:16]}"
 
 
-def gravest_first(found: Sequence[GroupStatus]) -> list[GroupStatus]:
-    """In the order of the page."""
-    return sorted(found, key=_gravity, reverse=True)
+def gravest(found: Sequence[GroupStatus]) -> GroupStatus | None:
+    """What comes first on the page."""
+    return max(found, key=_gravity, default=None)
 
 
 def _gravity(one: GroupStatus) -> tuple[int, int, float]:
@@ -51,7 +51,7 @@ def _gravity(one: GroupStatus) -> tuple[int, int, float]:
 
 def groups_section(view: View, found: Groups, page: int) -> Element:
     """The cards of one page, counted from 1."""
-    ordered = gravest_first(found)
+    ordered = sorted(found, key=_gravity, reverse=True)
     pages = max(1, -(-len(ordered) // AT_ONCE))
     page = min(page, pages)
     shown = ordered[(page - 1) * AT_ONCE : page * AT_ONCE]

@@ -11,7 +11,7 @@ from eo_listener.cli.serve.audit_section import audit_section
 from eo_listener.cli.serve.elements import cut, html, node
 from eo_listener.cli.serve.error_log import LoggedError
 from eo_listener.cli.serve.groups_section import (
-    gravest_first,
+    gravest,
     group_section,
     groups_section,
     legend,
@@ -63,7 +63,7 @@ def _title(view: View) -> str:
     """What a browser's tab says: the gravest verdict first."""
     if isinstance(view.groups, Unknown):
         return "unknown"
-    first = next(iter(gravest_first(view.groups.value)), None)
+    first = gravest(view.groups.value)
     if first is None:
         return "no group"
     verdict = "" if first.verdict is None else f"{first.verdict.value} "
