@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from eo_listener.client_config.identities import transactional_id
+from eo_listener.client_config.translate import principal as principal_of
 from eo_listener.model.events import CommitFailed
 
 _SOMEBODY: Final = "User:CLIENT"  # a place for its name, which is not known here
@@ -24,6 +25,14 @@ def command(
     for operation in operations:
         words += ["--operation", operation.title().replace("_", "")]
     return shlex.join([*words, *resource])
+
+
+def command_for(
+    properties: Mapping[str, str], operations: Collection[str], resource: Collection[str]
+) -> str:
+    """The same for the client with these properties, librdkafka's."""
+    servers = properties.get("bootstrap.servers", "")
+    return command(servers, principal_of(properties), operations, resource)
 
 
 def right_to_add(event: CommitFailed, principal: str | None) -> str | None:

@@ -24,8 +24,7 @@ from itertools import count
 from typing import Final
 from uuid import uuid4
 
-from eo_listener.client_config.acls import command
-from eo_listener.client_config.translate import principal
+from eo_listener.client_config.acls import command_for
 from eo_listener.kafka.java_transactions import Coordinators, JavaTransactions
 from eo_listener.kafka.state_partitions import state_partition
 from eo_listener.model.errors import KafkaError, few
@@ -88,14 +87,17 @@ class CoordinatorProof:
             try:
                 self._ask(producers, ids)
             except _Doubt as doubt:
-                if not doubt.passing or time.monotonic() >= deadline:
-                    return NamedProducers(ids=ids, incomplete=doubt.why)
-                time.sleep(_PAUSE)
+                why, passing = doubt.why, doubt.passing
+            except KafkaError as error:
+                why, passing = str(error), error.code in PASSING
             else:
                 return NamedProducers(ids=ids, incomplete=None)
+            if not passing or time.monotonic() >= deadline:
+                return NamedProducers(ids=ids, incomplete=why)
+            time.sleep(_PAUSE)
 
     def _ask(self, producers: Collection[int], ids: dict[int, str]) -> None:
-        """Add to `ids` what is named. Raises _Doubt."""
+        """Add to `ids` what is named. Raises _Doubt and KafkaError."""
         before = self._coordinators()
         if not before.epochs:
             return  # no transaction has ever been coordinated here
@@ -103,10 +105,7 @@ class CoordinatorProof:
         stem = _stem(before.patterns)
         for _ in range(2):
             self._require_answers(before, stem)
-            try:
-                ids |= self._java.transactional_ids(set(producers) - ids.keys(), self._timeout)
-            except KafkaError as error:
-                raise _Doubt(str(error), passing=error.code in PASSING) from error
+            ids |= self._java.transactional_ids(set(producers) - ids.keys(), self._timeout)
             if set(producers) <= ids.keys():
                 return
         if self._coordinators() != before:
@@ -120,25 +119,22 @@ class CoordinatorProof:
         try:
             return self._java.coordinators(self._timeout)
         except KafkaError as error:
-            why = str(error)
             if error.code == _NO_CLUSTER_RIGHT:
                 right = self._right(["Describe", "Describe_Configs"], "--cluster")
-                why = (
+                raise _Doubt(
                     "whether this client may describe every transactional id cannot be found out: "
                     f"it may not read the cluster's ACLs and its brokers' settings ({right})"
-                )
+                ) from error
             if error.code == NO_TOPIC_RIGHT:
-                why += f" ({self._right(['Describe'], '--topic', STATE_TOPIC)})"
-            raise _Doubt(why, passing=error.code in PASSING) from error
+                right = self._right(["Describe"], "--topic", STATE_TOPIC)
+                raise _Doubt(f"{error} ({right})") from error
+            raise
 
     def _require_answers(self, now: Coordinators, stem: str) -> None:
-        """Describe one id of each kind and partition, which must not be refused. Raises _Doubt."""
+        """Describe one id of each kind and partition, which must not be refused."""
         made_up = list(_one_a_partition(stem, len(now.epochs)))
         of_acls = {_an_id(pattern, stem): pattern for pattern in now.patterns}
-        try:
-            answer = self._java.describe_all([*made_up, *of_acls], self._timeout)
-        except KafkaError as error:
-            raise _Doubt(str(error), passing=error.code in PASSING) from error
+        answer = self._java.describe_all([*made_up, *of_acls], self._timeout)
         errors = {name: one for name, one in answer.errors.items() if one.code != NOT_FOUND}
         refused = [name for name, one in errors.items() if one.code == NO_ID_RIGHT]
         if any(name in refused for name in made_up):
@@ -151,15 +147,14 @@ class CoordinatorProof:
                 "cluster's super.users, or give it the right to Describe these too"
             )
         for other in errors.values():
-            raise _Doubt(str(other), passing=other.code in PASSING)
+            raise other
         if len(answer.found) + len(answer.errors) < len({*made_up, *of_acls}):
             raise _Doubt("a coordinator of transactions left an id out of its answer")
 
     def _right(self, operations: list[str], *resource: str) -> str:
-        servers = self._properties.get("bootstrap.servers", "")
         words = " and ".join(one.replace("_", "") for one in operations)
-        acl = command(servers, principal(self._properties), operations, resource)
-        return f"give it the right to {words}, as an administrator: {acl}"
+        acl = command_for(self._properties, operations, resource)
+        return f"give it the right to {words}, as an administrator of the cluster: {acl}"
 
 
 def _require_known(now: Coordinators) -> None:

@@ -108,7 +108,7 @@ class OpenTransaction:
         """Whether another reading is of this one, not of a later one of the same producer."""
         if self.verdict is TransactionVerdict.HANGING or self.described is None:
             return any(
-                tp in later.producers and later.producers[tp].start == one.start
+                tp in later.producers and one.is_same(later.producers[tp])
                 for tp, one in self.producers.items()
             )
         return later.described is not None and later.described.started == self.described.started
@@ -209,4 +209,7 @@ def _verdict(
         return TransactionVerdict.ENDING, None
     if described.state_known:
         return TransactionVerdict.HANGING, None
-    return TransactionVerdict.UNKNOWN, f"its state is {described.state}, which is not known here"
+    return TransactionVerdict.UNKNOWN, (
+        f"its state is {described.state}: the brokers are newer than Kafka's Java client here; use "
+        "a newer one: --kafka-clients"
+    )

@@ -45,7 +45,9 @@ class StableOffsets:
 
 def stable_offsets(cluster: Ends, partitions: Collection[TopicPartition]) -> StableOffsets:
     """Read them. Raises KafkaError where no leader could be asked at all."""
-    leaders = cluster.leaders({tp.topic for tp in partitions}) if partitions else {}
+    if not partitions:
+        return StableOffsets()
+    leaders = cluster.leaders({tp.topic for tp in partitions})
     of_broker: dict[int, list[TopicPartition]] = {}
     for tp in partitions:
         if tp in leaders:

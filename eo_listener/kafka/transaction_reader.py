@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eo_listener.client_config.acls import command
-from eo_listener.client_config.translate import principal
+from eo_listener.client_config.acls import command_for
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.coordinator_proof import (
     NO_ID_RIGHT,
@@ -95,8 +94,8 @@ class TransactionReader:
                 f"where group {group} keeps its offsets cannot be seen",
                 code=NO_TOPIC_RIGHT,
                 cause=f"this client may not Describe {OFFSETS_TOPIC}, or there is none yet",
-                fix="Name the topics instead: --topic; or as an administrator: "
-                + self._acl("Read", "--topic", OFFSETS_TOPIC),
+                fix="Name the topics instead: --topic; or as an administrator of the cluster: "
+                + command_for(self._properties, ["Read"], ["--topic", OFFSETS_TOPIC]),
             )
         own = stores[state_partition(group, len(stores))]
         return (*(self._cluster.partitions(topics) if topics else ()), own)
@@ -109,14 +108,12 @@ class TransactionReader:
         """Read which transactions are open in these partitions."""
         stable = self.stable(partitions)
         held = stable.held
-        if not held:
-            return TransactionReading(held={}, transactions=(), errors=stable.errors)
         before = self._java.open_producers(held, self._timeout)
         answers = self._coordinators(before.found)
-        after = self._java.open_producers(before.found, self._timeout) if before.found else before
+        after = self._java.open_producers(before.found, self._timeout)
         transactions = judge_transactions(still_open(before.found, after.found), answers, held)
         refused = {
-            tp: self._with_right(error, tp)
+            tp: self._explained(error, NO_TOPIC_RIGHT, "Read", "--topic", tp.topic)
             for tp, error in {**before.errors, **after.errors}.items()
         }
         return TransactionReading(
@@ -136,7 +133,8 @@ class TransactionReader:
                     cause="it is misspelled, or its transactions have expired",
                     fix="See which there are: eo-listener txn list",
                 ) from None
-            raise self._without_right(error, transactional_id) from error
+            id_ = ("--transactional-id", transactional_id)
+            raise self._explained(error, NO_ID_RIGHT, "Describe", *id_) from error
 
     def open_of(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
         """The transaction that is open under an id, with what its partitions' leaders say of it.
@@ -151,7 +149,10 @@ class TransactionReader:
             for one in open_there
             if one.producer_id == described.producer_id
         }
-        why = [str(self._with_right(error, tp)) for tp, error in sorted(answer.errors.items())]
+        why = [
+            str(self._explained(error, NO_TOPIC_RIGHT, "Read", "--topic", tp.topic))
+            for tp, error in sorted(answer.errors.items())
+        ]
         # Kafka leaves out topics that a client may not describe, without an error.
         if not producers:
             why.append(
@@ -175,8 +176,6 @@ class TransactionReader:
 
     def _coordinators(self, found: OpenInPartitions) -> CoordinatorAnswers:
         producers = {one.producer_id for open_there in found.values() for one in open_there}
-        if not producers:
-            return CoordinatorAnswers()
         try:
             ids = dict(self._java.transactional_ids(producers, self._timeout))
         except KafkaError as error:
@@ -222,18 +221,14 @@ class TransactionReader:
             for one in found
         )
 
-    def _without_right(self, error: KafkaError, transactional_id: str) -> KafkaError:
-        if error.code != NO_ID_RIGHT:
+    def _explained(self, error: KafkaError, refused: str, right: str, *resource: str) -> KafkaError:
+        """The same error; with the command that gives the right, where that was `refused`."""
+        if error.code != refused:
             return error
-        what = self._acl("Describe", "--transactional-id", transactional_id)
-        return KafkaError(error.problem, code=error.code, fix=f"As an administrator: {what}")
-
-    def _with_right(self, error: KafkaError, tp: TopicPartition) -> KafkaError:
-        if error.code != NO_TOPIC_RIGHT:
-            return error
-        what = self._acl("Read", "--topic", tp.topic)
-        return KafkaError(error.problem, code=error.code, fix=f"As an administrator: {what}")
-
-    def _acl(self, operation: str, kind: str, name: str) -> str:
-        servers = self._properties.get("bootstrap.servers", "")
-        return command(servers, principal(self._properties), [operation], [kind, name])
+        return KafkaError(
+            error.problem,
+            code=error.code,
+            cause="a right is missing",
+            fix="As an administrator of the cluster: "
+            + command_for(self._properties, [right], resource),
+        )

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from eo_listener.client_config.acls import command
-from eo_listener.client_config.translate import principal
+from eo_listener.client_config.acls import command_for
 from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.kafka.coordinator_proof import NOT_FOUND
 from eo_listener.kafka.java_transactions import (
@@ -46,6 +45,7 @@ _RIGHTS: Final = {
     "CLUSTER_AUTHORIZATION_FAILED": "Cluster_Action",
 }
 _LATE: Final = "its marker is not written yet: its coordinator or its leader is slow"
+_SHOWN: Final = "its leader shows it all the same: the partition may have moved to another broker"
 
 ReadStable = Callable[[Collection[TopicPartition]], StableOffsets]
 
@@ -142,7 +142,7 @@ class TransactionRepair:
             except KafkaError as error:
                 left[tp] = Outcome(End.LEFT, f"it could not be looked at right before: {error}")
             else:
-                sent[tp] = self._marked(tp, found.producers[tp], sent) if there else _LATE
+                sent[tp] = self._marked(tp, found.producers[tp], sent) if there else _SHOWN
         ended = self._watched({tp: found.producers[tp] for tp in sent}, sent, None)
         return replace(ended, partitions={**ended.partitions, **left})
 
@@ -156,7 +156,7 @@ class TransactionRepair:
             if error.code in _RIGHTS and not sent:
                 raise self._explained(error, ["--cluster"]) from error
             return _reason(error)
-        return _LATE
+        return _SHOWN
 
     def _take_over(self, transactional_id: str) -> KafkaError | None:
         """Return what it failed by: it may have been done all the same."""
@@ -186,10 +186,10 @@ class TransactionRepair:
         answer = self._java.open_producers([tp], _QUESTION)
         for error in answer.errors.values():
             raise error
-        now = [one for one in answer.found.get(tp, ()) if one.producer_id == before.producer_id]
-        if not now:
+        now = {one.producer_id: one for one in answer.found.get(tp, ())}.get(before.producer_id)
+        if now is None:
             return False
-        if any(one != before for one in now) and not (live and all(map(before.is_same, now))):
+        if now != before and not (live and before.is_same(now)):
             raise _at_work(f"its producer has written to {tp}")
         named = self._java.transactional_ids([found.producer_id], _QUESTION).get(found.producer_id)
         if named != found.transactional_id:
@@ -223,8 +223,6 @@ class TransactionRepair:
         producers: Mapping[TopicPartition, OpenProducer],
         reasons: Mapping[TopicPartition, str],
     ) -> dict[TopicPartition, Outcome]:
-        if not producers:
-            return {}
         try:
             opened = self._java.open_producers(producers, _QUESTION)
             stable = self._stable(producers)
@@ -246,9 +244,7 @@ class TransactionRepair:
         return Outcome(End.ENDED)
 
     def _explained(self, error: KafkaError, resource: list[str]) -> KafkaError:
-        servers = self._properties.get("bootstrap.servers", "")
-        right = _RIGHTS[error.code]
-        acl = command(servers, principal(self._properties), [right], resource)
+        acl = command_for(self._properties, [_RIGHTS[error.code]], resource)
         return KafkaError(
             error.problem,
             code=error.code,

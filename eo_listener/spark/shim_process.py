@@ -42,6 +42,7 @@ class ShimProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         self._answers: SimpleQueue[bytes] = SimpleQueue()
+        self._given_up: JvmError | None = None
 
     def call(self, what: str, argument: str) -> str:
         """Do `what` with `argument`, as JSON texts. Raises JvmError."""
@@ -72,30 +73,45 @@ class ShimProcess:
             _write(_pipe(self._opened().stdin), line.encode() + b"\n", deadline)
             text = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except (Empty, TimeoutError) as error:  # the second is an OSError too
-            self._kill()  # its answer, if it comes, would be taken for that of the next call
-            raise JvmError(
+            raise self._give_up(
                 f"Kafka's Java client did not answer within {_LONGEST:.0f} s",
                 cause="the machine is busy, or Java hangs",
             ) from error
         except (OSError, ValueError) as error:
-            raise _ended() from error
+            raise self._ended() from error
         if not text:
             self._answers.put(b"")  # for the next call, which may still be written to its pipe
-            raise _ended()
+            raise self._ended()
         try:
             answer: dict[str, str] = json.loads(text)
         except ValueError as error:
-            self._kill()  # as above
-            raise JvmError(
+            raise self._give_up(
                 "Kafka's Java client answered what is no JSON",
                 cause="Java, or what JAVA_TOOL_OPTIONS adds to it, writes to its output",
             ) from error
         return answer
 
-    def _kill(self) -> None:
+    def _give_up(self, problem: str, *, cause: str) -> JvmError:
+        """End it: what it answers yet would be taken for the answer to the next call."""
         process = self._opened()
         process.kill()
         process.wait()
+        self._given_up = JvmError(problem, cause=cause)
+        return self._given_up
+
+    def _ended(self) -> JvmError:
+        what = "the Java process that asks Kafka for transactions has ended"
+        if self._given_up is not None:
+            return JvmError(
+                what,
+                cause=f"it was ended, since at an earlier question {self._given_up.problem}",
+                fix="Type the command again",
+            )
+        return JvmError(
+            what,
+            cause="it lacks memory, or its jars do not fit together",
+            fix="Name another folder with kafka-clients: --kafka-clients",
+        )
 
     def _opened(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -133,11 +149,3 @@ def _write(pipe: IO[bytes], line: bytes, deadline: float) -> None:
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None  # noqa: S101  # each is a PIPE
     return pipe
-
-
-def _ended() -> JvmError:
-    return JvmError(
-        "the Java process that asks Kafka for transactions has ended",
-        cause="it lacks memory, or its jars do not fit together",
-        fix="Name another folder with kafka-clients: --kafka-clients",
-    )
