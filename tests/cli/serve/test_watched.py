@@ -62,6 +62,17 @@ def test_an_audit_that_fails_hides_no_groups() -> None:
     assert [one.about for one in view.errors] == ["audit"]
 
 
+def test_a_group_that_could_not_be_read_is_not_gone() -> None:
+    """Only one that was read, and holds nothing any more."""
+    made, reader, _ = watched([group("g")])
+    reader.found = [group("g", (), error="its coordinator does not answer")]
+    made.read_groups(reader)
+    assert made.view().gone == {}
+    reader.found = [group("g", ())]
+    made.read_groups(reader)
+    assert list(made.view().gone) == ["g"]
+
+
 def test_a_reading_that_was_interrupted_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     """Ctrl-C says nothing of what it has broken off."""
     made, reader, _ = watched([group("g")])
