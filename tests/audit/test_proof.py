@@ -221,6 +221,10 @@ def test_memory_grows_with_the_gaps_alone() -> None:
     """A further row takes no memory; a further gap takes some hundred bytes."""
 
     def peak(step: int, rows: int) -> int:
+        # The least of some: other threads of this process allocate too.
+        return min(peak_once(step, rows) for _ in range(3))
+
+    def peak_once(step: int, rows: int) -> int:
         tracemalloc.start()
         claim = {TP: AppliedRange(range=OffsetRange(0, step * rows))}
         read_rows(claim, (("t", 0, step * number) for number in range(rows)))

@@ -26,8 +26,11 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The bridge is kept running, whatever it does; a program of the tests takes its place. */
-@Timeout(60)
+@Timeout(120)
 class SupervisorTest {
+  private static final long CHECK_MS = 2_000; // a process that a busy machine holds up is no failure
+  private static final long SHORT_CHECK_MS = 500; // where a process that does not answer is meant
+
   private final EventQueue queue = new EventQueue(new ClaimedRuns());
   private Supervisor supervisor;
 
@@ -38,6 +41,10 @@ class SupervisorTest {
   }
 
   private void supervise(String behaviour) {
+    supervise(behaviour, CHECK_MS);
+  }
+
+  private void supervise(String behaviour, long checkMillis) {
     String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
     List<String> arguments =
         List.of(
@@ -47,14 +54,15 @@ class SupervisorTest {
             FakeBridge.class.getName(),
             behaviour,
             received().toString());
-    supervise(java, arguments);
+    supervise(java, arguments, checkMillis);
   }
 
-  private void supervise(String program, List<String> arguments) {
+  private void supervise(String program, List<String> arguments, long checkMillis) {
     PythonInterpreter interpreter =
         PythonInterpreter.choose(Map.of(PythonInterpreter.SETTING, program), Map.of());
     BridgeSettings settings =
-        new BridgeSettings(interpreter, arguments, Map.of("spark.eo.mode", "simple"), 500);
+        new BridgeSettings(
+            interpreter, arguments, Map.of("spark.eo.mode", "simple"), checkMillis);
     supervisor = new Supervisor(settings, queue, new RequestHandler(queue));
     supervisor.start();
   }
@@ -89,7 +97,7 @@ class SupervisorTest {
   }
 
   private static void until(BooleanSupplier happened) throws InterruptedException {
-    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
     while (!happened.getAsBoolean()) {
       assertTrue(System.nanoTime() < deadline, "it did not happen in time");
       Thread.sleep(20);
@@ -143,7 +151,7 @@ class SupervisorTest {
   /** One that answers no ping in time is killed and replaced. */
   @Test
   void replacesOneThatIsSilent() throws InterruptedException {
-    supervise("silent");
+    supervise("silent", SHORT_CHECK_MS);
     start();
     until(() -> pids().size() >= 2);
     assertFalse(isAlive(pids().get(0)));
@@ -152,7 +160,7 @@ class SupervisorTest {
   /** One that was suspended is killed too, with its pipe full: nobody else has to wait. */
   @Test
   void replacesOneThatWasSuspended() throws Exception {
-    supervise("good");
+    supervise("good", SHORT_CHECK_MS);
     QueryRun run = start();
     until(() -> all().contains("started"));
     long suspended = pids().get(0);
@@ -197,7 +205,7 @@ class SupervisorTest {
   /** An interpreter that does not exist is reported, and nothing else happens. */
   @Test
   void reportsAMissingProgram() throws InterruptedException {
-    supervise("/nowhere/python", List.of());
+    supervise("/nowhere/python", List.of(), CHECK_MS);
     start();
     until(() -> supervisor.lastError().contains("/nowhere/python (from spark.eo.python). "));
     assertTrue(supervisor.lastError().contains("Cause: no such program"));
@@ -219,7 +227,7 @@ class SupervisorTest {
   /** One that is suspended when it must stop is replaced in time for another to be sent all. */
   @Test
   void replacesOneThatIsSuspendedAtTheEnd() throws Exception {
-    supervise("good");
+    supervise("good", SHORT_CHECK_MS);
     QueryRun run = start();
     progress(run, "batch 0");
     until(() -> all().contains("batch 0"));
