@@ -68,7 +68,6 @@ app = typer.Typer(
     name="eo-listener",
     help="Knowing, and proving, where Spark stands in Kafka.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its tables cut the names of options on a narrow terminal
     context_settings={"help_option_names": ["-h", "--help"]},
