@@ -73,9 +73,9 @@ class Demo:
         """Do what a terminal does: interrupt the whole process group."""
         os.killpg(self.process.pid, signal.SIGINT)
 
-    def end(self) -> int:
+    def end(self, seconds: float = PATIENCE) -> int:
         """Wait for the end, and return the exit status."""
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(seconds)
         for reader in self._readers:
             reader.join(10)
         return code

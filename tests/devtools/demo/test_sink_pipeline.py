@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.devtools.demo.program import Demo, demo, on_a_terminal
+from tests.devtools.demo.program import PATIENCE, Demo, demo, on_a_terminal
 from tests.postgres_server import dsn, postgres
 
 __all__ = ["dsn", "postgres"]  # fixtures
@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 SMALL = ("--rows", "4000", "--rate", "0", "--json")
 
 
-def proved(running: Demo, *, rows: int, kills: int) -> dict[str, Any]:
+def proved(running: Demo, *, rows: int, kills: int, seconds: float = PATIENCE) -> dict[str, Any]:
     """The document of a demo that has ended well, with what must stand in it."""
-    assert running.end() == 0, (running.out, running.err)
+    assert running.end(seconds) == 0, (running.out, running.err)
     assert running.left() == []
     (line,) = running.out
     document: dict[str, Any] = json.loads(line)
@@ -81,10 +81,11 @@ def test_a_database_of_the_users_is_left_as_it_was(dsn: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(800)
 def test_the_whole_year_with_four_kills() -> None:
-    """The default size at full speed."""
+    """The default size at full speed: Spark starts five times."""
     with demo("--rate", "0", "--json", "--sink", "sqlite", "--chaos") as running:
-        proved(running, rows=336_776, kills=4)
+        proved(running, rows=336_776, kills=4, seconds=600.0)
 
 
 @pytest.mark.slow
