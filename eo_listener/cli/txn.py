@@ -306,11 +306,12 @@ def _end(
 def _still_held(
     reader: TransactionReader, ended: EndedTransaction
 ) -> dict[TopicPartition, OffsetRange] | None:
-    """What other transactions hold up there; None where that cannot be read any more."""
+    """What other transactions hold up there; None where that cannot be read everywhere."""
     try:
-        return dict(reader.stable(ended.partitions).held)
+        stable = reader.stable(ended.partitions)
     except KafkaError:
         return None
+    return None if stable.errors else dict(stable.held)
 
 
 def _read(reader: TransactionReader, wanted: list[TopicPartition]) -> TransactionReading:

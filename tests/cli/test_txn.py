@@ -102,7 +102,7 @@ class Kafka:
     def stable(self, partitions: Collection[TopicPartition]) -> StableOffsets:
         if self.away:
             raise KafkaError("reading where logs end failed", code="_TRANSPORT")
-        return StableOffsets()
+        return StableOffsets(errors=self.errors if self.ended else {})
 
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
         reading = self._next(self.readings)
@@ -424,6 +424,14 @@ def test_what_was_ended_is_said_where_kafka_is_away_after_it(run: Run) -> None:
     assert "ended: it is not open any more" in answer.stdout
     assert "is not known" in answer.stdout
     found = json.loads(run(Kafka([[HANGING]], away=True), *BY_PRODUCER, *QUICK, "--json").stdout)
+    assert (found["ended"], found["still_held"]) == (True, None)
+
+
+def test_a_partition_that_has_lost_its_leader_since_is_not_said_to_be_free(run: Run) -> None:
+    """Whether another transaction holds it up is not known then."""
+    kafka = Kafka([[transaction()]])
+    kafka.errors = {T0: KafkaError("it has no leader", code="LEADER_NOT_AVAILABLE")}
+    found = json.loads(run(kafka, *BY_ID, *QUICK, "--json").stdout)
     assert (found["ended"], found["still_held"]) == (True, None)
 
 
