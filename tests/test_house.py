@@ -103,6 +103,7 @@ ONLY_THERE = {
     "javaproperties": ("spark/session/", "devtools/broker/"),
     "pyarrow": ("sinks/",),
     "prometheus_client": ("observers/metrics/",),
+    "opentelemetry": ("observers/metrics/",),
     "psycopg": ("sinks/postgres/", "devtools/demo/"),
 }
 

@@ -27,7 +27,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "commit_metadata",
         "observers",
     ),
-    "eo_listener.observers": ("log", "metrics", "metrics.prometheus"),
+    "eo_listener.observers": ("log", "metrics", "metrics.opentelemetry", "metrics.prometheus"),
     "eo_listener.testing": ("conformance", "made_up_entries"),
 }
 

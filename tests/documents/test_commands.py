@@ -71,7 +71,8 @@ def parse(words: list[str], *, whole: bool) -> None:
     """Read words as the command would, and do nothing; a part of a command may lack the rest."""
     command = program()
     while hasattr(command, "commands"):
-        if words and words[0] in ("--help", "--version"):
+        own = {option for one in command.params for option in one.opts}
+        if words and words[0] in {"--help", *own}:  # --version, --install-completion
             return
         if not words:
             assert not whole

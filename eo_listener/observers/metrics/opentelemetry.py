@@ -1,0 +1,125 @@
+"""The observer that OpenTelemetry reads."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from eo_listener.model.errors import MissingExtraError, SettingsError
+from eo_listener.model.events import Committed, Event
+from eo_listener.observers.metrics.counters import EventCounters
+from eo_listener.observers.metrics.counts import LATENCIES, Numbers
+from eo_listener.version import __version__
+
+try:
+    from opentelemetry.metrics import (
+        CallbackOptions,
+        Histogram,
+        Meter,
+        MeterProvider,
+        Observation,
+        get_meter_provider,
+    )
+    from prometheus_client import Metric
+
+    from eo_listener.observers.metrics.families import Families
+except ImportError as error:
+    raise MissingExtraError(
+        "metrics by OpenTelemetry", package="opentelemetry", extra="opentelemetry"
+    ) from error
+
+PARTITIONS: Final = 1_000
+_GROUPS: Final = 500  # of each, some metrics have several series
+_OLDEST: Final = 5.0  # seconds that one collection of all instruments may take
+
+_lock = threading.Lock()
+_given: weakref.WeakSet[MeterProvider] = weakref.WeakSet()
+
+
+class OpenTelemetry:
+    """Counts events; a MeterProvider of OpenTelemetry exports the numbers.
+
+        OffsetCommitListener(observers=[OpenTelemetry()])
+
+    Without `provider` it is the one that the program has set, or will set. Names, labels and
+    values are those of `Prometheus`, without the suffix `_total`, which a collector adds for
+    Prometheus. At most `partitions` have series of their own, few enough for the SDK, which puts
+    all beyond 2,000 of a metric into one; of a topic beyond that there are sums. As an observer it
+    returns at once: the arithmetic is done on the thread that exports. Raises SettingsError for a
+    provider that has these metrics already.
+
+    Source: OpenTelemetry's Metrics API, asynchronous instruments.
+    """
+
+    def __init__(
+        self, provider: MeterProvider | None = None, *, partitions: int = PARTITIONS
+    ) -> None:
+        provider = get_meter_provider() if provider is None else provider
+        _take(provider)
+        self._counters = EventCounters(_GROUPS)
+        self._families = Families(partitions)
+        self._lock = threading.Lock()
+        self._drawn: dict[str, Metric] = {}
+        self._drawn_at = 0.0
+        meter = provider.get_meter("eo_listener", __version__)
+        self._latency: Histogram | None = None
+        for family in Families(0).draw(Numbers()):
+            if family.type == "histogram":  # which can only be recorded, not observed
+                self._latency = meter.create_histogram(
+                    family.name,
+                    _unit(family),
+                    family.documentation,
+                    explicit_bucket_boundaries_advisory=LATENCIES,
+                )
+            else:
+                _observed(meter, family, self._observe)
+
+    def __call__(self, event: Event) -> None:
+        """Count one event."""
+        self._counters(event)
+        if isinstance(event, Committed) and self._latency is not None:
+            self._latency.record(event.seconds, {"cluster": event.cluster})
+
+    def _observe(self, name: str) -> Iterable[Observation]:
+        """What one instrument shows; all are asked one after the other, for each export."""
+        with self._lock:
+            # Drawn once for all instruments: one that comes back begins the next export.
+            if name not in self._drawn or time.monotonic() - self._drawn_at > _OLDEST:
+                families = self._families.draw(self._counters.numbers())
+                self._drawn = {family.name: family for family in families}
+                self._drawn_at = time.monotonic()
+            family = self._drawn.pop(name)
+        return [Observation(sample.value, sample.labels) for sample in family.samples]
+
+
+def _take(provider: MeterProvider) -> None:
+    with _lock:
+        if provider in _given:
+            raise SettingsError(
+                "this MeterProvider has the metrics of eo_listener already",
+                cause="there is another OpenTelemetry() on it",
+                fix="Give that one as observer to all who are to be counted",
+            )
+        _given.add(provider)
+
+
+def _observed(
+    meter: Meter, family: Metric, observe: Callable[[str], Iterable[Observation]]
+) -> None:
+    def callback(_: CallbackOptions) -> Iterable[Observation]:
+        return observe(family.name)
+
+    create: Any = (
+        meter.create_observable_counter
+        if family.type == "counter"
+        else meter.create_observable_gauge
+    )
+    suffix = "_info" if family.type == "info" else ""
+    create(f"{family.name}{suffix}", [callback], _unit(family), family.documentation)
+
+
+def _unit(family: Metric) -> str:
+    return "s" if family.name.endswith("_seconds") else ""
