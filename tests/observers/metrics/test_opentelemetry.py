@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,6 +146,35 @@ def test_a_provider_has_them_once() -> None:
     with pytest.raises(SettingsError, match="Give that one as observer to all"):
         OpenTelemetry(provider)
     provider.shutdown()
+
+
+SET_AFTERWARDS = """
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from eo_listener.observers.metrics.opentelemetry import OpenTelemetry
+from tests.observers.metrics.test_opentelemetry import EVENTS, numbers, read
+
+observer = OpenTelemetry()
+observer(EVENTS[0])
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider([reader]))
+observer(EVENTS[1])
+found = numbers(read(reader))
+print(found["eo_listener_commits_total", (("cluster", "k:9092"), ("consumergroup", "g"))])
+"""
+
+
+def test_the_programs_own_provider_may_be_set_afterwards() -> None:
+    """Nothing is lost by it: the numbers are totals. It is set for good, so in another process."""
+    ran = subprocess.run(
+        [sys.executable, "-c", SET_AFTERWARDS],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.stdout, ran.returncode) == ("2\n", 0), ran.stderr
 
 
 @dataclass
