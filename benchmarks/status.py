@@ -1,0 +1,90 @@
+"""What `eo-listener status` takes for many groups, beside Kafka's own kafka-consumer-groups.
+
+    python -m benchmarks.status [ROUNDS] [GROUPS] [PARTITIONS]
+
+A broker holds so many groups of so many partitions, 200 of 100 by default, each with lag. In turns
+each program is started anew and prints all groups, as somebody types it; reported are medians, in
+seconds, and the ratio. Target: under 3 s for 200 groups of 100 partitions.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
+from rich.console import Console
+
+from benchmarks.ratios import Ratio, environment
+from eo_listener.devtools.broker import Broker
+from eo_listener.devtools.broker.programs import commands
+from tests.topics import Topics
+
+TARGET = 3.0  # seconds
+_AT_ONCE = 50  # groups whose offsets are set together
+
+
+def fill(servers: str, groups: int, partitions: int) -> None:
+    """A topic with a record in each partition, and groups that have read none of them."""
+    topic = Topics(servers).create(partitions=partitions)
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(partitions):
+        producer.produce(topic, b"record", partition=number)
+    assert producer.flush(60) == 0
+    admin = AdminClient({"bootstrap.servers": servers})
+    for first in range(0, groups, _AT_ONCE):
+        asked: list[Future[ConsumerGroupTopicPartitions]] = []
+        for number in range(first, min(first + _AT_ONCE, groups)):
+            offsets = [KafkaTopicPartition(topic, one, 0) for one in range(partitions)]
+            wanted = ConsumerGroupTopicPartitions(f"group-{number}", offsets)
+            asked += admin.alter_consumer_group_offsets([wanted]).values()
+        for one in asked:
+            one.result(60)
+
+
+def timed(program: list[str], partitions: int) -> float:
+    """How long it took, in seconds; it must have printed a line of each partition at least."""
+    began = time.perf_counter()
+    ran = subprocess.run(program, capture_output=True, text=True, check=False, timeout=600)
+    took = time.perf_counter() - began
+    assert ran.stdout.count("\n") >= partitions, (ran.stdout[-2000:], ran.stderr[-2000:])
+    return took
+
+
+def main(rounds: int, groups: int, partitions: int) -> None:
+    console = Console()
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
+        fill(servers, groups, partitions)
+
+        programs = {
+            "ours": [sys.executable, "-m", "eo_listener", "status", "--json", "-b", servers, "*"],
+            "theirs": commands().consumer_groups(servers, "--describe", "--all-groups"),
+        }
+        took: dict[str, list[float]] = {name: [] for name in programs}
+        for number in range(-1, rounds):  # the first one warms the file cache up
+            for name, program in programs.items():
+                seconds = timed(program, groups * partitions)
+                if number >= 0:
+                    took[name].append(seconds)
+    ratio = Ratio.of(
+        "status / kafka-consumer-groups", took["ours"], took["theirs"], 1.0, at_most=True
+    )
+    own, other = (statistics.median(took[name]) for name in ("ours", "theirs"))
+    console.print(
+        f"{groups} groups of {partitions} partitions, medians of {rounds}: eo-listener status "
+        f"{own:.2f} s (asked: {TARGET:.0f}), kafka-consumer-groups --all-groups {other:.2f} s, "
+        f"ratio {ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
+        soft_wrap=True,
+    )
+    console.print(environment())
+
+
+if __name__ == "__main__":
+    given = [int(one) for one in sys.argv[1:]]
+    main(*(given + [5, 200, 100][len(given) :]))
