@@ -33,7 +33,7 @@ def listen(spark: SparkSession, request: pytest.FixtureRequest) -> Any:
     return add
 
 
-def wait_for(what: list[Any], seconds: float = 20) -> None:
+def wait_for(what: list[Any], seconds: float = 100) -> None:
     deadline = time.monotonic() + seconds
     while not what and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -178,6 +178,7 @@ def test_own_iceberg(setting: str, form: str) -> None:
     assert options[delta_lake.EXTENSIONS] == iceberg_runtime.EXTENSION
 
 
+@pytest.mark.skipif(ICEBERG is None, reason="Iceberg has no runtime for this Spark")
 @pytest.mark.parametrize("other", ["3.4_2.12", "4.0_2.12", "2.4_2.13"])
 def test_an_iceberg_of_another_spark(other: str) -> None:
     """It is named, with the one that fits, before any JVM is started."""
