@@ -119,6 +119,7 @@ bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
 	@$(BIN)/python -m benchmarks.fixed_cost
 	@$(BIN)/python -m benchmarks.kafka_sink 10
 	@$(BIN)/python -m benchmarks.kafka_latency 5
+	@$(BIN)/python -m benchmarks.status 10
 
 lock: needs ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
