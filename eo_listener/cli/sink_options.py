@@ -86,7 +86,7 @@ def sink_plan(
     require_names("group", () if group is None else [group])
     require_one_of("sink-write-method", write_method, _METHODS)
     if not transactions:
-        _refuse_with_none(group=group, dead_letters=dead_letters, write_method=write_method)
+        _refuse_with_none(group=group, dead_letters=dead_letters)
     return SinkPlan(
         topics=tuple(dict.fromkeys(topics)),
         key=name or sink_key(topics),
@@ -101,12 +101,11 @@ def sink_plan(
     )
 
 
-def _refuse_with_none(*, group: str | None, dead_letters: str | None, write_method: str) -> None:
+def _refuse_with_none(*, group: str | None, dead_letters: str | None) -> None:
     """Raise SettingsError for what a sink refuses with transactions=False."""
     given = {
         "--sink-group": group is not None,
         "--sink-dead-letters": dead_letters is not None,
-        "--sink-write-method executors": write_method != "driver",
     }
     for option, is_given in given.items():
         if is_given:

@@ -246,16 +246,28 @@ class JavaTransactions:
         `producer` is the producer id and epoch to join with; `topics` are pairs of a topic and its
         number of partitions.
         """
-        asked = {
-            "batch": batch,
-            "properties": self._properties,
+        joined: dict[str, str | int] = {
             "transactionalId": transactional_id,
             "producerId": producer[0],
             "epoch": producer[1],
-            "topics": topics,
-            "tasks": tasks,
         }
-        self._ask("rows.open", "preparing the tasks", asked)
+        self._open(batch, topics, tasks, joined)
+
+    def open_unfenced_batch(
+        self, batch: str, *, topics: Sequence[tuple[str, int]], tasks: int
+    ) -> None:
+        """Prepare the tasks of a batch whose producers join no transaction."""
+        self._open(batch, topics, tasks, {})
+
+    def is_running(self, batch: str) -> bool:
+        """Whether a task of a batch without a transaction still runs, as Spark says it.
+
+        Of one on an executor that it has lost Spark says that it has ended.
+        """
+        found: bool = self._ask("rows.reports", "asking for running tasks", {"batch": batch})[
+            "running"
+        ]
+        return found
 
     def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
         """Return how many tasks Spark has planned for the batch, and what they have reported."""
@@ -288,6 +300,16 @@ class JavaTransactions:
             for number, error in failed.items()
         }
         return OpenProducers(found=found, errors=errors)
+
+    def _open(
+        self,
+        batch: str,
+        topics: Sequence[tuple[str, int]],
+        tasks: int,
+        joined: Mapping[str, str | int],
+    ) -> None:
+        asked = {"batch": batch, "properties": self._properties, "topics": topics, "tasks": tasks}
+        self._ask("rows.open", "preparing the tasks", {**asked, **joined})
 
     def _opening(self, timeout: float) -> dict[str, Any]:
         """Which client the call is for, and how long it may take."""

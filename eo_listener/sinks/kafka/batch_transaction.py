@@ -125,7 +125,8 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
     """Raise RetriableSinkError unless each task has reported, once, and at its first attempt.
 
     Each producer that joins begins with sequence number 0. Records that a second one sends to a
-    partition in the same epoch are acknowledged as duplicates, and not written.
+    partition in the same epoch are acknowledged as duplicates, and not written. Without a
+    transaction they would be written twice. So a later attempt sends nothing.
     """
     repeated = [one for one in reports if one.attempt or one.stage_attempt]
     ids = sorted(one.partition_id for one in reports)
@@ -144,7 +145,7 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
     else:
         return
     raise RetriableSinkError(
-        f"the batch is written again, in a new epoch of its producer: {what}",
+        f"the batch is written again, by new producers: {what}",
         cause="an executor was lost, or speculation started a second copy of a task",
     )
 

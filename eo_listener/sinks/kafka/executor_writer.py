@@ -30,9 +30,9 @@ from eo_listener.sinks.kafka.types import RecordColumns
 from eo_listener.sinks.kafka.write_methods import BegunTransaction
 
 _SPECULATION: Final = "spark.speculation"
-_INSTEAD: Final = 'Use write_method="driver"'
+INSTEAD: Final = 'Use write_method="driver"'
 # By the numbers that the shim's TargetPartitions and RowColumns give to rows that are not sent.
-_REASONS: Final = {
+REASONS: Final = {
     -1: "its topic is null",
     -2: "its topic is none of those that the sink was given",
     -3: "its partition, or the one that kafka.partitioner.class chose, is none of its topic's",
@@ -63,7 +63,7 @@ class ExecutorWriter:
         self._transactions = transactions
         self._timeout = timeout
         self._partitioner = partitioner
-        self._tasks = max(1, int(frame.sparkSession.sparkContext.defaultParallelism))
+        self._tasks = task_count(frame)
 
     def prepare(self) -> int:
         """Return how many tasks will write: as many as run at the same time."""
@@ -113,25 +113,30 @@ class ExecutorWriter:
         """Do nothing: the tasks have ended with Spark's job."""
 
 
+def task_count(frame: Any) -> int:
+    """How many tasks of this session run at the same time."""
+    return max(1, int(frame.sparkSession.sparkContext.defaultParallelism))
+
+
 def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
-    """Return the client through which tasks of this session join a transaction.
+    """Return the client through which tasks of this session write, and join a transaction.
 
     `properties` are a producer's, in Java's names. Raises SettingsError where the user's settings
-    forbid it; `missing_members` says what kafka-clients lacks for it.
+    forbid it; `missing_members` says what kafka-clients lacks to join one.
     """
     if is_connect(frame):
         raise SettingsError(
             'write_method="executors" is not possible with Spark Connect',
-            cause="a client of Spark Connect cannot give its tasks the transaction to join",
-            fix=_INSTEAD,
+            cause="a client of Spark Connect has no JVM in which its tasks could be prepared",
+            fix=INSTEAD,
         )
     configured = frame.sparkSession.sparkContext.getConf().get(_SPECULATION, "false")
     if str(configured).lower() == "true":
         raise SettingsError(
             f'write_method="executors" is not possible with {_SPECULATION}=true',
-            cause="a second copy of a task would write into the transaction of the first, where "
-            "Kafka takes its records for repeated ones",
-            fix=f"Set {_SPECULATION}=false; or: {_INSTEAD}",
+            cause="only the first copy of a task may send records: where another one ends before "
+            "it, the whole batch is written again",
+            fix=f"Set {_SPECULATION}=false; or: {INSTEAD}",
         )
     from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
 
@@ -152,7 +157,7 @@ def missing_members(transactions: JavaTransactions) -> str | None:
         raise SettingsError(
             f'write_method="executors" is not possible: {why.problem}',
             cause=why.cause,
-            fix=f"{why.fix}; or: {_INSTEAD}",
+            fix=f"{why.fix}; or: {INSTEAD}",
         ) from error
 
 
@@ -178,7 +183,7 @@ def task_reports(
         raise SinkError(
             f"Spark has planned {planned} tasks for the rows of a batch, not {tasks}",
             cause="an extension of Spark changes its plans",
-            fix=_INSTEAD,
+            fix=INSTEAD,
         )
     empty = (
         TaskReport(partition_id=number, attempt=0, stage_attempt=0, records={})
@@ -189,16 +194,26 @@ def task_reports(
 
 def _refuse_failed(reports: Sequence[WrittenRows], label: str) -> None:
     """Raise KafkaError for a task that has failed, PoisonRowError for rows that were not sent."""
-    for one in reports:
-        if one.error is not None:
-            raise failure(f"writing in task {one.partition_id}", one.error)
-    refused: Counter[int] = Counter()
-    for one in reports:
-        refused.update(one.refused)
-    for reason, count in sorted(refused.items(), reverse=True):
+    refuse_errors(reports)
+    for reason, count in sorted(refused_rows(reports).items(), reverse=True):
         raise PoisonRowError(
-            f"a row cannot be written to {label}: {_REASONS[reason]} ({count} rows)",
+            f"a row cannot be written to {label}: {REASONS[reason]} ({count} rows)",
             cause="the batch fails at such a row, and nothing of it was written",
             fix='Filter such rows out; or name a topic for them, dead_letters="...", with '
             'write_method="driver"',
         )
+
+
+def refuse_errors(reports: Sequence[WrittenRows]) -> None:
+    """Raise KafkaError for a task that has failed."""
+    for one in reports:
+        if one.error is not None:
+            raise failure(f"writing in task {one.partition_id}", one.error)
+
+
+def refused_rows(reports: Sequence[WrittenRows]) -> Counter[int]:
+    """How many rows were not sent, by the shim's number of the reason."""
+    refused: Counter[int] = Counter()
+    for one in reports:
+        refused.update(one.refused)
+    return refused

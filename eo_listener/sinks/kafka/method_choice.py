@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
-from eo_listener.sinks.kafka.executor_writer import ExecutorWriter, joining, missing_members
+from eo_listener.sinks.kafka.executor_writer import (
+    ExecutorWriter,
+    joining,
+    missing_members,
+    task_count,
+)
+from eo_listener.sinks.kafka.ordered_rows import OrderedRows
+from eo_listener.sinks.kafka.task_rows import TaskRows, unfenced_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eo_listener.kafka.java_transactions import JavaTransactions
     from eo_listener.model.planned_batch import PlannedBatch
     from eo_listener.sinks.kafka.connection import ConnectionSettings
+    from eo_listener.sinks.kafka.ordered_rows import UnfencedRows
     from eo_listener.sinks.kafka.write_methods import RowWriter
 
 WriteMethod = Literal["driver", "executors"]
@@ -24,10 +34,18 @@ class MethodChoice:
     """For the batches of one sink. Raises SettingsError for options that a method cannot use."""
 
     def __init__(
-        self, write_method: WriteMethod, access: ConnectionSettings, *, label: str, one_topic: bool
+        self,
+        write_method: WriteMethod,
+        access: ConnectionSettings,
+        *,
+        label: str,
+        one_topic: bool,
+        transactions: bool = True,
     ) -> None:
         self._by_executors = write_method == "executors"
         self._access = access
+        if not transactions:
+            self._refuse_chosen()
         if not self._by_executors:
             self._refuse_partitioner(
                 'with write_method="driver"', instead='Use write_method="executors"'
@@ -50,6 +68,32 @@ class MethodChoice:
             one_topic=self._one_topic,
             timeout=self._access.timeout,
             partitioner=self._access.partitioner,
+        )
+
+    def unfenced_rows(
+        self, frame: Any, plan: PlannedBatch, identity: Sequence[str] | None
+    ) -> UnfencedRows:
+        """Return what writes the rows of `frame` without a transaction; for one try.
+
+        Raises as `writer` does, and SettingsError for columns.
+        """
+        if not self._by_executors:
+            return OrderedRows(
+                frame, plan, label=self._label, one_topic=self._one_topic, identity=identity
+            )
+        if self._joined is None:
+            transactions = joining(frame, unfenced_properties(self._access.java))
+            missing_members(transactions)  # none are needed, but the shim is
+            self._joined = transactions
+        return TaskRows(
+            frame,
+            plan,
+            self._joined,
+            label=self._label,
+            one_topic=self._one_topic,
+            identity=identity,
+            tasks=task_count(frame),
+            timeout=self._access.timeout,
         )
 
     def close(self) -> None:
@@ -94,6 +138,15 @@ class MethodChoice:
     def _unusable(self, transactions: JavaTransactions) -> str | None:
         partitioner = self._access.partitioner
         return None if partitioner is None else transactions.unusable(partitioner)
+
+    def _refuse_chosen(self) -> None:
+        if self._access.partitioner is not None:
+            raise SettingsError(
+                "kafka.partitioner.class cannot be used with transactions=False",
+                cause="a batch that is repeated keeps its order only where each row goes to the "
+                "same partition again",
+                fix="Leave the option out, and give rows a column partition",
+            )
 
     def _refuse_partitioner(self, where: str, *, instead: str) -> None:
         if self._access.partitioner is not None:

@@ -1,6 +1,7 @@
 """The rows of a batch without transactions: in the order of their identities, each but once.
 
-They come through the driver, sorted by Spark, so two rows of one identity are neighbours.
+Here they come through the driver, sorted by Spark, so two rows of one identity are neighbours.
+`task_rows` has the executors send them.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import pyarrow as pa
@@ -37,11 +39,83 @@ class RowsTarget(NamedTuple):
     batch: int
 
 
-class OrderedRows:
-    """The rows of one try of a batch. Raises SettingsError for columns.
+class UnfencedRows(Protocol):
+    """The rows of one try of a batch, by either write method."""
 
-    Columns that are part of the identity do not say where a row goes.
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns by which rows are known."""
+        ...
+
+    def prepare(self) -> None:
+        """Do what can be done before the batch is begun."""
+        ...
+
+    def absent(self, there: Places) -> Places:
+        """Those of them that no row has; sends nothing."""
+        ...
+
+    def write(self, target: RowsTarget, there: Places) -> int:
+        """Send each row that is not `there`; returns how many. What it meets is taken out of it.
+
+        On return each row is acknowledged.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the try has opened; called once, whatever happened."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRows:
+    """A DataFrame whose rows are known by their identity, and of which columns its records are.
+
+    `marked`: it has the column by which the transform marks rows.
     """
+
+    frame: Any
+    plan: PlannedBatch
+    schema: pa.Schema
+    identity: IdentityColumns
+    columns: RecordColumns
+    marked: bool
+
+    @classmethod
+    def of(
+        cls, frame: Any, plan: PlannedBatch, *, one_topic: bool, identity: Sequence[str] | None
+    ) -> KnownRows:
+        """Choose the columns; raises SettingsError.
+
+        Columns that are part of the identity do not say where a row goes.
+        """
+        schema = schema_of(frame)
+        known = IdentityColumns.of(schema, identity)
+        others = _without_origin(schema, known.names, one_topic=one_topic)
+        return cls(
+            frame=frame,
+            plan=plan,
+            schema=schema,
+            identity=known,
+            columns=RecordColumns.of(others, one_topic=one_topic),
+            marked=REASON in schema.names,
+        )
+
+    def absent(self, there: Places) -> Places:
+        """Those of them that no row has. Spark computes the rows once more for it."""
+        left = dict(there)
+        only = identities(self.frame, self.identity.names)
+        with closing(explained(stream(only, self.plan, task_rows=sys.maxsize))) as batches:
+            for batch in batches:
+                for values in self.identity.values(batch):
+                    left.pop(values, None)
+                if not left:
+                    break
+        return left
+
+
+class OrderedRows:
+    """The rows of one try of a batch, through the driver. Raises SettingsError for columns."""
 
     def __init__(
         self,
@@ -52,15 +126,10 @@ class OrderedRows:
         one_topic: bool,
         identity: Sequence[str] | None,
     ) -> None:
-        schema = schema_of(frame)
         self._label = label
-        self._identity = IdentityColumns.of(schema, identity)
-        self._columns = RecordColumns.of(
-            self._without_origin(schema, one_topic=one_topic), one_topic=one_topic
-        )
-        self._filter = RowFilter(columns=tuple(schema.names), marked=REASON in schema.names)
-        self._frame, self._plan = frame, plan
-        ordered = in_order(frame, self._identity.names)
+        self._known = KnownRows.of(frame, plan, one_topic=one_topic, identity=identity)
+        self._filter = RowFilter(columns=tuple(self._known.schema.names), marked=self._known.marked)
+        ordered = in_order(frame, self.identity)
         self._batches = explained(stream(ordered, plan, task_rows=sys.maxsize))
         self._rows: Iterator[pa.RecordBatch] = self._batches
         self._last: str | None = None
@@ -68,7 +137,7 @@ class OrderedRows:
     @property
     def identity(self) -> tuple[str, ...]:
         """The columns by which rows are known."""
-        return self._identity.names
+        return self._known.identity.names
 
     def prepare(self) -> None:
         """Have Spark compute the first rows, which may be all of the work."""
@@ -77,15 +146,7 @@ class OrderedRows:
 
     def absent(self, there: Places) -> Places:
         """Those of them that no row has. Spark computes the rows once more for it."""
-        left = dict(there)
-        only = identities(self._frame, self._identity.names)
-        with closing(explained(stream(only, self._plan, task_rows=sys.maxsize))) as batches:
-            for batch in batches:
-                for values in self._identity.values(batch):
-                    left.pop(values, None)
-                if not left:
-                    break
-        return left
+        return self._known.absent(there)
 
     def write(self, target: RowsTarget, there: Places) -> int:
         """Send each row that is not `there`; returns how many. What it meets is taken out of it.
@@ -107,45 +168,47 @@ class OrderedRows:
     def _send(self, batch: pa.RecordBatch, target: RowsTarget, there: Places) -> int:
         rows, letters = self._filter.sift(batch)
         if letters:
-            raise _stays(letters[0].error(self._label))
+            raise stays(letters[0].error(self._label))
         sent = 0
-        records = self._columns.records(rows, target.targets)
+        records = self._known.columns.records(rows, target.targets)
         for index, (values, record) in enumerate(
-            zip(self._identity.values(rows), records, strict=True)
+            zip(self._known.identity.values(rows), records, strict=True)
         ):
             if values == self._last:
-                raise self._twice(values)
+                raise twice(self._label, self.identity, f", {values}")
             self._last = values
             why = record if isinstance(record, str) else None
             if isinstance(record, Record) and there.pop(values, None) is None:
                 why = _sent(record, values, target)
                 sent += 1
             if why is not None:
-                raise _stays(self._filter.letter(rows, index, why).error(self._label))
+                raise stays(self._filter.letter(rows, index, why).error(self._label))
         return sent
 
-    def _twice(self, values: str) -> PoisonRowError:
-        shown = f", {values}" if self._identity.names == ORIGIN else ""  # no value of a row
-        return PoisonRowError(
-            f"{self._label}: the batch has two rows of one identity{shown}",
-            cause=f"the columns {', '.join(self._identity.names)} are equal in both; after a crash "
-            "it could not be said which of them is there. Rows before it were written already",
-            fix="Drop one of them in the transform: what is there is then not written again. Or "
-            'name other columns, that no two rows share, id=("column", ...), and start with '
-            'on_repeated="accept", once: the batch is then written whole, behind what is there',
-        )
 
-    def _without_origin(self, schema: pa.Schema, *, one_topic: bool) -> pa.Schema:
-        """The columns that say what a record is, and where it goes."""
-        taken = {TOPIC, PARTITION} & set(self._identity.names)
-        if TOPIC in taken and not one_topic:
-            raise SettingsError(
-                "the sink has several topics, and the column 'topic' is part of the rows' identity",
-                cause="it would have to be the topic that a row is from, and the one it goes to",
-                fix="Rename the source's columns in the transform, and name them: "
-                'id=("source_topic", "source_partition", "source_offset")',
-            )
-        return pa.schema([field for field in schema if field.name not in taken])
+def twice(label: str, identity: tuple[str, ...], which: str) -> PoisonRowError:
+    """Two rows of a batch have one identity; `which` is shown where it has no value of a row."""
+    return PoisonRowError(
+        f"{label}: the batch has two rows of one identity{which if identity == ORIGIN else ''}",
+        cause=f"the columns {', '.join(identity)} are equal in both; after a crash it could not be "
+        "said which of them is there. Others of its rows may be written already",
+        fix="Drop one of them in the transform: what is there is then not written again. Or "
+        'name other columns, that no two rows share, id=("column", ...), and start with '
+        'on_repeated="accept", once: the batch is then written whole, behind what is there',
+    )
+
+
+def _without_origin(schema: pa.Schema, identity: tuple[str, ...], *, one_topic: bool) -> pa.Schema:
+    """The columns that say what a record is, and where it goes."""
+    taken = {TOPIC, PARTITION} & set(identity)
+    if TOPIC in taken and not one_topic:
+        raise SettingsError(
+            "the sink has several topics, and the column 'topic' is part of the rows' identity",
+            cause="it would have to be the topic that a row is from, and the one it goes to",
+            fix="Rename the source's columns in the transform, and name them: "
+            'id=("source_topic", "source_partition", "source_offset")',
+        )
+    return pa.schema([field for field in schema if field.name not in taken])
 
 
 def identities(frame: Any, names: Sequence[str]) -> Any:
@@ -186,7 +249,7 @@ def _sent(record: Record, values: str, target: RowsTarget) -> str | None:
     return None
 
 
-def _stays(error: PoisonRowError) -> PoisonRowError:
+def stays(error: PoisonRowError) -> PoisonRowError:
     """Say of it what is true without transactions."""
     return PoisonRowError(
         error.problem,

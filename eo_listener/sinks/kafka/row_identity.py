@@ -5,7 +5,8 @@ Format 1, without transactions only. The header `eo-identity` is JSON:
     {"v":1,"w":"4ad1…","n":17,"id":["flights",0,5]}
 
 `w` stands for the sink and the query, `n` is the number of the batch in their ledger, and `id` has
-the values of the identity's columns.
+the values of the identity's columns. These are written here, and where tasks write rows by the
+shim's IdentityText, to the same bytes; all else of it is written here alone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class RowIdentity(NamedTuple):
 
     def encode(self) -> str:
         """As it stands in the header."""
-        return f'{{"v":{FORMAT},"w":"{self.writer}","n":{self.batch},"id":{self.values}}}'
+        before, after = around_values(self.writer, self.batch)
+        return before + self.values + after
 
     @classmethod
     def of(cls, headers: Sequence[tuple[str, str | bytes | None]]) -> RowIdentity | None:
@@ -58,6 +60,11 @@ class RowIdentity(NamedTuple):
             return cls(str(given["w"]), int(given["n"]), _json(given["id"]))
         except (KeyError, TypeError, ValueError):
             return None
+
+
+def around_values(writer: str, batch: int) -> tuple[str, str]:
+    """Return what stands before and behind the values in the header of a batch's records."""
+    return f'{{"v":{FORMAT},"w":"{writer}","n":{batch},"id":', "}"
 
 
 def writer_of(sink: str, query: str) -> str:

@@ -26,7 +26,6 @@ from eo_listener.sinks.kafka.dead_letters import DeadLetters
 from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.method_choice import MethodChoice, WriteMethod
-from eo_listener.sinks.kafka.ordered_rows import OrderedRows
 from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
 from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL, OnRepeated, UnfencedSettings
@@ -73,7 +72,7 @@ class KafkaSink:
     up, rows are there twice. That is found with the next batch, which is not written
     (TargetRecordsError), unless `on_repeated="accept"`. Records of other producers are named in the
     log and in `BatchApplied.unexpected`. The targets must not be compacted. `group`, `dead_letters`
-    and `write_method="executors"` need transactions.
+    and a `kafka.partitioner.class` need transactions.
     """
 
     per_partition = False
@@ -112,7 +111,6 @@ class KafkaSink:
             tuning=self._access.tuning,
             group=group,
             dead_letters=dead_letters,
-            write_method=write_method,
         )
         self._name = name or sink_key(self._topics)
         self._group = group
@@ -121,7 +119,11 @@ class KafkaSink:
         self._ledger_topic = ledger_topic
         self._create = create
         self._choice = MethodChoice(
-            write_method, self._access, label=self.label, one_topic=len(self._topics) == 1
+            write_method,
+            self._access,
+            label=self.label,
+            one_topic=len(self._topics) == 1,
+            transactions=transactions,
         )
         self._opened: _Connections | None = None
 
@@ -236,13 +238,7 @@ class KafkaSink:
             ),
             heads=opened.heads,
             logs=opened.targets,
-            rows=OrderedRows(
-                frame,
-                plan,
-                label=self.label,
-                one_topic=len(self._topics) == 1,
-                identity=settings.identity,
-            ),
+            rows=self._choice.unfenced_rows(frame, plan, settings.identity),
             entry=entry,
             reads=plan.partitions,
         )

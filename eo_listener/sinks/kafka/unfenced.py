@@ -25,7 +25,7 @@ from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
-from eo_listener.sinks.kafka.ordered_rows import OrderedRows, RowsTarget
+from eo_listener.sinks.kafka.ordered_rows import RowsTarget, UnfencedRows
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
 from eo_listener.sinks.kafka.tail import TailRecord
 from eo_listener.sinks.kafka.unfenced_batch import (
@@ -56,7 +56,7 @@ class UnfencedBatch:
     target: UnfencedTarget
     heads: LedgerTopic
     logs: TargetLogs
-    rows: OrderedRows
+    rows: UnfencedRows
     entry: Entry
     reads: frozenset[TopicPartition]
     _producer: IdempotentProducer | None = None

@@ -39,7 +39,6 @@ class UnfencedSettings:
         tuning: Mapping[str, str],
         group: str | None,
         dead_letters: str | None,
-        write_method: str,
     ) -> UnfencedSettings | None:
         """Check the arguments of a sink; None where it has transactions. Raises SettingsError.
 
@@ -64,7 +63,7 @@ class UnfencedSettings:
             _refuse_alone("on_repeated", on_repeated != "fail")
             _refuse_alone("max_tail", max_tail != MAX_TAIL)
             return None
-        _refuse_together(group, dead_letters, write_method)
+        _refuse_together(group, dead_letters)
         _refuse_endless(tuning.get(_DELIVERY))
         names = _names(identity)
         return cls(identity=names, accept=on_repeated == "accept", max_tail=max_tail)
@@ -79,7 +78,7 @@ def _refuse_alone(name: str, given: bool) -> None:
         )
 
 
-def _refuse_together(group: str | None, dead_letters: str | None, write_method: str) -> None:
+def _refuse_together(group: str | None, dead_letters: str | None) -> None:
     if group is not None:
         raise SettingsError(
             "group= is not possible with transactions=False",
@@ -93,12 +92,6 @@ def _refuse_together(group: str | None, dead_letters: str | None, write_method: 
             cause=f"{_WHY} a batch that is refused for too many of them would leave rows behind",
             fix="Filter such rows in the transform, and write them by a sink of their own: "
             "return [good, bad] for two sinks",
-        )
-    if write_method != "driver":
-        raise SettingsError(
-            f"write_method={write_method!r} is not possible with transactions=False",
-            cause="the executors' producers take part in a transaction",
-            fix='Use write_method="driver"',
         )
 
 

@@ -1,10 +1,10 @@
-"""Have Spark's tasks write the rows of a DataFrame into a transaction, by the shim's format."""
+"""Have Spark's tasks write the rows of a DataFrame to Kafka, by the shim's format."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
 from eo_listener.model.errors import JvmError
@@ -12,6 +12,15 @@ from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, class_of
 
 _SINK: Final = f"{SHIM_ROOT}.sink"
+_THERE: Final = "eo_there"  # the column's name for the shim's IdentifiedRows
+
+
+class IdentityHeader(NamedTuple):
+    """The header of a record by which its row is known: `before`, the identity, and `after`."""
+
+    name: str
+    before: str
+    after: str
 
 
 def write_rows(
@@ -32,21 +41,75 @@ def write_rows(
     and what Spark raises.
     """
     argument = {
+        **_argument(topics, tasks, columns, mark),
+        **({} if partitioner is None else partitioner.argument()),
+    }
+    with asking("arrange the rows of a batch"):
+        arranged = _class(frame, "RowColumns").arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # pyspark offers no public way to its JVM
+    _save(frame, arranged, batch)
+
+
+def write_identified_rows(
+    frame: Any,
+    batch: str,
+    *,
+    topics: Collection[tuple[str, int]],
+    tasks: int,
+    columns: Collection[str],
+    mark: str | None,
+    identity: Collection[str],
+    header: IdentityHeader,
+    there: Collection[str],
+) -> None:
+    """Write the rows of `frame` as `write_rows` does, each known by its columns `identity`.
+
+    They are written in the order of these columns, each with the `header`; those whose identity, as
+    it stands in headers, is among `there` are counted and not sent. Raises as `write_rows` does.
+    """
+    argument = {
+        **_argument(topics, tasks, columns, mark),
+        "identity": list(identity),
+        "header": header.name,
+        "before": header.before,
+        "after": header.after,
+    }
+    session = frame.sparkSession
+    known = None
+    if there:
+        rows = [(values,) for values in there]
+        known = session.createDataFrame(rows, f"{_THERE} string", verifySchema=False)._jdf  # noqa: SLF001  # as above
+    with asking("arrange the rows of a batch"):
+        arranged = _class(frame, "IdentifiedRows").arranged(
+            frame._jdf,  # noqa: SLF001  # as above
+            known,
+            json.dumps(argument),
+        )
+    _save(frame, arranged, batch)
+
+
+def _argument(
+    topics: Collection[tuple[str, int]], tasks: int, columns: Collection[str], mark: str | None
+) -> dict[str, Any]:
+    return {
         "topics": list(topics),
         "tasks": tasks,
         "columns": dict.fromkeys(columns, True),
         **({} if mark is None else {"mark": mark}),
-        **({} if partitioner is None else partitioner.argument()),
     }
-    session = frame.sparkSession
-    with asking("arrange the rows of a batch"):
-        found = class_of(session._jvm, f"{_SINK}.RowColumns")  # noqa: SLF001  # pyspark offers no public way to its JVM
-        if found is None:
-            raise JvmError(
-                "Spark's JVM has no shim, or an older one",
-                cause="its jar was not given to Spark",
-                fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
-            )
-        arranged = found.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
-    writer = type(frame)(arranged, session).write.format(f"{_SINK}.TransactionProvider")
+
+
+def _class(frame: Any, name: str) -> Any:
+    found = class_of(frame.sparkSession._jvm, f"{_SINK}.{name}")  # noqa: SLF001  # as above
+    if found is None:
+        raise JvmError(
+            "Spark's JVM has no shim, or an older one",
+            cause="its jar was not given to Spark",
+            fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
+        )
+    return found
+
+
+def _save(frame: Any, arranged: Any, batch: str) -> None:
+    rows = type(frame)(arranged, frame.sparkSession)
+    writer = rows.write.format(f"{_SINK}.TransactionProvider")
     writer.mode("append").option("batch", batch).save()

@@ -42,7 +42,15 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "sink": {"write_method": "executors"},
         "master": "local-cluster[2,1,1024]",
     },
-    "kafka without transactions": {"store": "kafka", "sink": {"transactions": False}},
+    "kafka without transactions": {
+        "store": "kafka",
+        "sink": {"transactions": False, "write_method": "driver"},
+    },
+    "kafka without transactions by executors": {
+        "store": "kafka",
+        "sink": {"transactions": False, "write_method": "executors"},
+        "master": "local-cluster[2,1,1024]",
+    },
     "kafka windows": {"store": "kafka", "shape": "windows"},
     "postgres driver": {"store": "postgres", "sink": {"write_method": "driver"}},
     "postgres staging": {"store": "postgres", "sink": {"write_method": "staging"}},

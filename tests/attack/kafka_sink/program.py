@@ -34,6 +34,7 @@ class Program:
     run_id: str
     holds: str
     master: str = "local-cluster[2,1,1024]"
+    transactions: bool = True
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -59,6 +60,8 @@ class Program:
             self.target,
             ledger_topic=self.ledger,
             write_method="executors",
+            transactions=self.transactions,
+            id=None if self.transactions else "n",
             timeout=10,
         )
 

@@ -114,6 +114,16 @@ def cluster(
         yield start(attacked_broker, holding, tmp_path_factory.mktemp("first"), ends)
 
 
+@pytest.fixture(scope="module")
+def unfenced(
+    attacked_broker: Attacked, holding: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """One whose sink has no transactions."""
+    with ExitStack() as ends:
+        folder = tmp_path_factory.mktemp("unfenced")
+        yield start(attacked_broker, holding, folder, ends, transactions=False)
+
+
 def start(
     attacked: Attacked, holding: Path, folder: Path, ends: ExitStack, **more: object
 ) -> Cluster:
@@ -145,6 +155,10 @@ def start(
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_executor_is_lost(cluster: Cluster, shape: str, point: str) -> None:
     """SIGKILL in mid-batch: Spark repeats its tasks, which send nothing; the batch is repeated."""
+    lose_an_executor(cluster, shape, point)
+
+
+def lose_an_executor(cluster: Cluster, shape: str, point: str) -> None:
     cluster.hold(point)
     cluster.begin(shape)
     first, _ = cluster.held(point)
@@ -157,6 +171,10 @@ def test_an_executor_is_lost(cluster: Cluster, shape: str, point: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_fetch_fails(cluster: Cluster, shape: str) -> None:
     """The files of a shuffle are gone when half of the tasks have read theirs."""
+    fail_a_fetch(cluster, shape)
+
+
+def fail_a_fetch(cluster: Cluster, shape: str) -> None:
     cluster.hold(SENT)
     cluster.begin(shape)
     cluster.held(SENT)
@@ -167,6 +185,19 @@ def test_a_fetch_fails(cluster: Cluster, shape: str) -> None:
     cluster.go_on(SENT)
     assert cluster.end() == 2
     cluster.check()
+
+
+@pytest.mark.parametrize(("shape", "point"), [("plain", FLUSHED), ("by chance", SENT)])
+def test_an_executor_is_lost_without_transactions(
+    unfenced: Cluster, shape: str, point: str
+) -> None:
+    """What the first try has written is left out of the second, whichever partition it is in."""
+    lose_an_executor(unfenced, shape, point)
+
+
+def test_a_fetch_fails_without_transactions(unfenced: Cluster) -> None:
+    """Tasks of the first attempt of a stage go on while the second one ends: they are awaited."""
+    fail_a_fetch(unfenced, "grouped")
 
 
 @pytest.mark.campaign

@@ -9,16 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.sinks.kafka import ordered_rows, unfenced, unfenced_batch
+from eo_listener.sinks.kafka import ordered_rows, task_rows, unfenced, unfenced_batch
 from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord
 from eo_listener.sinks.kafka.ordered_rows import OrderedRows, RowsTarget
 from eo_listener.sinks.kafka.tail import Findings
+from eo_listener.sinks.kafka.task_rows import TaskRows
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 from eo_listener.sinks.kafka.unfenced_batch import Places
 from tests.model_checking.bugs import Bug
+from tests.model_checking.unfenced.tasks import RowsByTasks
 
 _write, _begin, _begun = OrderedRows.write, unfenced_batch.begin, UnfencedBatch.write_begun
-_applied = UnfencedBatch.write_applied
+_applied, _run = UnfencedBatch.write_applied, RowsByTasks._run
 _places = count()
 
 
@@ -101,6 +103,33 @@ def _early(self: OrderedRows, target: RowsTarget, there: Places) -> int:
         target.producer.flush = flush  # type: ignore[method-assign]  # as it was
 
 
+def _ended(*what: Any) -> None:
+    """Any attempt will do."""
+
+
+def _not_waited(self: TaskRows, batch: str) -> None:
+    """Tasks of a try that has failed are left to themselves."""
+
+
+class _FirstOnes(dict[str, Any]):
+    """Has the first that are asked for, whichever they are."""
+
+    def __init__(self, there: Places) -> None:
+        super().__init__(there)
+        self.left = len(there)
+
+    def __contains__(self, values: object) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def _tasks_by_count(
+    self: RowsByTasks, batch: str, topics: Any, target: RowsTarget, there: Places
+) -> None:
+    """As many rows are left out as are there, the first ones."""
+    _run(self, batch, topics, target, _FirstOnes(there))
+
+
 BUGS = (
     Bug("skip by count", "crash, one behind", ((OrderedRows, "write", _by_count),)),
     Bug(
@@ -120,5 +149,10 @@ BUGS = (
     Bug("one record for all runs", "zombie, crash", ((unfenced, "BatchKey", _one_key),)),
     Bug("heads not written", "crash", ((UnfencedBatch, "_heads_to_write", _no_heads),)),
     Bug("other drivers not seen", "zombie", ((UnfencedBatch, "_others", _nobody),)),
+    Bug("later attempts accepted", "task dies", ((task_rows, "refuse_repeated", _ended),)),
+    Bug("tasks not waited for", "task outlives", ((TaskRows, "_await_end", _not_waited),)),
+    Bug("tasks, order not fixed", "tasks, crash", ((ordered_rows, "in_order", _any_order),)),
+    Bug("tasks, skip by count", "tasks, crash", ((RowsByTasks, "_run", _tasks_by_count),)),
+    Bug("late rows of tasks", "task zombie", ((unfenced_batch, "check_finished", _nothing_found),)),
     Bug("rows not waited for", "crash, one behind", ((OrderedRows, "write", _early),)),
 )

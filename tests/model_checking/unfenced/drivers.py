@@ -8,16 +8,18 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from eo_listener.model.errors import ForeignWriterError
-from eo_listener.model.ledger import Head
+from eo_listener.model.errors import ForeignWriterError, RetriableSinkError
+from eo_listener.model.ledger import Entry, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
-from eo_listener.sinks.kafka.ordered_rows import OrderedRows
+from eo_listener.sinks.kafka.ordered_rows import OrderedRows, UnfencedRows
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.model_checking.ledger import require
 from tests.model_checking.unfenced.cluster import (
+    PARTITIONS,
     SINK,
     TARGET,
     Cluster,
@@ -25,6 +27,9 @@ from tests.model_checking.unfenced.cluster import (
     Producer,
     TargetLogs,
 )
+from tests.model_checking.unfenced.tasks import RowsByTasks, Tasks
+
+TRIES = 3  # of a batch, in one life
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 # The second batch has nothing of one partition, whose head is to stay.
@@ -58,15 +63,17 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class Driver:
-    """A driver; `keyed`: rows have keys."""
+    """A driver; `keyed`: rows have keys; `by_tasks`: executors send them."""
 
     name: str
     cluster: Cluster
     checkpoint: Checkpoint
     late: frozenset[int] = frozenset()
     keyed: bool = False
+    by_tasks: bool = False
     accept: bool = False
     producer: Producer | None = None
+    tasks: Tasks | None = None
 
     def run(self, batches: int = len(BATCHES)) -> None:
         """Do so many of the batches, as far as they are not done."""
@@ -86,6 +93,16 @@ class Driver:
         if any(self._until(heads, tp) != one.start for tp, one in ranges.items()):
             raise ForeignWriterError(f"batch {number} does not follow {heads}")
         entry = entry_of(heads, ranges, batch_id=number, run_id=self.name)
+        for left in reversed(range(TRIES)):
+            try:
+                self._try(entry, ranges)
+            except RetriableSinkError:
+                require(self.by_tasks and left > 0, f"{self.name} tries batch {number} for ever")
+            else:
+                return
+
+    def _try(self, entry: Entry, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+        topic = LedgerTopic(self.cluster, self.name)
         self.producer = Producer(self.cluster, self.name, self.late)
         batch = UnfencedBatch(
             target=UnfencedTarget(
@@ -93,15 +110,28 @@ class Driver:
             ),
             heads=cast(Any, topic),
             logs=cast(Any, TargetLogs(self.cluster, self.name)),
-            rows=OrderedRows(
-                self._frame(ranges), plan_of(entry), label="out", one_topic=True, identity=None
-            ),
+            rows=self._rows(self._frame(ranges), plan_of(entry)),
             entry=entry,
             reads=frozenset(tp for one in BATCHES for tp in one),
             _producer=cast(Any, self.producer),
         )
         batch.write()
         require(topic.met() <= {self.name}, f"{self.name} has written beside {topic.met()}")
+
+    def _rows(self, frame: pa.Table, plan: PlannedBatch) -> UnfencedRows:
+        if not self.by_tasks:
+            return OrderedRows(frame, plan, label="out", one_topic=True, identity=None)
+        self.tasks = Tasks(self.cluster, self.name, self.late)
+        return RowsByTasks(
+            frame,
+            plan,
+            cast(Any, self.tasks),
+            label="out",
+            one_topic=True,
+            identity=None,
+            tasks=PARTITIONS,
+            timeout=30,
+        )
 
     def _until(self, heads: Mapping[TopicPartition, Head], tp: TopicPartition) -> int:
         return heads[tp].range.until if tp in heads else 0

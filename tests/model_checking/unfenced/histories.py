@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 from eo_listener.model.errors import EoListenerError, ForeignWriterError, TargetRecordsError
 from eo_listener.model.ledger import Unexpected, UnexpectedRecords
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka import unfenced_batch
+from eo_listener.sinks.kafka import task_rows, unfenced_batch
 from eo_listener.sinks.kafka.row_identity import RowIdentity
 from eo_listener.sinks.kafka.tail import Findings
 from eo_listener.testing.faults import Killed
@@ -19,6 +19,7 @@ from eo_listener.testing.made_up_entries import QUERY
 from tests.model_checking.ledger import Broken, require
 from tests.model_checking.unfenced.cluster import SINK, TARGET, Cluster, LedgerTopic, Row
 from tests.model_checking.unfenced.drivers import BATCHES, EXPLAIN, Checkpoint, Driver
+from tests.model_checking.unfenced.tasks import TaskLost
 
 MANY = 120  # more things than a driver does
 ONE, OTHER = frozenset({0}), frozenset({1})  # partitions that are behind
@@ -31,6 +32,10 @@ class History:
     The first driver is killed, or suspended, at `first`, and the one after it killed at `second`.
     What the first has under way comes `arrives` things later, in its successor's life. Another
     producer writes a record when the first comes to `foreign`.
+
+    With `by_tasks` executors send the rows. With `task` no driver dies, but the first attempt of
+    the task that sends at `first`: it has ended, or "outlives" the try, or Spark has lost the
+    executor of a "zombie". What it had still to send comes `arrives` things later, if not before.
     """
 
     first: int
@@ -40,6 +45,8 @@ class History:
     foreign: int = -1
     late: frozenset[int] = frozenset()
     keyed: bool = False
+    by_tasks: bool = False
+    task: Literal["", "dies", "outlives", "zombie"] = ""
 
 
 @dataclass(slots=True)
@@ -54,6 +61,7 @@ class Stage:
     first: dict[int, int] = field(default_factory=dict)  # where the target ended at first
     named: list[UnexpectedRecords] = field(default_factory=list)
     disturbed: bool = False
+    what: str = ""  # the last thing that anybody did
     refused: list[EoListenerError] = field(default_factory=list)
 
     def driver(self, name: str, *, accept: bool = False) -> Driver:
@@ -63,12 +71,14 @@ class Stage:
             self.checkpoint,
             late=self.history.late,
             keyed=self.history.keyed,
+            by_tasks=self.history.by_tasks,
             accept=accept,
         )
 
     def reached(self, by: str, what: str) -> None:
         number = self.counts[by]
         self.counts[by] += 1
+        self.what = what
         happens = self.at.pop((by, number), None)
         if happens is not None:
             happens()
@@ -85,7 +95,10 @@ def take(history: History) -> bool:
         stage.named.extend(found.records())
         refuse_found(found, *how)
 
-    with patch.object(unfenced_batch, "refuse_found", said):
+    with (
+        patch.object(unfenced_batch, "refuse_found", said),
+        patch.object(task_rows, "_PAUSE", 0),
+    ):
         return _taken(stage)
 
 
@@ -96,6 +109,14 @@ def _taken(stage: Stage) -> bool:
     one = stage.driver("one")
     if history.foreign >= 0:
         stage.at["one", history.foreign] = lambda: stage.cluster.append(0, Row([], "other"))
+
+    def lost() -> None:
+        if stage.what == "row":
+            happened.append("first")
+            stage.disturbed = history.task == "zombie"
+            if history.arrives >= 0 and one.tasks is not None:
+                stage.at["one", stage.counts["one"] + history.arrives] = one.tasks.come
+            raise TaskLost(outlives=history.task == "outlives")
 
     def fell() -> None:
         happened.append("first")
@@ -112,7 +133,7 @@ def _taken(stage: Stage) -> bool:
         else:
             raise Killed
 
-    stage.at["one", history.first] = fell
+    stage.at["one", history.first] = lost if history.task else fell
     _lives(stage, one)
     if not history.suspended:
         _succeed(stage, happened)
@@ -215,6 +236,10 @@ def _check_order(stage: Stage) -> None:
             newest[tp, source] = int(offset)
 
 
+def _by_tasks(first: int, **more: Any) -> History:
+    return History(first, by_tasks=True, **more)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """Histories of one kind, by where things happen."""
@@ -237,6 +262,15 @@ KINDS = {
         Kind("zombie", lambda first, _: History(first, suspended=True), both=False),
         Kind("zombie, crash", lambda first, second: History(first, second, suspended=True)),
         Kind("late row", lambda first, arrives: History(first, arrives=arrives)),
+        Kind("tasks, crash", lambda one, _: _by_tasks(one), both=False),
+        Kind("tasks, crash with keys", lambda one, _: _by_tasks(one, keyed=True), both=False),
+        Kind("tasks, crash, one behind", lambda one, _: _by_tasks(one, late=ONE), both=False),
+        Kind("tasks, crashes", lambda one, two: _by_tasks(one, second=two)),
+        Kind("tasks, zombie", lambda one, _: _by_tasks(one, suspended=True), both=False),
+        Kind("tasks, late row", lambda first, arrives: _by_tasks(first, arrives=arrives)),
+        Kind("task dies", lambda one, _: _by_tasks(one, task="dies"), both=False),
+        Kind("task outlives", lambda one, two: _by_tasks(one, task="outlives", arrives=two)),
+        Kind("task zombie", lambda one, two: _by_tasks(one, task="zombie", arrives=two)),
         Kind("foreign", lambda first, foreign: History(first, foreign=min(first, foreign))),
     )
 }
@@ -265,5 +299,6 @@ def search(kind: Kind) -> int:
 
 
 def _may_skip(kind: Kind, first: int) -> bool:
-    """Whether there may be more, though nothing happened here: only a row can come late."""
-    return kind.name == "late row" and first < MANY - 1
+    """Whether there may be more, though nothing happened here: it needs a row that is sent."""
+    of_rows = kind.name.endswith("late row") or kind.name.startswith("task ")
+    return of_rows and first < MANY - 1

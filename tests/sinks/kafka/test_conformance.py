@@ -191,3 +191,11 @@ class TestByTheExecutors(TestWithSpark):
     """With write_method="executors"."""
 
     write_method = "executors"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+class TestWithoutTransactionsByTheExecutors(TestWithoutTransactionsWithSpark):
+    """With write_method="executors"."""
+
+    write_method = "executors"

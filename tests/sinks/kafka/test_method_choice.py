@@ -19,6 +19,7 @@ from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
 from eo_listener.sinks.kafka.executor_writer import ExecutorWriter
 from eo_listener.sinks.kafka.method_choice import MethodChoice, WriteMethod
+from eo_listener.sinks.kafka.task_rows import TaskRows
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
 
@@ -57,13 +58,17 @@ def choice(
     return MethodChoice(method, access, label="Kafka topic t at h:9092", one_topic=True)
 
 
-def writer(chosen: MethodChoice) -> Any:
+def frame_of(schema: pa.Schema) -> Any:
     context = SimpleNamespace(defaultParallelism=2)
-    frame = SimpleNamespace(
-        schema=pa.schema({"value": pa.string()}),
+    return SimpleNamespace(
+        schema=schema,
         sparkSession=SimpleNamespace(sparkContext=context),
         to_batches=lambda max_chunksize: iter(()),
     )
+
+
+def writer(chosen: MethodChoice) -> Any:
+    frame = frame_of(pa.schema({"value": pa.string()}))
     return chosen.writer(frame, plan_of(entry_of({}, {})))
 
 
@@ -75,6 +80,19 @@ def test_executors_write_where_they_can(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(writer(chosen), ExecutorWriter)
     assert shim.asked == ["transactions.missing"]
     assert isinstance(writer(pickle.loads(pickle.dumps(chosen))), ExecutorWriter)  # noqa: S301  # ours
+
+
+def test_executors_write_without_transactions_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever kafka-clients lacks to join one; without the jar the error says what to give."""
+    shim = Shim(transactions_missing="NoSuchFieldException: transactionManager")
+    chosen = choice(monkeypatch, shim)
+    plan = plan_of(entry_of({}, {}))
+    frame = frame_of(pa.schema({"value": pa.string(), "n": pa.int64()}))
+    for _ in range(2):
+        assert isinstance(chosen.unfenced_rows(frame, plan, ("n",)), TaskRows)
+    assert shim.asked == ["transactions.missing"]
+    with pytest.raises(SettingsError, match=r"has no shim.*Give Spark the jar"):
+        choice(monkeypatch, Shim()).unfenced_rows(frame, plan, ("n",))
 
 
 def test_where_internals_are_missing_rows_go_through_the_driver(

@@ -88,7 +88,6 @@ def test_a_sink_has_a_key_and_a_label() -> None:
         ),
         (SERVERS, "t", {**PLAIN, "group": "g"}, r"group=.*eo\.commit\.group=g"),
         (SERVERS, "t", {**PLAIN, "dead_letters": "d"}, "dead_letters= is not possible"),
-        (SERVERS, "t", {**PLAIN, "write_method": "executors"}, "write_method='executors'"),
         (SERVERS, "t", {**PLAIN, "id": ()}, "one or more columns"),
         (SERVERS, "t", {**PLAIN, "id": ("a", "a")}, "a column twice"),
     ],

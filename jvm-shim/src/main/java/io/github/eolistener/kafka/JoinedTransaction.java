@@ -1,9 +1,12 @@
 package io.github.eolistener.kafka;
 
 import io.github.eolistener.protocol.CallArguments;
-import java.io.Serializable;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * The transaction that a batch is written in, as a task is told of it: whose it is, in which epoch,
@@ -12,13 +15,13 @@ import java.util.Map;
  * <p>The properties hold passwords. They reach the executors with the task, as those of Spark's own
  * Kafka sink do, and are in no plan and in no text.
  */
-public final class JoinedTransaction implements Serializable {
+public final class JoinedTransaction implements TaskProducers {
   private static final long serialVersionUID = 1L;
 
   private final HashMap<String, String> properties;
-  final String transactionalId;
-  final long producerId;
-  final int epoch;
+  private final String transactionalId;
+  private final long producerId;
+  private final int epoch;
 
   private JoinedTransaction(
       Map<String, String> properties, String transactionalId, long producerId, int epoch) {
@@ -37,8 +40,28 @@ public final class JoinedTransaction implements Serializable {
         (int) arguments.whole("epoch"));
   }
 
-  Map<String, String> properties() {
-    return new HashMap<>(properties);
+  @Override
+  public KafkaProducer<byte[], byte[]> open(String name) {
+    ByteArraySerializer asIs = new ByteArraySerializer();
+    KafkaProducer<byte[], byte[]> producer =
+        new KafkaProducer<>(
+            ProducerProperties.of(name, Optional.of(transactionalId), properties), asIs, asIs);
+    boolean joined = false;
+    try {
+      TransactionJoin.join(producer, producerId, epoch);
+      joined = true;
+    } finally {
+      if (!joined) {
+        producer.close(Duration.ZERO);
+      }
+    }
+    return producer;
+  }
+
+  /** Whoever takes over the transactional id has fenced them. */
+  @Override
+  public boolean isUnfenced() {
+    return false;
   }
 
   @Override

@@ -4,10 +4,11 @@ import io.github.eolistener.spark.DelegationTokens;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import org.apache.kafka.clients.producer.ProducerConfig;
 
-/** The properties of a transaction's producer: the user's, overridden where it must be so. */
+/** The properties of a task's producer: the user's, overridden where it must be so. */
 final class ProducerProperties {
   /** These override the user's. */
   private static final Map<String, String> OVERRIDES =
@@ -20,7 +21,7 @@ final class ProducerProperties {
   private ProducerProperties() {}
 
   static Map<String, Object> of(
-      String clientId, String transactionalId, Map<String, String> properties) {
+      String clientId, Optional<String> transactionalId, Map<String, String> properties) {
     Set<String> known = new HashSet<>(ProducerConfig.configNames());
     Map<String, Object> all = new HashMap<>(DelegationTokens.withToken(properties));
     OVERRIDES.forEach(
@@ -29,7 +30,7 @@ final class ProducerProperties {
             all.put(name, value);
           }
         });
-    all.put("transactional.id", transactionalId);
+    transactionalId.ifPresent(id -> all.put("transactional.id", id));
     all.put("client.id", clientId); // unique, since MBeans are named after it
     return all;
   }

@@ -1,9 +1,10 @@
 package io.github.eolistener.sink;
 
-import io.github.eolistener.kafka.JoinedTransaction;
 import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.kafka.TaskProducers;
 import io.github.eolistener.protocol.CallArguments;
 import io.github.eolistener.protocol.RefusedException;
+import io.github.eolistener.spark.RunningTasks;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -21,19 +22,20 @@ import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
- * The rows of one batch on their way into one transaction: those of a partition in one task, in
- * their old order. It commits nothing: Python does, when it has read what the tasks report.
+ * The rows of one batch on their way to Kafka: those of a partition in one task, in the order of
+ * their places. It commits nothing: Python does, when it has read what the tasks report.
  */
 final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
-  private final JoinedTransaction transaction;
+  private final TaskProducers producers;
   private final TargetPartitions targets;
   private final int tasks;
   private final AtomicBoolean begun = new AtomicBoolean();
+  private final RunningTasks running = new RunningTasks();
   private volatile int planned;
   private volatile List<Map<String, Object>> reports = List.of();
 
   BatchRows(CallArguments arguments) {
-    transaction = JoinedTransaction.of(arguments);
+    producers = TaskProducers.of(arguments);
     targets = TargetPartitions.of(arguments);
     tasks = arguments.number("tasks");
   }
@@ -45,7 +47,7 @@ final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
 
   @Override
   public String toString() {
-    return "eo_listener: " + transaction;
+    return "eo_listener: " + producers;
   }
 
   @Override
@@ -84,7 +86,10 @@ final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
       throw new RefusedException("this batch has been written already: " + this);
     }
     planned = info.numPartitions();
-    return new RowWriterFactory(transaction, targets);
+    if (producers.isUnfenced()) {
+      running.begin();
+    }
+    return new RowWriterFactory(producers, targets);
   }
 
   @Override
@@ -94,13 +99,20 @@ final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
       all.add(((TaskReport) message).json());
     }
     reports = all;
+    running.end();
   }
 
   /** Python ends the transaction, or leaves that to the next one. */
   @Override
-  public void abort(WriterCommitMessage[] messages) {}
+  public void abort(WriterCommitMessage[] messages) {
+    running.end();
+  }
 
   Map<String, Object> reports() {
-    return Map.of("tasks", planned, "reports", reports);
+    return Map.of("tasks", planned, "reports", reports, "running", running.any());
+  }
+
+  void close() {
+    running.close();
   }
 }

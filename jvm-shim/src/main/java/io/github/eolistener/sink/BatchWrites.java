@@ -1,5 +1,6 @@
 package io.github.eolistener.sink;
 
+import io.github.eolistener.kafka.TaskProducers;
 import io.github.eolistener.protocol.CallArguments;
 import io.github.eolistener.protocol.RefusedException;
 import java.util.Map;
@@ -15,8 +16,8 @@ public final class BatchWrites {
   private BatchWrites() {}
 
   /**
-   * {@code {"batch","tasks","topics":[[topic, its number of partitions]],"transactionalId",
-   * "producerId","epoch","properties":{}}}: remembers how the rows of a batch are to be written.
+   * {@code {"batch","tasks","topics":[[topic, its number of partitions]]}}, and what {@link
+   * TaskProducers} takes: remembers how the rows of a batch are to be written.
    */
   public static Map<String, Object> open(CallArguments arguments) {
     OPEN.put(arguments.text("batch"), new BatchRows(arguments));
@@ -24,8 +25,9 @@ public final class BatchWrites {
   }
 
   /**
-   * {@code {"batch"}} gives {@code {"tasks","reports":[]}}: how many tasks Spark has planned, zero
-   * where it has not begun, and what each has reported, if all have ended.
+   * {@code {"batch"}} gives {@code {"tasks","reports":[],"running"}}: how many tasks Spark has
+   * planned, zero where it has not begun; what each has reported, if all have ended; and, without a
+   * transaction, whether one still runs that may send.
    */
   public static Map<String, Object> reports(CallArguments arguments) {
     return find(arguments.text("batch")).reports();
@@ -33,7 +35,10 @@ public final class BatchWrites {
 
   /** {@code {"batch"}}: forgets it. */
   public static Map<String, Object> close(CallArguments arguments) {
-    OPEN.remove(arguments.text("batch"));
+    BatchRows closed = OPEN.remove(arguments.text("batch"));
+    if (closed != null) {
+      closed.close();
+    }
     return Map.of();
   }
 

@@ -7,7 +7,9 @@ import static org.apache.spark.sql.functions.lit;
 import io.github.eolistener.kafka.TargetPartitions;
 import io.github.eolistener.kafka.UserPartitioner;
 import io.github.eolistener.protocol.CallArguments;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
 import org.apache.spark.TaskContext;
@@ -48,12 +50,19 @@ public final class RowColumns {
   /** What a row is counted under that Kafka's client does not take for its size. */
   static final int TOO_LARGE = -6;
 
-  private static final String HEADERS_TYPE = "array<struct<key:string,value:binary>>";
+  /** What stands in place of a partition where an earlier row has this identity, or is there. */
+  static final int TWICE = -7;
+
+  static final int PRESENT = -8;
+
+  static final String HEADERS_TYPE = "array<struct<key:string,value:binary>>";
   // By their names: a cast would take them by their order.
   private static final String NAMED_HEADERS =
       "transform(headers, one -> named_struct('key', one.key, 'value', CAST(one.value AS BINARY)))";
-  private static final String REFUSED_HEADERS =
+  static final String REFUSED_HEADERS =
       "coalesce(exists(headers, one -> one.key IS NULL), false)";
+
+  static final String MARK = "eo_marked";
 
   private RowColumns() {}
 
@@ -68,14 +77,6 @@ public final class RowColumns {
   public static Dataset<Row> arranged(Dataset<Row> frame, String argument) {
     CallArguments arguments = CallArguments.of(argument);
     TargetPartitions targets = TargetPartitions.of(arguments);
-    int tasks = arguments.number("tasks");
-    Set<String> given = new TreeSet<>();
-    arguments.object("columns").fieldNames().forEachRemaining(given::add);
-    Column marked =
-        arguments
-            .find("mark")
-            .map(name -> col("`" + name + "`").isNotNull())
-            .orElseGet(() -> lit(false));
     UserPartitioner user = UserPartitioner.find(arguments).orElse(null);
     UserDefinedFunction choice =
         functions.udf(new Choice(targets, user), DataTypes.IntegerType);
@@ -85,37 +86,62 @@ public final class RowColumns {
     Column value = user == null ? lit(null).cast("binary") : col(VALUE);
     Column target =
         choice.apply(col("topic"), col(KEY), value, col("partition"), col(PLACE));
-    return frame
-        .select(
-            column(given, "topic", "string"),
-            column(given, KEY, "binary"),
-            column(given, VALUE, "binary"),
-            (given.contains(HEADERS) ? expr(NAMED_HEADERS) : lit(null))
-                .cast(HEADERS_TYPE)
-                .as(HEADERS),
-            column(given, "partition", "int"),
-            marked.as("eo_marked"),
-            functions.monotonically_increasing_id().as(PLACE))
-        .select(
+    Dataset<Row> records =
+        records(frame, arguments, functions.monotonically_increasing_id().as(PLACE));
+    return tasked(
+        records.select(
             col(PLACE),
             functions
-                .when(col("eo_marked"), lit(MARKED))
+                .when(col(MARK), lit(MARKED))
                 .when(expr(REFUSED_HEADERS), lit(NO_HEADER))
                 .otherwise(target)
                 .as(TARGET),
             col(KEY),
             col(VALUE),
-            col(HEADERS))
-        .select(
-            functions
-                .udf(new TaskKeys(tasks), DataTypes.IntegerType)
-                .apply(col(TARGET), col(PLACE))
-                .as(TASK),
-            col(PLACE),
-            col(TARGET),
-            col(KEY),
-            col(VALUE),
-            col(HEADERS));
+            col(HEADERS)),
+        col(PLACE),
+        arguments.number("tasks"));
+  }
+
+  /** The columns of a record, of one type each, {@link #MARK}, and {@code more} of the frame's. */
+  static Dataset<Row> records(Dataset<Row> frame, CallArguments arguments, Column... more) {
+    Set<String> given = new TreeSet<>();
+    arguments.object("columns").fieldNames().forEachRemaining(given::add);
+    Column marked =
+        arguments
+            .find("mark")
+            .map(name -> col("`" + name + "`").isNotNull())
+            .orElseGet(() -> lit(false));
+    List<Column> columns =
+        new ArrayList<>(
+            List.of(
+                column(given, "topic", "string"),
+                column(given, KEY, "binary"),
+                column(given, VALUE, "binary"),
+                (given.contains(HEADERS) ? expr(NAMED_HEADERS) : lit(null))
+                    .cast(HEADERS_TYPE)
+                    .as(HEADERS),
+                column(given, "partition", "int"),
+                marked.as(MARK)));
+    columns.addAll(List.of(more));
+    return frame.select(columns.toArray(new Column[0]));
+  }
+
+  /**
+   * Rows that have all columns but {@link #TASK}, for so many tasks. One that has no partition goes
+   * by {@code number} to any of them.
+   */
+  static Dataset<Row> tasked(Dataset<Row> rows, Column number, int tasks) {
+    return rows.select(
+        functions
+            .udf(new TaskKeys(tasks), DataTypes.IntegerType)
+            .apply(col(TARGET), number)
+            .as(TASK),
+        col(PLACE),
+        col(TARGET),
+        col(KEY),
+        col(VALUE),
+        col(HEADERS));
   }
 
   /** Whether rows of this schema are those that were made here. */

@@ -1,9 +1,9 @@
 package io.github.eolistener.sink;
 
 import io.github.eolistener.faults.FaultPoint;
-import io.github.eolistener.kafka.JoinedProducer;
-import io.github.eolistener.kafka.JoinedTransaction;
 import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.kafka.TaskProducer;
+import io.github.eolistener.kafka.TaskProducers;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.List;
@@ -19,24 +19,25 @@ import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
- * Sends the rows of one task, by a producer of its own that joins the driver's transaction.
+ * Sends the rows of one task, by a producer of its own.
  *
- * <p>What Kafka answers is reported, not thrown: Spark would make another attempt, in the same
- * epoch, whose records Kafka would take for those of the first. An attempt that is not the first
- * therefore sends nothing, and reports which one it is: Python ends the try then.
+ * <p>What Kafka answers is reported, not thrown: Spark would make another attempt. In a transaction
+ * its records would be taken for those of the first, being of the same epoch; without one all rows
+ * would be there twice. An attempt that is not the first therefore sends nothing, and reports which
+ * one it is: Python ends the try then.
  */
 final class RowWriter implements DataWriter<InternalRow> {
-  private final JoinedTransaction transaction;
+  private final TaskProducers producers;
   private final List<TopicPartition> targets;
   private final int[] attempts;
   private final Map<Integer, Long> refused = new HashMap<>();
   private final boolean isFirst;
   private Map<String, String> failure = Map.of();
-  private JoinedProducer producer;
+  private TaskProducer producer;
 
   /** The attempts are the number of the task, of its attempt, and of that of its stage. */
-  RowWriter(JoinedTransaction transaction, TargetPartitions targets, int[] attempts) {
-    this.transaction = transaction;
+  RowWriter(TaskProducers producers, TargetPartitions targets, int[] attempts) {
+    this.producers = producers;
     this.targets = targets.all();
     this.attempts = attempts.clone();
     isFirst = attempts[1] == 0 && attempts[2] == 0;
@@ -79,7 +80,7 @@ final class RowWriter implements DataWriter<InternalRow> {
 
   @Override
   public void close() {
-    JoinedProducer opened = producer;
+    TaskProducer opened = producer;
     producer = null;
     if (opened != null) {
       opened.close();
@@ -90,11 +91,11 @@ final class RowWriter implements DataWriter<InternalRow> {
   private boolean isOpened() {
     if (producer == null && failure.isEmpty()) {
       try {
-        producer = new JoinedProducer(transaction, "eo-listener-" + UUID.randomUUID());
+        producer = new TaskProducer(producers, "eo-listener-" + UUID.randomUUID());
       } catch (InterruptException killed) {
         throw killed;
       } catch (KafkaException thrown) {
-        failure = JoinedProducer.refused(thrown);
+        failure = TaskProducer.refused(thrown);
       }
     }
     return producer != null;

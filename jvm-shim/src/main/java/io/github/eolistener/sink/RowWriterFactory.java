@@ -1,7 +1,7 @@
 package io.github.eolistener.sink;
 
-import io.github.eolistener.kafka.JoinedTransaction;
 import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.kafka.TaskProducers;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
@@ -11,11 +11,11 @@ import org.apache.spark.sql.connector.write.DataWriterFactory;
 final class RowWriterFactory implements DataWriterFactory {
   private static final long serialVersionUID = 1L;
 
-  private final JoinedTransaction transaction;
+  private final TaskProducers producers;
   private final TargetPartitions targets;
 
-  RowWriterFactory(JoinedTransaction transaction, TargetPartitions targets) {
-    this.transaction = transaction;
+  RowWriterFactory(TaskProducers producers, TargetPartitions targets) {
+    this.producers = producers;
     this.targets = targets;
   }
 
@@ -23,6 +23,6 @@ final class RowWriterFactory implements DataWriterFactory {
   public DataWriter<InternalRow> createWriter(int partitionId, long taskId) {
     TaskContext task = TaskContext.get();
     int[] attempts = {partitionId, task.attemptNumber(), task.stageAttemptNumber()};
-    return new RowWriter(transaction, targets, attempts);
+    return new RowWriter(producers, targets, attempts);
   }
 }

@@ -32,7 +32,7 @@ class TransactionJoinTest {
   @DisplayName("A new producer is in the transaction without having asked a broker")
   void joins() throws ReflectiveOperationException {
     JoinedTransaction told = JoinedTransaction.of(CallArguments.of(JOINED));
-    try (JoinedProducer made = new JoinedProducer(told, "test")) {
+    try (TaskProducer made = new TaskProducer(told, "test")) {
       Object manager = member(member(made, "producer"), "transactionManager");
       assertEquals("IN_TRANSACTION", member(manager, "currentState").toString());
       Object epoch = member(manager, "producerIdAndEpoch");

@@ -5,8 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
-import io.github.eolistener.kafka.JoinedTransaction;
 import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.kafka.TaskProducers;
 import io.github.eolistener.protocol.CallArguments;
 import io.github.eolistener.protocol.RefusedException;
 import java.util.Map;
@@ -24,11 +24,21 @@ class RowWriterTest {
           "{\"batch\":\"b\",\"tasks\":2,\"topics\":[[\"t\",2]],\"transactionalId\":\"t\","
               + "\"producerId\":1,\"epoch\":0,\"properties\":{\"bootstrap.servers\":\"hunter2\"}}");
 
+  private static final CallArguments UNFENCED =
+      CallArguments.of(
+          "{\"batch\":\"u\",\"tasks\":2,\"topics\":[[\"t\",2]],"
+              + "\"properties\":{\"bootstrap.servers\":\"hunter2\"}}");
+
   private static Map<String, Object> written(int attempt, int stageAttempt, int target) {
+    return written(GIVEN, attempt, stageAttempt, target);
+  }
+
+  private static Map<String, Object> written(
+      CallArguments given, int attempt, int stageAttempt, int target) {
     RowWriter writer =
         new RowWriter(
-            JoinedTransaction.of(GIVEN),
-            TargetPartitions.of(GIVEN),
+            TaskProducers.of(given),
+            TargetPartitions.of(given),
             new int[] {1, attempt, stageAttempt});
     writer.write(new GenericInternalRow(new Object[] {0, 0L, target, null, new byte[0], null}));
     Map<String, Object> report = ((TaskReport) writer.commit()).json();
@@ -56,6 +66,17 @@ class RowWriterTest {
   }
 
   @Test
+  @DisplayName("Without a transaction too: a later attempt sends nothing, what fails is reported")
+  void unfenced() {
+    assertNull(written(UNFENCED, 1, 0, 0).get("error"));
+    assertNull(written(UNFENCED, 0, 1, 0).get("error"));
+    Map<String, Object> report = written(UNFENCED, 0, 0, 0);
+    assertEquals("_INVALID_ARG", ((Map<?, ?>) report.get("error")).get("code"));
+    assertFalse((report + new BatchRows(UNFENCED).toString()).contains("hunter2"));
+    assertEquals(Map.of(-8, 1L), written(UNFENCED, 0, 0, -8).get("refused"));
+  }
+
+  @Test
   @DisplayName("Rows that can go nowhere are counted by their reason")
   void refused() {
     assertEquals(Map.of(-2, 1L), written(0, 0, -2).get("refused"));
@@ -70,6 +91,7 @@ class RowWriterTest {
     found.createBatchWriterFactory(() -> 2);
     assertThrows(RefusedException.class, () -> found.createBatchWriterFactory(() -> 2));
     assertEquals(2, BatchWrites.reports(GIVEN).get("tasks"));
+    assertEquals(false, BatchWrites.reports(GIVEN).get("running"));
     BatchWrites.close(GIVEN);
     assertThrows(RefusedException.class, () -> BatchWrites.find("b"));
   }

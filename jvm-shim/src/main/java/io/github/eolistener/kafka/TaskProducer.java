@@ -14,37 +14,22 @@ import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.header.internals.RecordHeaders;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * A task's producer in a transaction that the driver has begun and alone will end.
+ * A task's producer.
  *
  * <p>It does not throw what Kafka answers: the first failure is kept, and nothing is sent after it.
  * For one thread.
  */
-public final class JoinedProducer implements AutoCloseable {
+public final class TaskProducer implements AutoCloseable {
   private final KafkaProducer<byte[], byte[]> producer;
   private final AtomicReference<Exception> failure = new AtomicReference<>();
   private final Map<TopicPartition, Long> sent = new HashMap<>();
   private boolean hasTooLarge;
 
   /** Opens it; the name is that of the client, and must be another one for each. */
-  public JoinedProducer(JoinedTransaction transaction, String name) {
-    ByteArraySerializer asIs = new ByteArraySerializer();
-    producer =
-        new KafkaProducer<>(
-            ProducerProperties.of(name, transaction.transactionalId, transaction.properties()),
-            asIs,
-            asIs);
-    boolean joined = false;
-    try {
-      TransactionJoin.join(producer, transaction.producerId, transaction.epoch);
-      joined = true;
-    } finally {
-      if (!joined) {
-        close();
-      }
-    }
+  public TaskProducer(TaskProducers how, String name) {
+    producer = how.open(name);
   }
 
   /** The failure of opening a producer, as {@link #failure} gives it. */
@@ -74,6 +59,8 @@ public final class JoinedProducer implements AutoCloseable {
               hasTooLarge = true;
             } else if (error != null) {
               failure.compareAndSet(null, error);
+              // Here, on the client's thread: what is queued behind it is not sent any more.
+              producer.close(Duration.ZERO);
             }
           });
       if (!hasTooLarge) {
@@ -81,7 +68,7 @@ public final class JoinedProducer implements AutoCloseable {
       }
     } catch (InterruptException killed) {
       throw killed;
-    } catch (KafkaException refused) {
+    } catch (KafkaException | IllegalStateException refused) { // the latter where it was closed
       failure.compareAndSet(null, refused);
     }
   }
@@ -93,7 +80,7 @@ public final class JoinedProducer implements AutoCloseable {
 
   /** {@code {"code","cause"}} of what has failed first; empty where nothing has. */
   public Optional<Map<String, String>> failure() {
-    return Optional.ofNullable(failure.get()).map(JoinedProducer::described);
+    return Optional.ofNullable(failure.get()).map(TaskProducer::described);
   }
 
   /** How many records were sent to each partition. */
@@ -101,7 +88,7 @@ public final class JoinedProducer implements AutoCloseable {
     return Map.copyOf(sent);
   }
 
-  /** Lets go of it at once: any other close would abort the transaction of all. */
+  /** Lets go of it at once: any other close would abort a transaction, that of all tasks. */
   @Override
   public void close() {
     producer.close(Duration.ZERO);

@@ -1,0 +1,102 @@
+package io.github.eolistener.sink;
+
+import static org.apache.spark.sql.functions.coalesce;
+import static org.apache.spark.sql.functions.col;
+import static org.apache.spark.sql.functions.concat;
+import static org.apache.spark.sql.functions.crc32;
+import static org.apache.spark.sql.functions.expr;
+import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.struct;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.protocol.CallArguments;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
+
+/**
+ * As {@link RowColumns}, for rows that are known again by their identity: it is their place in the
+ * order, each record has it in a header, and a row without a key goes by it to a partition. Called
+ * by Python.
+ */
+public final class IdentifiedRows {
+  private static final String IDENTITY = "eo_identity";
+  private static final String THERE = "eo_there";
+  // By their text, as Python compares them; over all tasks, since equal rows may part ways.
+  private static final String COPY =
+      "row_number() OVER (PARTITION BY eo_identity ORDER BY eo_identity)";
+
+  private IdentifiedRows() {}
+
+  /**
+   * {@code {"topics","tasks","columns","mark"}} as in {@link RowColumns#arranged}; {@code
+   * "identity":[column]} are the columns of a row's identity, {@code "header"} the name of the
+   * header, whose value is {@code "before"}, the identity and {@code "after"}. The column {@value
+   * #THERE} of {@code there}, which may be null, has identities of rows that are not to be sent.
+   */
+  public static Dataset<Row> arranged(Dataset<Row> frame, Dataset<Row> there, String argument) {
+    CallArguments arguments = CallArguments.of(argument);
+    List<Column> values = new ArrayList<>();
+    List<Column> texts = new ArrayList<>();
+    for (JsonNode name : arguments.array("identity")) {
+      Column value = col("`" + name.asText().replace("`", "``") + "`");
+      values.add(value);
+      // A date as text: as an object it would be of another calendar.
+      boolean isDate = frame.schema().apply(name.asText()).dataType() == DataTypes.DateType;
+      texts.add(isDate ? value.cast(DataTypes.StringType) : value);
+    }
+    UserDefinedFunction text = functions.udf(new IdentityText(), DataTypes.StringType);
+    Dataset<Row> rows =
+        RowColumns.records(
+                frame,
+                arguments,
+                struct(values.toArray(new Column[0])).as(RowColumns.PLACE),
+                text.apply(struct(texts.toArray(new Column[0]))).as(IDENTITY))
+            .withColumn("eo_copy", expr(COPY));
+    rows =
+        there == null
+            ? rows.withColumn(THERE, lit(null))
+            : rows.join(there, col(IDENTITY).equalTo(col(THERE)), "left_outer");
+    Column number = crc32(col(IDENTITY).cast(DataTypes.BinaryType));
+    return RowColumns.tasked(
+        rows.withColumn(RowColumns.TARGET, target(arguments, number))
+            .withColumn(RowColumns.HEADERS, headers(arguments)),
+        number,
+        arguments.number("tasks"));
+  }
+
+  private static Column target(CallArguments arguments, Column number) {
+    UserDefinedFunction choice =
+        functions.udf(
+            new RowColumns.Choice(TargetPartitions.of(arguments), null), DataTypes.IntegerType);
+    Column chosen =
+        choice.apply(
+            col("topic"), col(RowColumns.KEY), lit(null).cast("binary"), col("partition"), number);
+    return functions
+        .when(col(RowColumns.MARK), lit(RowColumns.MARKED))
+        .when(col("eo_copy").gt(1), lit(RowColumns.TWICE))
+        .when(expr(RowColumns.REFUSED_HEADERS), lit(RowColumns.NO_HEADER))
+        .when(chosen.lt(0).or(col(THERE).isNull()), chosen)
+        .otherwise(lit(RowColumns.PRESENT));
+  }
+
+  /** Those of the row, and behind them its identity. */
+  private static Column headers(CallArguments arguments) {
+    Column value =
+        concat(lit(arguments.text("before")), col(IDENTITY), lit(arguments.text("after")));
+    Column own =
+        functions.array(
+            struct(
+                lit(arguments.text("header")).as("key"),
+                value.cast(DataTypes.BinaryType).as("value")));
+    Column given =
+        coalesce(col(RowColumns.HEADERS), functions.array().cast(RowColumns.HEADERS_TYPE));
+    return concat(given, own.cast(RowColumns.HEADERS_TYPE)).cast(RowColumns.HEADERS_TYPE);
+  }
+}

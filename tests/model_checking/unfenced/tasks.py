@@ -1,0 +1,126 @@
+"""Spark's executors, as a sink without transactions sees them: a task for each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from eo_listener.kafka.java_transactions import WrittenRows
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.kafka import ordered_rows
+from eo_listener.sinks.kafka.ordered_rows import KnownRows, RowsTarget
+from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity
+from eo_listener.sinks.kafka.task_rows import PRESENT, TaskRows
+from eo_listener.sinks.kafka.types import Record
+from eo_listener.sinks.kafka.unfenced_batch import Places
+from tests.model_checking.unfenced.cluster import PARTITIONS, TARGET, Cluster, Producer, Row
+
+Rows = list[tuple[int, Row]]
+
+
+class TaskLost(BaseException):
+    """The first attempt of the task that sends is lost; the next one sends nothing."""
+
+    def __init__(self, *, outlives: bool) -> None:
+        self.outlives = outlives
+
+
+class Tasks:
+    """What the shim says of the tasks of one driver.
+
+    `lost` has what a task that was lost had still to send; those that outlive their try send it
+    while they are waited for.
+    """
+
+    def __init__(self, cluster: Cluster, by: str, late: frozenset[int]) -> None:
+        self.cluster = cluster
+        self.by = by
+        self.late = late
+        self.lost: Rows = []
+        self.running: Rows = []
+        self.found: list[WrittenRows] = []
+
+    def open_unfenced_batch(self, batch: str, *, topics: Any, tasks: int) -> None:
+        self.found = []
+
+    def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
+        return len(self.found), self.found
+
+    def is_running(self, batch: str) -> bool:
+        if not self.running:
+            return False
+        self.cluster.reached(self.by, "row of another try")
+        if self.running:
+            self.cluster.append(*self.running.pop(0))
+        return True
+
+    def come(self) -> None:
+        """What was lost comes after all."""
+        rows, self.lost[:] = list(self.lost), []
+        for row in rows:
+            self.cluster.append(*row)
+
+    def close_batch(self, batch: str) -> None:
+        pass
+
+    def run(self, known: KnownRows, target: RowsTarget, there: Places) -> None:
+        """Send what is not there, a row of each task in turn; `late` tasks come at last."""
+        met, queues = self._queues(known, target, there)
+        counts = {number: len(queue) for number, queue in queues.items()}
+        attempts = dict.fromkeys(queues, 0)
+        first = [queues[number] for number in queues if number not in self.late]
+        for group in (first, [queues[number] for number in queues if number in self.late]):
+            while any(group):
+                for queue in filter(None, group):
+                    try:
+                        self._send(queue, cast(Producer, target.producer))
+                    except TaskLost as lost:
+                        attempts[queue[0][0]] = 1
+                        self.lost = list(queue)
+                        self.running = self.lost if lost.outlives else []
+                        queue.clear()
+        self.found = [
+            WrittenRows(
+                partition_id=number,
+                attempt=attempt,
+                stage_attempt=0,
+                records={} if attempt else {TopicPartition(TARGET, number): counts[number]},
+                refused={} if number else {PRESENT: met},
+                error=None,
+            )
+            for number, attempt in attempts.items()
+        ]
+
+    def _queues(
+        self, known: KnownRows, target: RowsTarget, there: Places
+    ) -> tuple[int, dict[int, Rows]]:
+        met, queues = 0, {number: Rows() for number in range(PARTITIONS)}
+        table = ordered_rows.in_order(known.frame, known.identity.names)
+        for rows in table.to_batches():
+            records = known.columns.records(rows, target.targets)
+            for values, record in zip(known.identity.values(rows), records, strict=True):
+                assert isinstance(record, Record)
+                if values in there:
+                    met += 1
+                    continue
+                number = (
+                    ordered_rows.place_of(values, PARTITIONS)
+                    if record.key is None
+                    else cast(bytes, record.key)[-1] % PARTITIONS
+                )
+                identity = RowIdentity(target.writer, target.batch, values).encode()
+                queues[number].append((number, Row([(HEADER, identity)], self.by)))
+        return met, queues
+
+    def _send(self, queue: Rows, producer: Producer) -> None:
+        producer.in_flight = queue[0]
+        self.cluster.reached(self.by, "row")
+        self.cluster.append(*queue.pop(0))
+        producer.in_flight = None
+
+
+class RowsByTasks(TaskRows):
+    """With these executors instead of Spark's."""
+
+    def _run(self, batch: str, topics: Any, target: RowsTarget, there: Places) -> None:
+        cast(Tasks, self._transactions).run(self._known, target, there)

@@ -1,0 +1,215 @@
+"""What is made of the reports of tasks without transactions. No Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from eo_listener.kafka.java_transactions import WrittenRows
+from eo_listener.model.errors import (
+    KafkaError,
+    PoisonRowError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.kafka import KafkaSink, task_rows
+from eo_listener.sinks.kafka.catalog import Target, Targets
+from eo_listener.sinks.kafka.ordered_rows import RowsTarget
+from eo_listener.sinks.kafka.task_rows import PRESENT, TWICE, TaskRows, unfenced_properties
+from eo_listener.testing.made_up_entries import entry_of, plan_of
+from tests.sinks.kafka.frames import without_spark
+
+OUT = TopicPartition("out", 0)
+TARGET = RowsTarget(
+    cast(Any, None), Targets(topics={"out": Target(id="id", partitions=2)}), "writer", 1
+)
+TASKS = 2
+NUMBERS = pa.array([1, 2, 3])
+
+
+class Tasks:
+    """Says of a batch what it was told to, and for so many questions that tasks run."""
+
+    def __init__(self, *reports: WrittenRows, running: int = 0) -> None:
+        self.found = reports
+        self.running = running
+        self.opened: list[str] = []
+
+    def open_unfenced_batch(self, batch: str, **how: Any) -> None:
+        self.opened.append(batch)
+
+    def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
+        return TASKS, self.found
+
+    def is_running(self, batch: str) -> bool:
+        assert batch in self.opened
+        self.running -= 1
+        return self.running >= 0
+
+    def close_batch(self, batch: str) -> None:
+        self.opened.remove(batch)
+
+
+def report(number: int, records: int = 0, *, attempt: int = 0, **more: Any) -> WrittenRows:
+    given: dict[str, Any] = {"refused": {}, "error": None, **more}
+    sent = {TopicPartition("out", number): records} if records else {}
+    return WrittenRows(partition_id=number, attempt=attempt, stage_attempt=0, records=sent, **given)
+
+
+def rows(monkeypatch: pytest.MonkeyPatch, tasks: Tasks, numbers: pa.Array = NUMBERS) -> TaskRows:
+    without_spark(monkeypatch)
+    monkeypatch.setattr(TaskRows, "_run", lambda *what: None)
+    monkeypatch.setattr(task_rows, "_PAUSE", 0)
+    table = pa.table({"number": numbers, "value": pa.array(map(str, numbers))})
+    return TaskRows(
+        table,
+        plan_of(entry_of({}, {})),
+        cast(Any, tasks),
+        label="out",
+        one_topic=True,
+        identity=("number",),
+        tasks=TASKS,
+        timeout=5,
+    )
+
+
+def places(*numbers: int) -> dict[str, tuple[TopicPartition, int]]:
+    return {f"[{number}]": (OUT, number) for number in numbers}
+
+
+def test_each_row_is_sent_or_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was left out is known without computing the rows again."""
+    tasks = Tasks(report(0, 1), report(1, 1, refused={PRESENT: 1}))
+    made = rows(monkeypatch, tasks)
+    monkeypatch.setattr(TaskRows, "absent", None)
+    there = places(2)
+    assert made.write(TARGET, there) == 2
+    assert there == {}
+    assert tasks.opened == []
+
+
+def test_what_no_row_has_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is computed which, where fewer rows were left out than are there."""
+    made = rows(monkeypatch, Tasks(report(0, 2), report(1, refused={PRESENT: 1})))
+    there = places(2, 7)
+    assert made.write(TARGET, there) == 2
+    assert there == places(7)
+    assert made.absent(places(1, 9)) == places(9)
+
+
+def test_rows_that_change_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two computings disagree: which rows are there twice cannot be said."""
+    made = rows(monkeypatch, Tasks(report(0, 3), report(1)))
+    with pytest.raises(SinkError, match=r"of 1 rows that are there .* 0 were left out, and 0 are"):
+        made.write(TARGET, places(2))
+
+
+@pytest.mark.parametrize(
+    ("reports", "says"),
+    [
+        ([report(0, 2), report(1, attempt=1)], "task 1 ended at attempt 1"),
+        ([report(0, 2)], "1 of 2 tasks"),
+        ([report(0, 2), report(1, 1), report(1, 1)], "3 of 2 tasks"),
+    ],
+)
+def test_anything_but_first_attempts_ends_the_try(
+    monkeypatch: pytest.MonkeyPatch, reports: list[WrittenRows], says: str
+) -> None:
+    """The batch is written again; before that the tasks of this try are waited for."""
+    tasks = Tasks(*reports, running=3)
+    with pytest.raises(RetriableSinkError, match=says):
+        rows(monkeypatch, tasks).write(TARGET, {})
+    assert tasks.running == -1
+    assert tasks.opened == []
+
+
+def test_tasks_that_do_not_end_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are waited for so long, and no longer."""
+    tasks = Tasks(report(0), report(1, attempt=1), running=10**6)
+    made = rows(monkeypatch, tasks)
+    made._timeout = 0.01
+    with (
+        caplog.at_level(logging.WARNING, "eo_listener"),
+        pytest.raises(RetriableSinkError, match="written again"),
+    ):
+        made.write(TARGET, {})
+    assert "still run after 0.01 s" in caplog.text
+
+
+def test_what_kafka_answers_a_task_is_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes before rows that were refused, and before other attempts."""
+    error = {"code": "NOT_ENOUGH_REPLICAS", "cause": "c"}
+    tasks = Tasks(report(0, refused={-4: 1}), report(1, attempt=1, error=error))
+    with pytest.raises(KafkaError) as caught:
+        rows(monkeypatch, tasks).write(TARGET, {})
+    assert caught.value.code == "NOT_ENOUGH_REPLICAS"
+
+
+@pytest.mark.parametrize(
+    ("refused", "says"),
+    [
+        ({-4: 2}, r"a header of it is null, or has no key \(2 rows\)"),
+        ({TWICE: 1}, r"two rows of one identity.*number are equal in both"),
+        ({TWICE: 1, -5: 1, PRESENT: 4}, "marked it by eo_poison"),
+    ],
+)
+def test_rows_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, refused: Mapping[int, int], says: str
+) -> None:
+    """The batch fails; what was written stays."""
+    made = rows(monkeypatch, Tasks(report(0, refused=refused), report(1)))
+    with pytest.raises(PoisonRowError, match=says) as caught:
+        made.write(TARGET, {})
+    assert "written" in str(caught.value.cause)
+
+
+def test_a_time_cannot_be_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java would write it in another way than Python does."""
+    with pytest.raises(SettingsError, match="Cast it to a string") as caught:
+        rows(monkeypatch, Tasks(), pa.array([0], pa.timestamp("us")))
+    assert 'write_method="driver"' in str(caught.value)
+
+
+def test_requests_go_one_at_a_time() -> None:
+    """Whatever the user says: else a record may be there before the one in front of it."""
+    given = {
+        "bootstrap.servers": "h:9092",
+        "transaction.timeout.ms": "60000",
+        "max.in.flight.requests.per.connection": "5",
+        "batch.size": "7",
+    }
+    assert unfenced_properties(given) == {
+        "bootstrap.servers": "h:9092",
+        "max.in.flight.requests.per.connection": "1",
+        "batch.size": "7",
+    }
+    assert int(unfenced_properties({})["batch.size"]) > 16384
+
+
+def test_a_partitioner_is_refused() -> None:
+    """What it chooses may be another partition each time, and the order another."""
+    options = {"kafka.bootstrap.servers": "h:9092", "kafka.partitioner.class": "com.example.P"}
+    with pytest.raises(SettingsError, match=r"partitioner.* with transactions=False"):
+        KafkaSink(options, "t", transactions=False, write_method="executors")
+
+
+def test_spark_connect_and_speculation_are_refused() -> None:
+    """As with transactions; the driver's way is the way out."""
+    options = {"kafka.bootstrap.servers": "h:9092"}
+    sink = KafkaSink(options, "t", transactions=False, write_method="executors")
+    plan = plan_of(entry_of({}, {}))
+    with pytest.raises(SettingsError, match=r'Spark Connect.*write_method="driver"'):
+        sink._choice.unfenced_rows(SimpleNamespace(), plan, None)
+    context = SimpleNamespace(getConf=lambda: {"spark.speculation": "true"})
+    frame = SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
+    with pytest.raises(SettingsError, match=r"spark\.speculation=true.*written again"):
+        sink._choice.unfenced_rows(frame, plan, None)
