@@ -134,7 +134,7 @@ def _taken(stage: Stage) -> bool:
             raise Killed
 
     stage.at["one", history.first] = lost if history.task else fell
-    _lives(stage, one)
+    _lives(stage, one, len(BATCHES) - 1 if history.task else len(BATCHES))
     if not history.suspended:
         _succeed(stage, happened)
     _finish(stage)
