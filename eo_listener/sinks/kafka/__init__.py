@@ -1,7 +1,7 @@
 """Kafka: rows and ledger in one transaction of one cluster.
 
-Not there yet: dead letters with `write_method="executors"`, and clusters that only Java's client can
-log in to.
+Not there yet: dead letters with `write_method="executors"`, and clusters that only Java's client
+can log in to.
 
 - A transaction has the id of its sink and query, always the same. Its producer is made for one try
   of one batch: `init_transactions` ends whatever an earlier one left open, and fences it. Only then
@@ -36,8 +36,8 @@ Without transactions:
   so what a replay adds could come before rows that were there, and its order would be another.
 - Through the driver rows are sorted by Spark, over the whole batch. For that Spark computes the
   batch twice where it is not small: once to find the bounds of its tasks.
-- By the executors they are sorted within the task that has all rows of a partition. `task_rows` says
-  what can happen to a task, and which rule is for it.
+- By the executors they are sorted within the task that has all rows of a partition. `task_rows`
+  says what can happen to a task, and which rule is for it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ Format 1, without transactions only. The header `eo-identity` is JSON:
     {"v":1,"w":"4ad1…","n":17,"id":["flights",0,5]}
 
 `w` stands for the sink and the query, `n` is the number of the batch in their ledger, and `id` has
-the values of the identity's columns. These are written here, and where tasks write rows by the
-shim's IdentityText, to the same bytes; all else of it is written here alone.
+the values of the identity's columns: in ASCII, bytes as hex, decimals, dates and times as text.
+These are written here, and where tasks write rows by the shim's IdentityText, to the same bytes;
+all else of the header is written here alone. A row without a key goes by the CRC-32 of the values
+to a partition, in both too.
 """
 
 from __future__ import annotations
