@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.devtools.broker import Broker
-from eo_listener.model.errors import PoisonRowError, SinkError
+from eo_listener.model.errors import PoisonRowError, SettingsError
 from eo_listener.model.ledger import Applied, Unexpected
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.faults import Killed, broken_off
@@ -120,7 +120,7 @@ def test_nothing_is_there_behind_a_record_that_failed(there: Place, spark: Spark
     topic = there.topics.create("target", 1, max_message_bytes="2000")
     value = "IF(id = 400, repeat('x', 5000), concat('row ', id))"
     sink = open_sink(there, topic, options={"kafka.batch.size": "1"})
-    with pytest.raises(SinkError, match="max"):
+    with pytest.raises(SettingsError, match="larger than its topic"):
         put(sink, batch({}, size=800), rows(spark, 800, value=value))
     (found,) = by_partition(there, topic).values()
     numbers = [int(value.split()[1]) for _, value, _ in found]
