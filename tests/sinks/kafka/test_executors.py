@@ -202,7 +202,7 @@ def test_a_producer_that_was_closed_politely_shows_before_the_commit(one: Try) -
     )
     told = root.kafka.JoinedTransaction.of(root.protocol.CallArguments.of(joined))
     producer = root.kafka.TaskProducer(told, unique("polite"))
-    target = jvm.org.apache.kafka.common.TopicPartition(one.topic, 0)
+    target = jvm.org.apache.kafka.common.TopicPartition(one.compared, 0)  # its first record there
     producer.send(target, None, bytearray(b"late"), None)
     producer.flush()
     inside = producer.getClass().getDeclaredField("producer")
