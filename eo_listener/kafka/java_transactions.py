@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,6 +26,7 @@ _NO_TIMEOUT_MS: Final = 2**31 - 1  # TransactionMetadata.isDistributedTwoPhaseCo
 # In one request each: a leader answers with all producers of a partition, idempotent ones too.
 _PARTITIONS: Final = 10
 _IDS: Final = 500
+_CHARACTERS: Final = 1_000_000  # the shim's reader of JSON takes texts of at most 20 million
 _OVER: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 # Where Kafka's name and librdkafka's differ: errors have librdkafka's.
 _NAMES: Final = {
@@ -259,6 +260,15 @@ class JavaTransactions:
         """Prepare the tasks of a batch whose producers join no transaction."""
         self._open(batch, topics, tasks, {})
 
+    def leave_out(self, batch: str, identities: Iterable[str]) -> None:
+        """Name the rows of a batch that are not to be sent, as their identity stands in headers.
+
+        About a megabyte of them goes with each call, and with each task of Spark.
+        """
+        for part in _parts(identities):
+            asked = {"batch": batch, "identities": part}
+            self._ask("rows.there", "naming the rows that are there", asked)
+
     def is_running(self, batch: str) -> bool:
         """Whether a task of a batch without a transaction still runs, as Spark says it.
 
@@ -336,6 +346,20 @@ def failure(task: str, error: Mapping[str, str]) -> KafkaError:
     """Return the KafkaError for `error`, the shim's JSON: its `code` and `cause`."""
     code = _NAMES.get(error["code"], error["code"])
     return KafkaError(f"{task} failed: {code}", code=code, cause=error["cause"])
+
+
+def _parts(identities: Iterable[str]) -> Iterator[str]:
+    """Yield them one a line, some at a time."""
+    part: list[str] = []
+    size = 0
+    for one in identities:
+        part.append(one)
+        size += len(one)
+        if size >= _CHARACTERS:
+            yield "\n".join(part)
+            part, size = [], 0
+    if part:
+        yield "\n".join(part)
 
 
 def _described(given: Mapping[str, Any]) -> DescribedTransaction:

@@ -17,6 +17,7 @@ class Shim:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.named: list[str] = []
 
     def call(self, what: str, argument: str) -> str:
         asked = json.loads(argument)
@@ -39,6 +40,12 @@ class Shim:
     def list(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.sizes.append(len(asked["producers"]))
         return {"listed": [[number, f"id-{number}"] for number in asked["producers"]]}
+
+    def there(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert asked["batch"] == "b"
+        self.sizes.append(len(asked["identities"]))
+        self.named += asked["identities"].split("\n")
+        return {}
 
 
 def test_many_transactions_are_described_in_parts() -> None:
@@ -67,3 +74,15 @@ def test_the_ids_of_many_producers_are_asked_for_in_parts() -> None:
     shim = Shim()
     assert len(JavaTransactions(shim, {}).transactional_ids(range(1200), 1.0)) == 1200
     assert shim.sizes == [500, 500, 200]
+
+
+def test_rows_that_are_there_are_named_in_parts() -> None:
+    """Each a megabyte, however many they are: a task of Spark takes no more than some of them."""
+    shim = Shim()
+    names = [f'["{number:9}"]' for number in range(200_000)]
+    JavaTransactions(shim, {}).leave_out("b", iter(names))
+    assert shim.named == names
+    assert len(shim.sizes) == 3
+    assert max(shim.sizes) < 1_200_000
+    JavaTransactions(shim, {}).leave_out("b", ())
+    assert len(shim.sizes) == 3

@@ -93,7 +93,7 @@ class Explanation:
                 + (", so that the whole transaction is aborted" if self.fences else ""),
                 fix=f"Raise max.message.bytes of {', '.join(self.topics)}; or set "
                 "kafka.max.request.size in the sink's options to it: then such a row is refused "
-                "alone, and can be a dead letter",
+                "alone" + (", and can be a dead letter" if self.fences else ""),
             )
         if code == NO_STORE:
             return SinkError(

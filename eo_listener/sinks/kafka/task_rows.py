@@ -48,6 +48,8 @@ TWICE: Final = -7
 PRESENT: Final = -8
 """As the shim's RowColumns: an earlier row has the identity of this one, or it is there."""
 
+_BLOCK: Final = "max.block.ms"
+_DELIVERY_MS: Final = "120000"  # Kafka's default
 _PAUSE: Final = 0.05  # seconds between two questions whether tasks still run
 
 logger = logging.getLogger("eo_listener")
@@ -57,10 +59,15 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of tasks' producers without transactions, in Java's names.
 
     With one request at a time a record can never be there before the one that was sent before it,
-    not even where the broker does not know the producer yet. So requests are larger.
+    not even where the broker does not know the producer yet. So requests are larger. And brokers
+    are waited for no longer before the first record than for a record.
     """
-    others = {name: text for name, text in java.items() if name != "transaction.timeout.ms"}
-    return {"batch.size": "262144", **others, "max.in.flight.requests.per.connection": "1"}
+    given = {name: text for name, text in java.items() if name != "transaction.timeout.ms"}
+    longest = given.get("delivery.timeout.ms", _DELIVERY_MS).strip()
+    block = given.get(_BLOCK, "").strip()
+    if block.isdigit() and longest.isdigit() and int(block) > int(longest):
+        given[_BLOCK] = longest
+    return {"batch.size": "262144", **given, "max.in.flight.requests.per.connection": "1"}
 
 
 class TaskRows:
@@ -125,8 +132,9 @@ class TaskRows:
         topics = [(name, one.partitions) for name, one in target.targets.topics.items()]
         self._transactions.open_unfenced_batch(batch, topics=topics, tasks=self._tasks)
         try:
+            self._transactions.leave_out(batch, there)
             reached("sink.copying")
-            self._run(batch, topics, target, there)
+            self._run(batch, topics, target)
             planned, reports = self._transactions.reports(batch)
             refuse_errors(reports)
             self._refuse_rows(reports)
@@ -140,9 +148,7 @@ class TaskRows:
                 self._transactions.close_batch(batch)
         return reports
 
-    def _run(
-        self, batch: str, topics: Sequence[tuple[str, int]], target: RowsTarget, there: Places
-    ) -> None:
+    def _run(self, batch: str, topics: Sequence[tuple[str, int]], target: RowsTarget) -> None:
         from eo_listener.spark.jvm.row_writer import (  # noqa: PLC0415  # needs Spark
             IdentityHeader,
             write_identified_rows,
@@ -157,7 +163,6 @@ class TaskRows:
             mark=REASON if self._known.marked else None,
             identity=self.identity,
             header=IdentityHeader(HEADER, *around_values(target.writer, target.batch)),
-            there=there.keys(),
         )
 
     def _refuse_rows(self, reports: Sequence[WrittenRows]) -> None:

@@ -12,7 +12,6 @@ from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, class_of
 
 _SINK: Final = f"{SHIM_ROOT}.sink"
-_THERE: Final = "eo_there"  # the column's name for the shim's IdentifiedRows
 
 
 class IdentityHeader(NamedTuple):
@@ -59,31 +58,22 @@ def write_identified_rows(
     mark: str | None,
     identity: Collection[str],
     header: IdentityHeader,
-    there: Collection[str],
 ) -> None:
     """Write the rows of `frame` as `write_rows` does, each known by its columns `identity`.
 
-    They are written in the order of these columns, each with the `header`; those whose identity, as
-    it stands in headers, is among `there` are counted and not sent. Raises as `write_rows` does.
+    They are written in the order of these columns, each with the `header`; those that the shim was
+    told are there are counted and not sent. Raises as `write_rows` does.
     """
     argument = {
         **_argument(topics, tasks, columns, mark),
+        "batch": batch,
         "identity": list(identity),
         "header": header.name,
         "before": header.before,
         "after": header.after,
     }
-    session = frame.sparkSession
-    known = None
-    if there:
-        rows = [(values,) for values in there]
-        known = session.createDataFrame(rows, f"{_THERE} string", verifySchema=False)._jdf  # noqa: SLF001  # as above
     with asking("arrange the rows of a batch"):
-        arranged = _class(frame, "IdentifiedRows").arranged(
-            frame._jdf,  # noqa: SLF001  # as above
-            known,
-            json.dumps(argument),
-        )
+        arranged = _class(frame, "IdentifiedRows").arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
     _save(frame, arranged, batch)
 
 

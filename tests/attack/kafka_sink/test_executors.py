@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mar
 MODULE = "tests.attack.kafka_sink.program"
 PARTITIONS = 4
 SIZE = 1000
+SLOWLY = {"kafka.linger.ms": "3000", "kafka.batch.size": "1000000"}
 END = 120.0  # seconds for a batch, repetitions and all
 STARTS = 120.0  # seconds for a driver with two executors
 SENT, FLUSHED = "sink.rows-sent", "sink.rows-flushed"
@@ -196,8 +197,36 @@ def test_an_executor_is_lost_without_transactions(
 
 
 def test_a_fetch_fails_without_transactions(unfenced: Cluster) -> None:
-    """Tasks of the first attempt of a stage go on while the second one ends: they are awaited."""
+    """What tasks of the first attempt of a stage have written is left out of the second try."""
     fail_a_fetch(unfenced, "grouped")
+
+
+def test_a_task_outlives_its_job_without_transactions(
+    attacked: Attacked, holding: Path, tmp_path: Path
+) -> None:
+    """Spark ends a job that has failed before its tasks: the try waits for what they still send."""
+    with ExitStack() as ends:
+        one = start(
+            attacked,
+            holding,
+            tmp_path / "outlives",
+            ends,
+            transactions=False,
+            conf={"spark.task.maxFailures": "1"},
+            options={**SLOWLY, "kafka.linger.ms": "20000"},
+        )
+        heard = len(one.driver.lines)
+        one.hold(SENT)
+        one.begin("plain")
+        lost, _ = one.held(SENT)
+        os.kill(lost, signal.SIGKILL)
+        time.sleep(4)  # the job fails at once; its end is waited for 10 s
+        assert one.driver.lines[heard:] == []
+        one.go_on(SENT)
+        assert one.driver.await_line(("written", "failed"), END, after=heard).startswith("failed")
+        one.begin("plain")
+        assert one.end() == 1
+        one.check()
 
 
 @pytest.mark.campaign
@@ -233,32 +262,9 @@ def _of_a_task(request: Request) -> bool:
 
 def test_tasks_outlive_their_driver(attacked: Attacked, holding: Path, tmp_path: Path) -> None:
     """They go on sending when a successor has written the batch: nobody is shown any of it."""
-    slowly = {"kafka.linger.ms": "3000", "kafka.batch.size": "1000000"}
     with ExitStack() as ends:
-        dead = start(attacked, holding, tmp_path / "dead", ends, options=slowly)
-        dead.hold(SENT)
-        dead.begin("plain")
-        executors = dead.held(SENT)
-        for one in executors:
-            ends.callback(_kill, one)
-            os.kill(one, signal.SIGSTOP)
-        for process in dead.driver.family():
-            if process.pid not in executors:
-                process.kill()
-        dead.go_on(SENT)
-        attacked.proxy.forget_counts()
-        second = replace(dead.program, master="local[2]", run_id="second")
-        follower = ends.enter_context(Puppet(MODULE, second.text()))
-        follower.await_line("ready", STARTS)
-        living = Cluster(
-            attacked=attacked,
-            program=dead.program,
-            driver=follower,
-            reader=dead.reader,
-            rows=dead.rows,
-        )
-        living.begin("plain")
-        assert living.end() == 1
+        dead = start(attacked, holding, tmp_path / "dead", ends, options=SLOWLY)
+        living, executors = succeed(dead, ends)
         before = attacked.proxy.counts()["AddPartitionsToTxn"].seen
         for one in executors:
             os.kill(one, signal.SIGCONT)
@@ -271,6 +277,60 @@ def test_tasks_outlive_their_driver(attacked: Attacked, holding: Path, tmp_path:
         living.begin("plain")
         assert living.end() == 1
         living.check()
+
+
+def test_tasks_that_outlive_their_driver_are_named_without_transactions(
+    attacked: Attacked, holding: Path, tmp_path: Path
+) -> None:
+    """Nobody keeps them out: the next batch says that rows are there twice, and is not written."""
+    with ExitStack() as ends:
+        dead = start(attacked, holding, tmp_path / "dead", ends, transactions=False, options=SLOWLY)
+        living, executors = succeed(dead, ends)
+        living.check()
+        for one in executors:
+            os.kill(one, signal.SIGCONT)
+        there = sum(living.rows.values())
+        seen = living.reader.seen(there + 1, 30.0)
+        assert sum(map(len, seen.values())) > there, "the tasks send nothing"
+        heard = len(living.driver.lines)
+        living.begin("plain")
+        line = living.driver.await_line(("written", "failed"), END, after=heard)
+        assert line.startswith("failed TargetRecordsError")
+        assert "twice" in line
+        assert not [
+            value
+            for values in living.reader.seen(0, 0).values()
+            for value in values
+            if value.startswith(f"{len(living.rows)}.")
+        ]
+
+
+def succeed(dead: Cluster, ends: ExitStack) -> tuple[Cluster, list[int]]:
+    """Kill its driver in mid-batch, hold its executors, and have a successor write the batch."""
+    dead.hold(SENT)
+    dead.begin("plain")
+    executors = dead.held(SENT)
+    for one in executors:
+        ends.callback(_kill, one)
+        os.kill(one, signal.SIGSTOP)
+    for process in dead.driver.family():
+        if process.pid not in executors:
+            process.kill()
+    dead.go_on(SENT)
+    dead.attacked.proxy.forget_counts()
+    second = replace(dead.program, master="local[2]", run_id="second")
+    follower = ends.enter_context(Puppet(MODULE, second.text()))
+    follower.await_line("ready", STARTS)
+    living = Cluster(
+        attacked=dead.attacked,
+        program=dead.program,
+        driver=follower,
+        reader=dead.reader,
+        rows=dead.rows,
+    )
+    living.begin("plain")
+    assert living.end() == 1
+    return living, executors
 
 
 def _kill(process: int) -> None:

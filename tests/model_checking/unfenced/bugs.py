@@ -17,10 +17,10 @@ from eo_listener.sinks.kafka.task_rows import TaskRows
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 from eo_listener.sinks.kafka.unfenced_batch import Places
 from tests.model_checking.bugs import Bug
-from tests.model_checking.unfenced.tasks import RowsByTasks
+from tests.model_checking.unfenced.tasks import Tasks
 
 _write, _begin, _begun = OrderedRows.write, unfenced_batch.begin, UnfencedBatch.write_begun
-_applied, _run = UnfencedBatch.write_applied, RowsByTasks._run
+_applied, _leave_out = UnfencedBatch.write_applied, Tasks.leave_out
 _places = count()
 
 
@@ -123,11 +123,9 @@ class _FirstOnes(dict[str, Any]):
         return self.left >= 0
 
 
-def _tasks_by_count(
-    self: RowsByTasks, batch: str, topics: Any, target: RowsTarget, there: Places
-) -> None:
+def _tasks_by_count(self: Tasks, batch: str, identities: Places) -> None:
     """As many rows are left out as are there, the first ones."""
-    _run(self, batch, topics, target, _FirstOnes(there))
+    _leave_out(self, batch, _FirstOnes(identities))
 
 
 BUGS = (
@@ -152,7 +150,7 @@ BUGS = (
     Bug("later attempts accepted", "task dies", ((task_rows, "refuse_repeated", _ended),)),
     Bug("tasks not waited for", "task outlives", ((TaskRows, "_await_end", _not_waited),)),
     Bug("tasks, order not fixed", "tasks, crash", ((ordered_rows, "in_order", _any_order),)),
-    Bug("tasks, skip by count", "tasks, crash", ((RowsByTasks, "_run", _tasks_by_count),)),
+    Bug("tasks, skip by count", "tasks, crash", ((Tasks, "leave_out", _tasks_by_count),)),
     Bug("late rows of tasks", "task zombie", ((unfenced_batch, "check_finished", _nothing_found),)),
     Bug("rows not waited for", "crash, one behind", ((OrderedRows, "write", _early),)),
 )

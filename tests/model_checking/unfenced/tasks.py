@@ -39,9 +39,13 @@ class Tasks:
         self.lost: Rows = []
         self.running: Rows = []
         self.found: list[WrittenRows] = []
+        self.there: Places = {}
 
     def open_unfenced_batch(self, batch: str, *, topics: Any, tasks: int) -> None:
         self.found = []
+
+    def leave_out(self, batch: str, identities: Places) -> None:
+        self.there = identities
 
     def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
         return len(self.found), self.found
@@ -63,9 +67,9 @@ class Tasks:
     def close_batch(self, batch: str) -> None:
         pass
 
-    def run(self, known: KnownRows, target: RowsTarget, there: Places) -> None:
+    def run(self, known: KnownRows, target: RowsTarget) -> None:
         """Send what is not there, a row of each task in turn; `late` tasks come at last."""
-        met, queues = self._queues(known, target, there)
+        met, queues = self._queues(known, target)
         counts = {number: len(queue) for number, queue in queues.items()}
         attempts = dict.fromkeys(queues, 0)
         first = [queues[number] for number in queues if number not in self.late]
@@ -91,16 +95,14 @@ class Tasks:
             for number, attempt in attempts.items()
         ]
 
-    def _queues(
-        self, known: KnownRows, target: RowsTarget, there: Places
-    ) -> tuple[int, dict[int, Rows]]:
+    def _queues(self, known: KnownRows, target: RowsTarget) -> tuple[int, dict[int, Rows]]:
         met, queues = 0, {number: Rows() for number in range(PARTITIONS)}
         table = ordered_rows.in_order(known.frame, known.identity.names)
         for rows in table.to_batches():
             records = known.columns.records(rows, target.targets)
             for values, record in zip(known.identity.values(rows), records, strict=True):
                 assert isinstance(record, Record)
-                if values in there:
+                if values in self.there:
                     met += 1
                     continue
                 number = (
@@ -122,5 +124,5 @@ class Tasks:
 class RowsByTasks(TaskRows):
     """With these executors instead of Spark's."""
 
-    def _run(self, batch: str, topics: Any, target: RowsTarget, there: Places) -> None:
-        cast(Tasks, self._transactions).run(self._known, target, there)
+    def _run(self, batch: str, topics: Any, target: RowsTarget) -> None:
+        cast(Tasks, self._transactions).run(self._known, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shlex
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -258,6 +259,13 @@ def test_an_error_before_the_commit(code: str, kind: type[EoListenerError], says
     translated = EXPLAIN.translated(error(code))
     assert type(translated) is kind
     assert says in str(translated)
+
+
+def test_dead_letters_are_named_where_they_are_possible() -> None:
+    """Without transactions a sink refuses them."""
+    for fences in (True, False):
+        translated = replace(EXPLAIN, fences=fences).translated(error("MSG_SIZE_TOO_LARGE"))
+        assert ("dead letter" in str(translated)) is fences
 
 
 def test_rights_on_the_ledgers_topic() -> None:

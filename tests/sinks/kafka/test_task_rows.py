@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -41,9 +41,14 @@ class Tasks:
         self.found = reports
         self.running = running
         self.opened: list[str] = []
+        self.left_out: list[str] = []
 
     def open_unfenced_batch(self, batch: str, **how: Any) -> None:
         self.opened.append(batch)
+
+    def leave_out(self, batch: str, identities: Iterable[str]) -> None:
+        assert batch in self.opened
+        self.left_out += identities
 
     def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
         return TASKS, self.found
@@ -92,6 +97,7 @@ def test_each_row_is_sent_or_there(monkeypatch: pytest.MonkeyPatch) -> None:
     there = places(2)
     assert made.write(TARGET, there) == 2
     assert there == {}
+    assert tasks.left_out == ["[2]"]
     assert tasks.opened == []
 
 
@@ -193,6 +199,25 @@ def test_requests_go_one_at_a_time() -> None:
         "batch.size": "7",
     }
     assert int(unfenced_properties({})["batch.size"]) > 16384
+
+
+@pytest.mark.parametrize(
+    ("block", "delivery", "waits"),
+    [
+        ("9223372036854775807", "30000", "30000"),
+        ("9223372036854775807", None, "120000"),
+        ("5000", "30000", "5000"),
+        ("long", "30000", "long"),  # Kafka's client says what is wrong with it
+        (None, "30000", None),
+    ],
+)
+def test_a_producer_waits_for_brokers_no_longer_than_for_a_record(
+    block: str | None, delivery: str | None, waits: str | None
+) -> None:
+    """Else a batch whose brokers are away before its first record would wait for ever."""
+    given = {"max.block.ms": block, "delivery.timeout.ms": delivery}
+    properties = {name: text for name, text in given.items() if text is not None}
+    assert unfenced_properties(properties).get("max.block.ms") == waits
 
 
 def test_a_partitioner_is_refused() -> None:

@@ -81,14 +81,20 @@ def test_both_ways_write_the_same_records_in_the_same_order(
     assert len(found) == 2
 
 
-def test_a_batch_that_was_broken_off_is_finished(there: Place, spark: SparkSession) -> None:
-    """What the driver's way has left is left out, by its identity, and the order goes on."""
+def test_a_batch_that_was_broken_off_is_finished(
+    there: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver's way has left is left out, by its identity, and the order goes on.
+
+    The executors need no Python for it.
+    """
     entry = batch({}, size=300)
     with broken_off("sink.rows-written"), pytest.raises(Killed):
         put(open_sink(there, write_method="driver"), entry, rows(spark, 100))
     foreign = Producer({"bootstrap.servers": there.servers, "log_level": 0})
     foreign.produce(there.target, "row 99999", partition=1)
     assert foreign.flush(10) == 0
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
     sink = open_sink(there)
     with broken_off("sink.rows-written"), pytest.raises(Killed):
         put(sink, entry, rows(spark, 200))
@@ -113,6 +119,13 @@ def test_two_rows_of_one_identity_in_two_partitions(there: Place, spark: SparkSe
     with pytest.raises(PoisonRowError, match=r"two rows of one identity \(1 such rows\)"):
         put(open_sink(there), batch({}, size=9), twice)
     assert open_sink(there).applied(QUERY) == {}
+
+
+def test_a_text_of_an_identity_that_is_not_utf_8(there: Place, spark: SparkSession) -> None:
+    """Decoded it would be equal to others: the row is refused, and not for being there twice."""
+    bytes_ = "SELECT CAST(unhex(x) AS string) AS s, x AS value FROM VALUES ('61'), ('FF'), ('FE')"
+    with pytest.raises(PoisonRowError, match=r"not UTF-8.*keep it binary \(2 rows\)"):
+        put(open_sink(there, id="s"), batch({}), spark.sql(f"{bytes_} AS given(x)"))
 
 
 def test_nothing_is_there_behind_a_record_that_failed(there: Place, spark: SparkSession) -> None:

@@ -33,11 +33,6 @@ final class IdempotentProducers implements TaskProducers {
   }
 
   @Override
-  public boolean isUnfenced() {
-    return true;
-  }
-
-  @Override
   public String toString() {
     return "no transaction";
   }

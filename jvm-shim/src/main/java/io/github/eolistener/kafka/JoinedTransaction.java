@@ -58,12 +58,6 @@ public final class JoinedTransaction implements TaskProducers {
     return producer;
   }
 
-  /** Whoever takes over the transactional id has fenced them. */
-  @Override
-  public boolean isUnfenced() {
-    return false;
-  }
-
   @Override
   public String toString() {
     return "transaction " + transactionalId + " of producer " + producerId + ", epoch " + epoch;

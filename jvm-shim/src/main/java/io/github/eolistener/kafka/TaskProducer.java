@@ -42,7 +42,7 @@ public final class TaskProducer implements AutoCloseable {
     return failure.get() == null && !hasTooLarge;
   }
 
-  /** Whether the last record was larger than this client sends; what a broker refuses is a failure. */
+  /** Whether the last record was larger than this client sends; a broker's refusal is a failure. */
   public boolean hasTooLarge() {
     return hasTooLarge;
   }
@@ -58,9 +58,7 @@ public final class TaskProducer implements AutoCloseable {
             if (error instanceof RecordTooLargeException && Thread.currentThread() == own) {
               hasTooLarge = true;
             } else if (error != null) {
-              failure.compareAndSet(null, error);
-              // Here, on the client's thread: what is queued behind it is not sent any more.
-              producer.close(Duration.ZERO);
+              fail(error);
             }
           });
       if (!hasTooLarge) {
@@ -69,7 +67,17 @@ public final class TaskProducer implements AutoCloseable {
     } catch (InterruptException killed) {
       throw killed;
     } catch (KafkaException | IllegalStateException refused) { // the latter where it was closed
-      failure.compareAndSet(null, refused);
+      fail(refused);
+    }
+  }
+
+  /**
+   * Once, though all that is queued then fails too. Where a broker has answered, this is the
+   * client's thread, which sends nothing that is queued any more.
+   */
+  private void fail(Exception error) {
+    if (failure.compareAndSet(null, error)) {
+      producer.close(Duration.ZERO);
     }
   }
 

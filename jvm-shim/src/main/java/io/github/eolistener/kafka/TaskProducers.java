@@ -18,7 +18,4 @@ public interface TaskProducers extends Serializable {
 
   /** Opens one; the name is that of the client. */
   KafkaProducer<byte[], byte[]> open(String name);
-
-  /** Whether nothing keeps out what a task of an earlier try still sends. */
-  boolean isUnfenced();
 }

@@ -21,7 +21,8 @@ import java.util.Map;
  * GroupCalls}). {@code transactions.missing}, {@code transactions.describe}, {@code
  * transactions.coordinators}, {@code transactions.producers}, {@code transactions.list}, {@code
  * transactions.abort}: transactions ({@link TransactionCalls}). {@code rows.open}, {@code
- * rows.reports}, {@code rows.close}: a batch whose tasks write into one ({@link BatchWrites}).
+ * rows.there}, {@code rows.reports}, {@code rows.close}: a batch that tasks write, into one or into
+ * none ({@link BatchWrites}).
  * {@code rows.partitioner}: whether a partitioner can be used ({@link UserPartitioner}). An answer
  * is an object that begins with {@code "v":1}.
  */
@@ -83,6 +84,8 @@ public final class ShimCalls {
         return UserPartitioner.check(arguments);
       case "rows.open":
         return BatchWrites.open(arguments);
+      case "rows.there":
+        return BatchWrites.leaveOut(arguments);
       case "rows.reports":
         return BatchWrites.reports(arguments);
       case "rows.close":

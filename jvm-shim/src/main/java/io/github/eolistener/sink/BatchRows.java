@@ -8,7 +8,9 @@ import io.github.eolistener.spark.RunningTasks;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.Expression;
@@ -31,6 +33,8 @@ final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
   private final int tasks;
   private final AtomicBoolean begun = new AtomicBoolean();
   private final RunningTasks running = new RunningTasks();
+  private final List<String> there = new CopyOnWriteArrayList<>();
+  private volatile SparkContext context;
   private volatile int planned;
   private volatile List<Map<String, Object>> reports = List.of();
 
@@ -86,8 +90,8 @@ final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
       throw new RefusedException("this batch has been written already: " + this);
     }
     planned = info.numPartitions();
-    if (producers.isUnfenced()) {
-      running.begin();
+    if (context != null) {
+      running.begin(context);
     }
     return new RowWriterFactory(producers, targets);
   }
@@ -106,6 +110,24 @@ final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public void abort(WriterCommitMessage[] messages) {
     running.end();
+  }
+
+  /**
+   * Follows the tasks, which run there: nothing keeps out what they send when their try is over.
+   * Those of a transaction need it not, since whoever takes over its id has fenced them.
+   */
+  void follow(SparkContext runs) {
+    context = runs;
+  }
+
+  /** Identities of rows that are not to be sent, one a line; called for some at a time. */
+  void leaveOut(String identities) {
+    there.add(identities);
+  }
+
+  /** What {@link #leaveOut} was called with. */
+  List<String> there() {
+    return List.copyOf(there);
   }
 
   Map<String, Object> reports() {

@@ -24,6 +24,12 @@ public final class BatchWrites {
     return Map.of();
   }
 
+  /** {@code {"batch","identities"}}: some rows that are not to be sent, one a line. */
+  public static Map<String, Object> leaveOut(CallArguments arguments) {
+    find(arguments.text("batch")).leaveOut(arguments.text("identities"));
+    return Map.of();
+  }
+
   /**
    * {@code {"batch"}} gives {@code {"tasks","reports":[],"running"}}: how many tasks Spark has
    * planned, zero where it has not begun; what each has reported, if all have ended; and, without a

@@ -1,6 +1,10 @@
 package io.github.eolistener.sink;
 
 import java.math.BigDecimal;
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.CharsetDecoder;
+import java.nio.charset.StandardCharsets;
 import java.util.Locale;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.api.java.UDF1;
@@ -12,6 +16,14 @@ import org.apache.spark.sql.api.java.UDF1;
 final class IdentityText implements UDF1<Row, String> {
   private static final long serialVersionUID = 1L;
 
+  private final boolean[] texts;
+
+  /** For each value whether it is a text, whose bytes are given: Spark's need not be UTF-8. */
+  IdentityText(boolean[] texts) {
+    this.texts = texts.clone();
+  }
+
+  /** Null where a text is not UTF-8: decoded, two of them may be one. */
   @Override
   public String call(Row values) {
     StringBuilder text = new StringBuilder("[");
@@ -19,7 +31,17 @@ final class IdentityText implements UDF1<Row, String> {
       if (i > 0) {
         text.append(',');
       }
-      append(text, values.get(i));
+      Object value = values.get(i);
+      if (texts[i] && value != null) {
+        try {
+          CharsetDecoder strict = StandardCharsets.UTF_8.newDecoder();
+          quote(text, strict.decode(ByteBuffer.wrap((byte[]) value)).toString());
+        } catch (CharacterCodingException other) {
+          return null;
+        }
+      } else {
+        append(text, value);
+      }
     }
     return text.append(']').toString();
   }
@@ -32,8 +54,6 @@ final class IdentityText implements UDF1<Row, String> {
         || value instanceof Integer
         || value instanceof Long) {
       text.append(value);
-    } else if (value instanceof String) {
-      quote(text, (String) value);
     } else if (value instanceof BigDecimal) {
       quote(text, value.toString()); // as Python's str(): Java has its rules for exponents
     } else if (value instanceof byte[]) {

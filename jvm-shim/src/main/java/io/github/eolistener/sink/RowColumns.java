@@ -55,6 +55,9 @@ public final class RowColumns {
 
   static final int PRESENT = -8;
 
+  /** What stands there for a row whose identity has a text that is not UTF-8. */
+  static final int NO_IDENTITY = -9;
+
   static final String HEADERS_TYPE = "array<struct<key:string,value:binary>>";
   // By their names: a cast would take them by their order.
   private static final String NAMED_HEADERS =

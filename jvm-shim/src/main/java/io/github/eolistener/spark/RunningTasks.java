@@ -26,7 +26,7 @@ public final class RunningTasks extends SparkListener {
   private final Set<Integer> jobs = new HashSet<>();
   private final Set<Integer> stages = new HashSet<>();
   private final Set<Long> tasks = new HashSet<>();
-  private SparkContext context;
+  private volatile SparkContext context;
   private boolean hasStarted;
 
   public RunningTasks() {
@@ -34,30 +34,41 @@ public final class RunningTasks extends SparkListener {
   }
 
   /** What this thread has Spark run from here on is the job. */
-  public synchronized void begin() {
-    context = SparkContext.getOrCreate();
-    context.addSparkListener(this);
-    context.setLocalProperty(TAG, tag);
+  public void begin(SparkContext runs) {
+    runs.addSparkListener(this);
+    runs.setLocalProperty(TAG, tag);
+    context = runs;
   }
 
   /** What this thread has Spark run from here on is not. */
-  public synchronized void end() {
-    if (context != null && tag.equals(context.getLocalProperty(TAG))) {
-      context.setLocalProperty(TAG, null);
+  public void end() {
+    SparkContext runs = context;
+    if (runs != null && tag.equals(runs.getLocalProperty(TAG))) {
+      runs.setLocalProperty(TAG, null);
     }
   }
 
-  /** Whether the job, or a task of it, runs. Spark's events come a moment late. */
+  /**
+   * Whether the job, or a task of it, runs. Spark's events come a moment late; those of a context
+   * that was stopped, which runs nothing more, do not come at all.
+   */
   public synchronized boolean any() {
-    return context != null && !(hasStarted && jobs.isEmpty() && tasks.isEmpty());
+    SparkContext runs = context;
+    return runs != null
+        && !runs.isStopped()
+        && !(hasStarted && jobs.isEmpty() && tasks.isEmpty());
   }
 
-  /** Listens no more. */
-  public synchronized void close() {
+  /**
+   * Listens no more. Without the lock that an event needs: a context that is stopped holds the one
+   * that is needed here until the last event is over.
+   */
+  public void close() {
     end();
-    if (context != null) {
-      context.removeSparkListener(this);
-      context = null;
+    SparkContext runs = context;
+    context = null;
+    if (runs != null) {
+      runs.removeSparkListener(this);
     }
   }
 

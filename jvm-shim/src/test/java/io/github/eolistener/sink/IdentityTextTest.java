@@ -1,9 +1,11 @@
 package io.github.eolistener.sink;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.math.BigDecimal;
+import java.nio.charset.StandardCharsets;
 import java.sql.Timestamp;
 import org.apache.spark.sql.RowFactory;
 import org.junit.jupiter.api.DisplayName;
@@ -11,7 +13,26 @@ import org.junit.jupiter.api.Test;
 
 class IdentityTextTest {
   private static String text(Object... values) {
-    return new IdentityText().call(RowFactory.create(values));
+    Object[] given = values.clone();
+    boolean[] texts = new boolean[given.length];
+    for (int i = 0; i < given.length; i++) {
+      if (given[i] instanceof String) {
+        texts[i] = true;
+        given[i] = ((String) given[i]).getBytes(StandardCharsets.UTF_8);
+      }
+    }
+    return new IdentityText(texts).call(RowFactory.create(given));
+  }
+
+  @Test
+  @DisplayName("What is not UTF-8 has no text; a text may be null")
+  void coded() {
+    boolean[] isText = {true};
+    Object[] wrong = {new byte[] {'a', -1}};
+    Object[] none = {null};
+    assertNull(new IdentityText(isText).call(RowFactory.create(wrong)));
+    assertEquals("[null]", new IdentityText(isText).call(RowFactory.create(none)));
+    assertEquals("[\"\\ufffd\"]", text("\ufffd"));
   }
 
   @Test

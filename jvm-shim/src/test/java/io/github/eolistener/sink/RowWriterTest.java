@@ -9,6 +9,7 @@ import io.github.eolistener.kafka.TargetPartitions;
 import io.github.eolistener.kafka.TaskProducers;
 import io.github.eolistener.protocol.CallArguments;
 import io.github.eolistener.protocol.RefusedException;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
@@ -88,6 +89,12 @@ class RowWriterTest {
     BatchWrites.open(GIVEN);
     BatchRows found = BatchWrites.find("b");
     assertFalse((found + found.description()).contains("hunter2"));
+    for (String text : List.of("[1]\n[2]", "[3]")) {
+      BatchWrites.leaveOut(
+          CallArguments.of(
+              "{\"batch\":\"b\",\"identities\":\"" + text.replace("\n", "\\n") + "\"}"));
+    }
+    assertEquals(List.of("[1]\n[2]", "[3]"), found.there());
     found.createBatchWriterFactory(() -> 2);
     assertThrows(RefusedException.class, () -> found.createBatchWriterFactory(() -> 2));
     assertEquals(2, BatchWrites.reports(GIVEN).get("tasks"));

@@ -24,7 +24,7 @@ class RunningTasksTest {
     RunningTasks tasks = new RunningTasks();
     try (JavaSparkContext spark = new JavaSparkContext(conf)) {
       assertFalse(tasks.any());
-      tasks.begin();
+      tasks.begin(spark.sc());
       assertTrue(tasks.any()); // and it is about to start
       assertThrows(
           Exception.class,
@@ -40,6 +40,38 @@ class RunningTasksTest {
       }
       assertFalse(tasks.any());
       tasks.close();
+    }
+  }
+
+  @Test
+  @DisplayName("Nothing runs once the context was stopped, whose last events nobody gets")
+  void stopped() {
+    SparkConf conf =
+        new SparkConf().setMaster("local[1]").setAppName("test").set("spark.ui.enabled", "false");
+    RunningTasks tasks = new RunningTasks();
+    try (JavaSparkContext spark = new JavaSparkContext(conf)) {
+      tasks.begin(spark.sc());
+      assertTrue(tasks.any());
+    }
+    assertFalse(tasks.any());
+    tasks.close();
+  }
+
+  @Test
+  @DisplayName("To listen no more waits for no event: a context that is stopped waits for both")
+  void closes() throws InterruptedException {
+    SparkConf conf =
+        new SparkConf().setMaster("local[1]").setAppName("test").set("spark.ui.enabled", "false");
+    RunningTasks tasks = new RunningTasks();
+    try (JavaSparkContext spark = new JavaSparkContext(conf)) {
+      tasks.begin(spark.sc());
+      Thread closing = new Thread(tasks::close);
+      synchronized (tasks) { // as an event has it
+        closing.start();
+        closing.join(10_000);
+        assertFalse(closing.isAlive());
+      }
+      assertFalse(tasks.any());
     }
   }
 
