@@ -233,6 +233,19 @@ def test_a_task_outlives_its_job_without_transactions(
 @pytest.mark.parametrize("case", TASKS, ids=str)
 def test_a_request_of_a_task_meets_a_fault(cluster: Cluster, case: Case) -> None:
     """Nothing is lost or doubled, no transaction stays open, and the query goes on by itself."""
+    meet(cluster, case)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", [one for one in TASKS if one.api == "Produce"], ids=str)
+def test_a_request_of_a_task_meets_a_fault_without_transactions(
+    unfenced: Cluster, case: Case
+) -> None:
+    """Nothing is lost or doubled: a broker knows a request again, as long as its producer lives."""
+    meet(unfenced, case)
+
+
+def meet(cluster: Cluster, case: Case) -> None:
     proxy = cluster.attacked.proxy
     fault = proxy.arm(case.api, case.action, nth=case.nth, choice=_of_a_task)
     try:
