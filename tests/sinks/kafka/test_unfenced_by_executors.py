@@ -60,6 +60,7 @@ def by_partition(place: Place, topic: str | None = None) -> dict[int, list[Any]]
     return dict(found)
 
 
+@pytest.mark.slow
 def test_both_ways_write_the_same_records_in_the_same_order(
     there: Place, spark: SparkSession
 ) -> None:
@@ -81,6 +82,7 @@ def test_both_ways_write_the_same_records_in_the_same_order(
     assert len(found) == 2
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_broken_off_is_finished(
     there: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
