@@ -12,6 +12,9 @@ from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _FOLLOW: Final = ["eo-listener", "follow"]
+FROM_EARLIEST: Final = (
+    'start the query with a new checkpointLocation and "startingOffsets", "earliest"'
+)
 
 
 def commits_at_once(fix: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from eo_listener.audit.advice import Advice
+from eo_listener.audit.advice import FROM_EARLIEST, Advice
 from eo_listener.audit.position_finding import (
     Harm,
     PositionFinding,
@@ -22,7 +22,7 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.model.errors import few
-from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.ledger import LedgerKey, TakenBack
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
@@ -75,8 +75,7 @@ def _nothing(store: StorePositions, positions: Positions, advice: Advice) -> Pos
         cause="it is the ledger of other queries, the name is another one, or the store was "
         "emptied or restored from a copy older than the query",
         fix="name the query as the ledger does: --query NAME; or restore the store; or, with an "
-        'empty table, start the query with a new checkpointLocation and "startingOffsets", '
-        '"earliest"',
+        f"empty table, {FROM_EARLIEST}",
     )
 
 
@@ -129,9 +128,13 @@ class _LedgerCheck:
                 fix="start the query again with its checkpoint: it finishes that batch first",
             )
         if self._checkpoint is None:
+            yield from self._was_taken_back(Severity.WARNING)
             return
-        yield from self._lacking(self._checkpoint.done, self._checkpoint.began)
-        yield from self._behind(self._checkpoint.done)
+        short = [
+            *self._lacking(self._checkpoint.done, self._checkpoint.began),
+            *self._behind(self._checkpoint.done),
+        ]
+        yield from short or self._was_taken_back(Severity.NOTE)
         yield from self._ahead(self._checkpoint.done, self._checkpoint.ahead)
         yield from self._foreign(self._checkpoint)
 
@@ -141,6 +144,25 @@ class _LedgerCheck:
         if found is None or found.planned is None:
             return False
         return (-1 if found.committed is None else found.committed) < batch <= found.planned
+
+    def _was_taken_back(self, severity: Severity) -> Iterator[PositionFinding]:
+        """Of a table that was taken back; a note where a checkpoint is no further."""
+        back = self._ledger.taken_back
+        if back is not None:
+            yield PositionFinding(
+                kind=PositionFindingKind.LEDGER_TAKEN_BACK,
+                severity=severity,
+                about=self.about,
+                what=f"the table was taken back, and its ledger with it: {back.cause}",
+                fix=self._to_undo(back),
+            )
+
+    def _to_undo(self, back: TakenBack) -> str:
+        """Undo it, where a command does; or begin where the ledger is, or with an empty table."""
+        again = FROM_EARLIEST
+        if self._ledger.heads:
+            again = self._advice.begin_from_ledger(self._ledger)
+        return f"{back.fix}; or, where that was meant, {again}" if back.fix else again
 
     def _foreign(self, checkpoint: CheckpointPositions) -> Iterator[PositionFinding]:
         """Heads that agree with the checkpoint, though its query has not moved them.
@@ -216,6 +238,7 @@ class _LedgerCheck:
             and until > began.get(tp, 0)
             and tp not in self._incomparable
         }
+        back = self._ledger.taken_back
         if lacking:
             yield PositionFinding(
                 kind=PositionFindingKind.LEDGER_LACKS,
@@ -223,9 +246,13 @@ class _LedgerCheck:
                 about=self.about,
                 what=f"it has nothing of partitions that the query has read: {listed(lacking)}",
                 cause="rows of the ledger were deleted, the query or the table was renamed, or the "
-                "sink is newer than the query",
+                "sink is newer than the query"
+                if back is None
+                else back.cause,
                 fix="restore the ledger with its store; for a sink that is new to the query, "
-                'exactly_once(..., on_first="accept") begins and records it',
+                'exactly_once(..., on_first="accept") begins and records it'
+                if back is None
+                else self._to_undo(back),
                 ranges=single(lacking),
                 harm=Harm.LOST,
             )
@@ -238,7 +265,7 @@ class _LedgerCheck:
         }
         if not behind:
             return
-        gone = self._deleted(behind)
+        gone, back = self._deleted(behind), self._ledger.taken_back
         rest = f", of which Kafka has deleted up to {size(gone):,}" if gone else ""
         yield PositionFinding(
             kind=PositionFindingKind.LEDGER_BEHIND,
@@ -248,8 +275,12 @@ class _LedgerCheck:
             f"the query has done are not in the sink{rest}",
             cause="the store was restored from an older copy, batches were done without "
             "exactly_once, or rows of the ledger were edited; a sink that the query no longer "
-            "writes to is left out by --sink, with the name of the other",
-            fix=self._advice.begin_from_ledger(self._ledger),
+            "writes to is left out by --sink, with the name of the other"
+            if back is None
+            else back.cause,
+            fix=self._advice.begin_from_ledger(self._ledger)
+            if back is None
+            else self._to_undo(back),
             ranges=single(behind),
             harm=Harm.LOST,
         )

@@ -61,6 +61,7 @@ class PositionFindingKind(Enum):
     LEDGER_RENAMED = "ledger under another name"
     LEDGER_LACKS = "ledger lacks partitions"
     LEDGER_BEHIND = "ledger behind"
+    LEDGER_TAKEN_BACK = "ledger taken back"
     LEDGER_AHEAD = "ledger ahead"
     LEDGER_MISFIT = "ledger does not fit the plan"
     LEDGER_FOREIGN = "ledger of another query"

@@ -15,7 +15,7 @@ from typing import Any
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.intervals import union, without
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
 
@@ -95,6 +95,7 @@ class LedgerPositions:
     Of the history there are `began`, where each partition's first batch started, `gaps`, what was
     accepted as lost, and what does not continue the batch before it: `missing` and `repeated`
     offsets. `begun` is a batch that was begun and not finished (a sink without transactions).
+    `taken_back` says that somebody took the table back, and the ledger with it.
     """
 
     store: str
@@ -105,6 +106,7 @@ class LedgerPositions:
     missing: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
     repeated: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
     begun: int | None = None
+    taken_back: TakenBack | None = None
 
     @property
     def ends(self) -> dict[TopicPartition, int]:

@@ -26,6 +26,7 @@ from eo_listener.cli.options import (
     storage_options,
 )
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
+from eo_listener.cli.spark_options import SparkConf, spark_settings
 from eo_listener.model.errors import EoListenerError, MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
@@ -46,6 +47,7 @@ def audit(
     uncommitted: options.Uncommitted = None,
     ledgers: options.Ledgers = None,
     schema: options.Schema = None,
+    spark_conf: SparkConf = None,
     query: options.Query = None,
     sink: options.Sink = None,
     rows: options.Rows = False,
@@ -76,6 +78,7 @@ def audit(
         uncommitted=uncommitted,
         ledgers=ledgers,
         schema=schema,
+        spark_conf=spark_conf,
         query=query,
         sink=sink,
     )
@@ -93,6 +96,7 @@ def audit_request(
     uncommitted: Sequence[str] | None,
     ledgers: Sequence[str] | None,
     schema: str | None,
+    spark_conf: Sequence[str] | None = None,
     query: str | None,
     sink: str | None,
 ) -> AuditRequest:
@@ -107,6 +111,7 @@ def audit_request(
         topics=tuple(topics or ()),
         ledgers=[LedgerAddress.parse(one) for one in ledgers or ()],
         schema=schema,
+        spark=spark_settings(spark_conf or ()),
         query=query,
         sink=sink,
         uncommitted=frozenset(uncommitted or ()),

@@ -29,7 +29,8 @@ Ledgers = Annotated[
     typer.Option(
         "--ledger",
         help="A sink's ledger: sqlite:FILE, postgresql://user@host/database (the password by "
-        "PGPASSWORD or ~/.pgpass), kafka:TOPIC or kafka://host:port/TOPIC; repeatable.",
+        "PGPASSWORD or ~/.pgpass), kafka:TOPIC or kafka://host:port/TOPIC, "
+        "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH; repeatable.",
     ),
 ]
 Schema = Annotated[str | None, typer.Option(help="The schema of PostgreSQL's ledgers.")]

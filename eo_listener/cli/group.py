@@ -25,6 +25,7 @@ from eo_listener.cli.options import (
     as_properties,
     require_names,
 )
+from eo_listener.cli.spark_options import SparkConf
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_times import record_times
@@ -92,6 +93,7 @@ def seed(
     storage: Storage = None,
     from_ledger: origins.FromLedger = None,
     schema: origins.Schema = None,
+    spark_conf: SparkConf = None,
     sink: origins.Sink = None,
     query: origins.Query = None,
     from_group: origins.FromGroup = None,
@@ -116,7 +118,9 @@ def seed(
         command="group seed",
         checkpoint=from_checkpoint,
         storage=storage or (),
-        ledger=NamedLedger.of(from_ledger, schema=schema, sink=sink, query=query),
+        ledger=NamedLedger.of(
+            from_ledger, schema=schema, spark_conf=spark_conf, sink=sink, query=query
+        ),
         other_group=from_group,
         time=from_time,
         offsets=from_offsets,
@@ -140,6 +144,7 @@ def rewind(
     storage: Storage = None,
     from_ledger: origins.FromLedger = None,
     schema: origins.Schema = None,
+    spark_conf: SparkConf = None,
     sink: origins.Sink = None,
     query: origins.Query = None,
     from_group: origins.FromGroup = None,
@@ -163,7 +168,9 @@ def rewind(
         command="group rewind",
         checkpoint=from_checkpoint,
         storage=storage or (),
-        ledger=NamedLedger.of(from_ledger, schema=schema, sink=sink, query=query),
+        ledger=NamedLedger.of(
+            from_ledger, schema=schema, spark_conf=spark_conf, sink=sink, query=query
+        ),
         other_group=from_group,
         time=from_time,
         offsets=from_offsets,

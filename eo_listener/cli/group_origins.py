@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final
 from uuid import uuid4
@@ -15,6 +15,7 @@ import typer
 
 from eo_listener.cli.checkpoint_argument import end_of, newest_of, open_checkpoint
 from eo_listener.cli.options import require_names, utc
+from eo_listener.cli.spark_options import spark_for, spark_settings
 from eo_listener.foreach_batch.starting_offsets.origins import of_heads
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
@@ -45,7 +46,8 @@ FromLedger = Annotated[
     typer.Option(
         "--from-ledger",
         help="How far a sink has applied its query, by its ledger: sqlite:FILE, "
-        "postgresql://user@host/database, kafka:TOPIC or kafka://host:port/TOPIC.",
+        "postgresql://user@host/database, kafka:TOPIC or kafka://host:port/TOPIC, "
+        "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH.",
     ),
 ]
 Schema = Annotated[str | None, typer.Option(help="With --from-ledger: PostgreSQL's schema.")]
@@ -83,27 +85,46 @@ class NamedLedger:
 
     address: LedgerAddress
     schema: str | None = None
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     sink: str | None = None
     query: str | None = None
 
     @classmethod
     def of(
-        cls, address: str | None, *, schema: str | None, sink: str | None, query: str | None
+        cls,
+        address: str | None,
+        *,
+        schema: str | None,
+        spark_conf: Sequence[str] | None,
+        sink: str | None,
+        query: str | None,
     ) -> NamedLedger | None:
         """Read the options; None where no ledger is named. Raises SettingsError."""
         if address is not None:
-            return cls(address=LedgerAddress.parse(address), schema=schema, sink=sink, query=query)
-        if schema is not None or sink is not None or query is not None:
+            return cls(
+                address=LedgerAddress.parse(address),
+                schema=schema,
+                spark=spark_settings(spark_conf or ()),
+                sink=sink,
+                query=query,
+            )
+        if schema is not None or spark_conf or sink is not None or query is not None:
             raise SettingsError(
-                "--schema, --sink and --query are for --from-ledger",
+                "--schema, --spark-conf, --sink and --query are for --from-ledger",
                 fix="Add --from-ledger, or leave them out",
             )
         return None
 
     def read(self, properties: Mapping[str, str]) -> tuple[Origin, Head, str]:
         """Where the query was applied up to, its newest head, and its name."""
-        with closing(self.address.open(properties, schema=self.schema)) as reader:
-            heads = {key: ledger.heads for key, ledger in reader.ledgers().items()}
+        with (
+            closing(spark_for([self.address], self.spark)) as spark,
+            closing(
+                self.address.open(properties, schema=self.schema, spark=spark, query=self.query)
+            ) as reader,
+        ):
+            ledgers = reader.ledgers()
+            heads = {key: one.heads for key, one in ledgers.items() if one.heads}
             key = choose_key(heads, reader.label, self.sink, self.query)
             origin = of_heads(reader.label, key.query, heads[key])
         newest = max(heads[key].values(), key=lambda head: head.batch_id)

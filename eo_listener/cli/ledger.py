@@ -27,6 +27,7 @@ from eo_listener.cli.options import (
     print_line,
     seconds,
 )
+from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -54,8 +55,8 @@ Address = Annotated[
     str,
     typer.Argument(
         metavar="LEDGER",
-        help="sqlite:FILE, postgresql://user@host/database, kafka:TOPIC (with -b), or "
-        "kafka://host:port/TOPIC.",
+        help="sqlite:FILE, postgresql://user@host/database, kafka:TOPIC (with -b), "
+        "kafka://host:port/TOPIC, iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH.",
     ),
 ]
 Schema = Annotated[
@@ -82,6 +83,7 @@ def show(
     schema: Schema = None,
     servers: Servers = None,
     properties: KafkaProperties = None,
+    spark_conf: SparkConf = None,
     sink: Sink = None,
     query: Query = None,
     history: Annotated[
@@ -93,7 +95,8 @@ def show(
 
     Exit status 1 where there is no ledger of that name.
     """
-    with _reader(address, schema, servers, properties) as reader:
+    spark = spark_settings(spark_conf or ())
+    with _reader(address, schema, servers, properties, spark, query) as reader:
         found = {
             key: (ledger, _newest(reader, key, history))
             for key, ledger in sorted(reader.ledgers().items())
@@ -221,10 +224,19 @@ def parse_gap(text: str) -> OffsetRange:
 
 @contextmanager
 def _reader(
-    address: str, schema: str | None, servers: str | None, properties: list[str] | None
+    address: str,
+    schema: str | None,
+    servers: str | None,
+    properties: list[str] | None,
+    settings: Mapping[str, str],
+    query: str | None,
 ) -> Iterator[LedgerReader]:
     given = None if servers is None else as_properties(servers, properties)
-    with closing(LedgerAddress.parse(address).open(given, schema=schema)) as reader:
+    named = LedgerAddress.parse(address)
+    with (
+        closing(spark_for([named], settings)) as spark,
+        closing(named.open(given, schema=schema, spark=spark, query=query)) as reader,
+    ):
         yield reader
 
 
@@ -256,6 +268,9 @@ def _print(label: str, found: _Found) -> None:
         print_line(out, f"sink {key.sink}, query {key.query!r}")
         if ledger.begun is not None:
             out.print(named(f"batch {ledger.begun} was begun and is not finished"))
+        if ledger.taken_back is not None:
+            back = ledger.taken_back
+            print_line(out, f"{back.cause}. Fix: {back.fix}" if back.fix else back.cause)
         out.print(_table_of_heads(ledger))
         if history:
             out.print(_table_of_history(history))
@@ -287,7 +302,8 @@ def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
     for one in history:
         cells = (
             *(one.partition.topic, str(one.partition.partition)),
-            *(str(one.head.batch_id), str(one.rows), str(one.head.range), one.verdict),
+            *(str(one.head.batch_id), "-" if one.rows is None else str(one.rows)),
+            *(str(one.head.range), one.verdict),
             *("-" if one.gap is None else str(one.gap), one.applied_at),
         )
         table.add_row(*map(named, cells))
@@ -301,6 +317,7 @@ def _document(label: str, found: _Found) -> Mapping[str, object]:
             {
                 **key._asdict(),
                 "begun": ledger.begun,
+                "taken_back": ledger.taken_back and ledger.taken_back._asdict(),
                 "heads": [
                     {
                         "topic": tp.topic,

@@ -48,7 +48,8 @@ class LedgerChoice:
         if moved:
             return moved
         read = self.checkpoint.ahead.keys() | self.checkpoint.done.keys()
-        return {key for key in keys if every[key].heads.keys() & read}
+        # One without heads, of a table that was taken back to before its first batch, may be it.
+        return {key for key in keys if every[key].heads.keys() & read or not every[key].heads}
 
     def _moved(self, every: _Ledgers) -> set[LedgerKey]:
         """Keys of which the checkpoint's query has moved a head last."""
@@ -81,6 +82,7 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
         missing={tp: tuple(ranges) for tp, ranges in history.missing.items()},
         repeated={tp: tuple(ranges) for tp, ranges in history.repeated.items()},
         begun=ledger.begun,
+        taken_back=ledger.taken_back,
     )
 
 

@@ -25,6 +25,7 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.cli.checkpoint_positions import CheckpointReading
 from eo_listener.cli.ledger_choice import LedgerChoice
+from eo_listener.cli.spark_options import spark_for
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.oldest_records import oldest_records
@@ -52,7 +53,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """What to compare; what was not named is None or empty. `properties` and `storage` are secret.
+    """What to compare; what was not named is None or empty.
+
+    `properties`, `storage` and `spark`, the settings of the Spark that reads tables, are secret.
 
     `query` and `sink` choose among the ledgers of a store. `uncommitted` are topics of no group.
     """
@@ -64,6 +67,7 @@ class AuditRequest:
     topics: Sequence[str] = ()
     ledgers: Sequence[LedgerAddress] = ()
     schema: str | None = None
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: str | None = None
     sink: str | None = None
     uncommitted: frozenset[str] = frozenset()
@@ -210,10 +214,15 @@ class PositionReader:
 
     def _stores(self, checkpoint: CheckpointPositions | None) -> list[StorePositions]:
         found = []
-        for address in self._request.ledgers:
-            reader = address.open(self._request.properties, schema=self._request.schema)
+        request = self._request
+        spark = spark_for(request.ledgers, request.spark)
+        self._opened.enter_context(closing(spark))
+        for address in request.ledgers:
+            reader = address.open(
+                request.properties, schema=request.schema, spark=spark, query=request.query
+            )
             self._opened.enter_context(closing(reader))
-            choice = LedgerChoice(self._request.query, self._request.sink, checkpoint)
+            choice = LedgerChoice(request.query, request.sink, checkpoint)
             store = self._tried(reader.label, lambda: choice.read(reader))  # noqa: B023  # called at once
             if store is not None:
                 self.readers[store.store] = reader

@@ -16,6 +16,8 @@ from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1
+GAP_ACCEPTED = "gap accepted"
+"""What the history records of a range with a gap, in place of a verdict."""
 
 
 class BatchVerdict(Enum):
@@ -57,16 +59,27 @@ class Head:
 class AppliedBatch:
     """What the history records of one partition: `head` is the one that a batch has moved it to.
 
-    `rows` are those of the whole batch. `verdict` is `first`, `next` or `gap accepted`; `gap` are
-    offsets that are lost. `applied_at` is a time in the store's own format.
+    `rows` are those of the whole batch, None where the store does not say. `verdict` is `first`,
+    `next` or GAP_ACCEPTED; `gap` are offsets that are lost. `applied_at` is a time in the store's
+    own format.
     """
 
     partition: TopicPartition
     head: Head
-    rows: int
+    rows: int | None
     verdict: str
     gap: OffsetRange | None
     applied_at: str
+
+
+class TakenBack(NamedTuple):
+    """That a table was taken back to before later batches, and its ledger with it.
+
+    `cause` is what was done; `fix` the command that undoes it, empty where there is none.
+    """
+
+    cause: str
+    fix: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +94,7 @@ class StoredLedger:
     heads: Mapping[TopicPartition, Head]
     moved_at: Mapping[TopicPartition, str]
     begun: int | None = None
+    taken_back: TakenBack | None = None
 
 
 class Move(NamedTuple):

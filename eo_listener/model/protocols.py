@@ -229,7 +229,7 @@ class LedgerReader(Protocol):
         """Read what was applied, each partition's in the order of offsets.
 
         Kafka's ledger has none. Old batches are pruned, but for the first of a partition and those
-        with a gap.
+        with a gap; of an Iceberg or a Delta table only its newest ones are read.
         """
         ...
 

@@ -1,4 +1,6 @@
-"""How a command line names a ledger, and what reads it: `sqlite:FILE`, a dsn, `kafka:TOPIC`."""
+"""How a command line names a ledger, and what reads it: `sqlite:FILE`, a dsn, `kafka:TOPIC`, and
+`iceberg:NAME` and `delta:NAME` for those in a table of Spark's.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +8,31 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.model.errors import MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_repair import LedgerRepair
 
+if TYPE_CHECKING:
+    from eo_listener.spark.session.local_spark import LocalSpark
+
 _KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/@]+)/)?(?P<topic>[^/]*)")
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
-_PACKAGES: Final = {"pyarrow", "psycopg"}
+_TABLES: Final = {"iceberg": "IcebergLedgerReader", "delta": "DeltaLedgerReader"}
+_PACKAGES: Final = {"pyarrow": None, "psycopg": None, "pyspark": "spark", "py4j": "spark"}
+"""With the extra that brings each; None: the one that has the store's name."""
+
+FORMS: Final = (
+    "sqlite:FILE, postgresql://user@host/database, kafka:TOPIC, kafka://host:port/TOPIC, "
+    "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAddress:
-    """Where a ledger is; `place` is a file, a dsn (secret) or a topic, by `kind`.
+    """Where a ledger is; `place` is a file, a dsn (secret), a topic or a table, by `kind`.
 
     `servers` are those of a topic on a cluster of its own; None: the cluster that is read anyway.
     """
@@ -38,7 +50,7 @@ class LedgerAddress:
                 if self.servers is None
                 else (f"kafka://{self.servers}/{self.place}")
             )
-        return f"sqlite:{self.place}" if self.kind == "sqlite" else "postgresql://..."
+        return "postgresql://..." if self.kind == "postgres" else f"{self.kind}:{self.place}"
 
     @classmethod
     def parse(cls, text: str) -> LedgerAddress:
@@ -46,8 +58,9 @@ class LedgerAddress:
         if text.startswith(_POSTGRES):
             plain = text.startswith("postgresql:") and not text.startswith("postgresql://")
             return cls(kind="postgres", place=text.removeprefix("postgresql:") if plain else text)
-        if text.startswith("sqlite:") and text != "sqlite:":
-            return cls(kind="sqlite", place=text.removeprefix("sqlite:"))
+        kind, _, place = text.partition(":")
+        if kind in ("sqlite", *_TABLES) and place:
+            return cls(kind=kind, place=place)
         found = _KAFKA.fullmatch(text)
         if found is not None and found["topic"]:
             require_name("topic", found["topic"])
@@ -57,17 +70,27 @@ class LedgerAddress:
         raise SettingsError(
             "the address of a ledger is none of the forms that are known",
             cause="it may hold a password, so it is not shown",
-            fix="Write sqlite:FILE, postgresql://user@host/database, kafka:TOPIC or "
-            "kafka://host:port/TOPIC",
+            fix=f"Write {FORMS}",
         )
 
-    def open(self, properties: Mapping[str, str] | None, *, schema: str | None) -> LedgerReader:
+    def open(
+        self,
+        properties: Mapping[str, str] | None,
+        *,
+        schema: str | None,
+        spark: LocalSpark,
+        query: str | None = None,
+    ) -> LedgerReader:
         """Return its reader. `properties` are those of the Kafka client, with the servers.
 
-        Raises SettingsError, and MissingExtraError where the store's package is not installed.
+        A table is read by `spark`. With `query`, the ledger of any other query that cannot be known
+        is left out of a table's. Raises SettingsError, and MissingExtraError where the store's
+        package is not installed.
         """
         reader: LedgerReader
-        if self.kind == "sqlite":
+        if self.in_table:
+            reader = _loaded(self.kind, _TABLES[self.kind])(self.place, spark, query=query)
+        elif self.kind == "sqlite":
             reader = _loaded("sqlite", "SqliteLedgerReader")(self.place)
         elif self.kind == "postgres":
             reader = _loaded("postgres", "PostgresLedgerReader")(self.place, schema=schema)
@@ -83,16 +106,23 @@ class LedgerAddress:
         return reader
 
     @property
+    def in_table(self) -> bool:
+        """Whether a Spark is needed to read it."""
+        return self.kind in _TABLES
+
+    @property
     def repairable(self) -> bool:
         """Whether it can be changed from outside its sink."""
-        return self.kind != "kafka"
+        return self.kind in ("sqlite", "postgres")
 
     def require_repairable(self) -> None:
         """Raise SettingsError for a ledger that can only be read."""
         if not self.repairable:
+            is_topic = self.kind == "kafka"
             raise SettingsError(
-                "the ledger in a topic can be shown, and not repaired",
-                cause="it moves in transactions of its sink alone",
+                f"the ledger in a {'topic' if is_topic else 'table'} of {self.kind.capitalize()}'s "
+                "can be shown, and not repaired",
+                cause=f"it moves in {'transactions' if is_topic else 'commits'} of its sink alone",
                 fix="Repair it by the query: exactly_once(..., on_gap=) or on_first=",
             )
 
@@ -117,4 +147,5 @@ def _loaded(store: str, name: str, of: str = "reader") -> Any:
         if lacking not in _PACKAGES:
             raise
         what = f"reading a ledger ({store})"
-        raise MissingExtraError(what, package=lacking, extra=store) from error
+        extra = _PACKAGES[lacking] or store
+        raise MissingExtraError(what, package=lacking, extra=extra) from error

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from eo_listener.model.errors import ForeignWriterError, FormatError
 from eo_listener.model.ledger import (
     FORMAT,
+    GAP_ACCEPTED,
     AppliedBatch,
     BatchVerdict,
     Entry,
@@ -278,7 +279,7 @@ def verdict(move: Move) -> str | None:
     An empty range has one where it makes the head: there the partition begins.
     """
     if move.gap is not None:
-        return "gap accepted"
+        return GAP_ACCEPTED
     if move.verdict is not None:
         return move.verdict.value
     return BatchVerdict.FIRST.value if move.found is None else None

@@ -31,7 +31,7 @@ from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
 Kind = PositionFindingKind
@@ -443,6 +443,39 @@ def test_a_withheld_group_is_not_called_behind() -> None:
 
 
 # --- ledgers
+
+
+BACK = TakenBack("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
+
+
+def test_a_table_that_was_taken_back() -> None:
+    """What was done and the command that undoes it come first, then the way to begin again."""
+    found = only(judged(checkpoint=checkpoint(90), stores=(store(ledger(60, taken_back=BACK)),)))
+    assert (found.kind, found.cause) == (Kind.LEDGER_BEHIND, BACK.cause)
+    assert found.fix.startswith(f"{BACK.fix}; or, where that was meant, stop the query;")
+    assert found.ranges == {TP: (OffsetRange(60, 90),)}
+    found = only(judged(checkpoint=checkpoint(90), stores=(store(ledger(taken_back=BACK)),)))
+    assert (found.kind, found.cause) == (Kind.LEDGER_LACKS, BACK.cause)
+    assert found.fix.startswith(f"{BACK.fix}; or, where that was meant, start the query")
+
+
+def test_a_table_that_was_replaced() -> None:
+    """No command undoes it."""
+    back = BACK._replace(fix="")
+    found = only(judged(checkpoint=checkpoint(90), stores=(store(ledger(taken_back=back)),)))
+    assert (found.kind, found.cause) == (Kind.LEDGER_LACKS, BACK.cause)
+    assert found.fix.startswith("start the query with a new checkpointLocation")
+
+
+def test_a_table_that_was_taken_back_where_nothing_is_behind() -> None:
+    """Without a checkpoint it is a warning; where one goes on from there, it was meant."""
+    found = only(judged(stores=(store(ledger(60, taken_back=BACK)),)))
+    assert (found.kind, found.severity) == (Kind.LEDGER_TAKEN_BACK, Severity.WARNING)
+    assert BACK.cause in found.what
+    assert found.fix.startswith(BACK.fix)
+    again = judged(checkpoint=checkpoint(60), stores=(store(ledger(60, taken_back=BACK)),))
+    assert not again.to_act_on
+    assert Kind.LEDGER_TAKEN_BACK in {one.kind for one in again.findings}
 
 
 def test_a_ledger_behind_the_checkpoint() -> None:

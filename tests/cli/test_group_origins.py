@@ -28,7 +28,13 @@ def named(**given: Any) -> NamedOrigin:
 
 def ledger(address: str | None, **given: str) -> NamedLedger | None:
     names = {"schema": None, "sink": None, "query": None, **given}
-    return NamedLedger.of(address, schema=names["schema"], sink=names["sink"], query=names["query"])
+    return NamedLedger.of(
+        address,
+        schema=names["schema"],
+        spark_conf=None,
+        sink=names["sink"],
+        query=names["query"],
+    )
 
 
 @pytest.mark.parametrize(

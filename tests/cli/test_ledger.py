@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,9 +18,18 @@ from eo_listener.cli import ledger as ledger_command
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError
-from eo_listener.model.ledger import BatchVerdict, Entry, Head, LedgerKey
+from eo_listener.model.ledger import (
+    AppliedBatch,
+    BatchVerdict,
+    Entry,
+    Head,
+    LedgerKey,
+    StoredLedger,
+    TakenBack,
+)
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance, plan_rename
+from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of, plan_of
 from tests.cli.sqlite_ledger import KEY, LEDGER, Store
 
@@ -56,6 +67,29 @@ def test_show_prints_heads_and_history(store: Store) -> None:
     assert [head["next_offset"] for head in ledger["heads"]] == [10, 10]
     assert [one["start_offset"] for one in ledger["history"]] == [5, 5]
     assert run("show", store.address, "--query", "nosuch").exit_code == 1
+
+
+def test_show_says_that_a_table_was_taken_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command, on a line of its own; rows that a table does not say are a dash."""
+    back = TakenBack("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
+    read, history = SqliteLedgerReader.ledgers, SqliteLedgerReader.history
+
+    def ledgers(reader: SqliteLedgerReader) -> dict[LedgerKey, StoredLedger]:
+        return {key: replace(one, taken_back=back) for key, one in read(reader).items()}
+
+    def unknown(reader: SqliteLedgerReader, key: LedgerKey) -> Iterator[AppliedBatch]:
+        return (replace(one, rows=None) for one in history(reader, key))
+
+    monkeypatch.setattr(SqliteLedgerReader, "ledgers", ledgers)
+    monkeypatch.setattr(SqliteLedgerReader, "history", unknown)
+    shown = run("show", store.address, "--history", 1).stdout
+    assert f"{back.cause}. Fix: {back.fix}\n" in shown
+    assert "rows of the batch" in shown
+    found = json.loads(run("show", store.address, "--history", 1, "--json").stdout)["ledgers"][0]
+    assert found["taken_back"] == {"cause": back.cause, "fix": back.fix}
+    assert [one["rows"] for one in found["history"]] == [None, None]
 
 
 def test_one_gap_is_accepted(store: Store) -> None:
@@ -183,11 +217,15 @@ def test_a_store_of_which_the_heads_have_changed_is_left_alone(store: Store) -> 
         (["show", "sqlite:/no/such.db"], 2, "there is no file"),
         (["show", "{empty}"], 2, "has no ledger"),
         (["show", "kafka:t"], 2, "no cluster is named"),
+        (["show", "iceberg:delays"], 2, "does not say the catalog"),
+        (["show", "delta:x-y"], 2, "neither the name of a table nor a path"),
+        (["show", "delta:/d", "--spark-conf", "lake.uri=x"], 2, "not of the form spark.key=value"),
         (["rename", "{store}", "--to-query", QUERY], 2, "has that name already"),
         (["rename", "{store}"], 2, "has that name already"),
         (["rename", "{store}", "--to-query", " "], 2, "the new name is empty"),
         (["rename", "{store}", "--sink", "x", "--to-query", "y"], 2, "--sink delays --query fl"),
         (["rename", "kafka:t", "--to-query", "y"], 2, "can be shown, and not repaired"),
+        (["rename", "delta:t", "--to-query", "y"], 2, "can be shown, and not repaired"),
         (["rename", "{store}", "--to-query", "y", "--watch", "-1"], 2, "--watch must be"),
         (["accept", "{store}", "--partition", "x", "--gap", "10..15"], 2, "--partition must be"),
         (["accept", "{store}", "--partition", "u-0", "--gap", "10..15"], 2, "has no head of u-0"),

@@ -6,18 +6,22 @@ import sqlite3
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from eo_listener.model.errors import FormatError, SettingsError, SinkError
+from eo_listener.model.errors import FormatError, MissingExtraError, SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks import ledger_address
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
+from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 TP = TopicPartition("flights", 0)
+NONE = LocalSpark({}, delta=False)  # it is never started
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 LEDGER = LedgerSql(placeholder="?", moment="text", schema="main", index_in_schema=True)
 
@@ -48,17 +52,22 @@ def file(tmp_path: Path) -> Path:
         ("postgresql:host=h dbname=d", "postgres", "host=h dbname=d", None),
         ("kafka:eo-ledger", "kafka", "eo-ledger", None),
         ("kafka://h:9092,i:9092/eo-ledger", "kafka", "eo-ledger", "h:9092,i:9092"),
+        ("iceberg:lake.db.`a.b`", "iceberg", "lake.db.`a.b`", None),
+        ("delta:lake.delays", "delta", "lake.delays", None),
+        ("delta:s3a://bucket/delays", "delta", "s3a://bucket/delays", None),
     ],
 )
 def test_each_form(text: str, kind: str, place: str, servers: str | None) -> None:
-    """A file, a dsn in both of libpq's forms, a topic here or on another cluster."""
+    """A file, a dsn in both of libpq's forms, a topic here or on another cluster, a table."""
     found = LedgerAddress.parse(text)
     assert (found.kind, found.place, found.servers) == (kind, place, servers)
     assert "u:p@h" not in repr(found)
     assert found.shown == ("postgresql://..." if kind == "postgres" else text)
 
 
-@pytest.mark.parametrize("text", ["", "delays.db", "mysql://u:hidden@h/d", "sqlite:", "kafka:"])
+@pytest.mark.parametrize(
+    "text", ["", "delays.db", "mysql://u:hidden@h/d", "sqlite:", "kafka:", "iceberg:", "delta:"]
+)
 def test_any_other_form_is_refused_and_not_shown(text: str) -> None:
     """It may hold a password."""
     with pytest.raises(SettingsError, match="sqlite:FILE") as raised:
@@ -69,7 +78,43 @@ def test_any_other_form_is_refused_and_not_shown(text: str) -> None:
 def test_a_topic_needs_a_cluster() -> None:
     """Without one there is nothing to ask."""
     with pytest.raises(SettingsError, match="Add -b HOST:PORT"):
-        LedgerAddress.parse("kafka:eo-ledger").open(None, schema=None)
+        LedgerAddress.parse("kafka:eo-ledger").open(None, schema=None, spark=NONE)
+
+
+@pytest.mark.parametrize("address", ["iceberg:lake.db.delays", "delta:/lake/delays"])
+def test_without_pyspark_a_table_is_one_error(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the extra that brings it."""
+
+    def missing(name: str) -> NoReturn:
+        raise ImportError(name, name="pyspark.sql")
+
+    monkeypatch.setattr(ledger_address, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"needs pyspark.*eo-listener\[spark\]"):
+        LedgerAddress.parse(address).open(None, schema=None, spark=NONE)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("iceberg:delays", "does not say the catalog and the namespace"),
+        ("delta:x-y", "neither the name of a table nor a path"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_before_spark_starts(address: str, said: str) -> None:
+    """By its name alone."""
+    with pytest.raises(SettingsError, match=said):
+        LedgerAddress.parse(address).open(None, schema=None, spark=NONE)
+
+
+@pytest.mark.parametrize("address", ["kafka:t", "iceberg:a.b.c", "delta:/d"])
+def test_what_a_sink_moves_alone_is_not_repaired(address: str) -> None:
+    """The ledger is in the commit that has the rows."""
+    named = LedgerAddress.parse(address)
+    assert not named.repairable
+    with pytest.raises(SettingsError, match="can be shown, and not repaired"):
+        named.open_repair(schema=None)
 
 
 def test_a_file_is_read_whole(file: Path) -> None:

@@ -30,6 +30,7 @@ from eo_listener.cli.serve.poller import Poller
 from eo_listener.cli.serve.responses import Response, respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.cli.service import begin_log, stop_signals
+from eo_listener.cli.spark_options import spark_for
 from eo_listener.model.errors import SettingsError, UnavailableError
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
 
@@ -115,9 +116,19 @@ def _require_place(address: str, port: int, names: list[str] | None) -> AllowedH
 
 
 def _require_packages(request: AuditRequest) -> None:
-    """Raise MissingExtraError now, and not on the page: what reads a ledger connects later."""
+    """Raise MissingExtraError now, and not on the page: what reads a ledger connects later.
+
+    Raises SettingsError for a ledger in a table of Spark's.
+    """
     for one in request.ledgers:
-        with closing(one.open(request.properties, schema=request.schema)):
+        if one.in_table:
+            raise SettingsError(
+                f"the page does not read the ledger {one.shown}",
+                cause="it is in a table, and each reading would start a Spark",
+                fix=f"Leave it out, and ask by itself: eo-listener audit --ledger {one.shown}",
+            )
+        spark = spark_for([one], {})
+        with closing(one.open(request.properties, schema=request.schema, spark=spark)):
             pass
 
 

@@ -62,6 +62,36 @@ class Target:
             create=create,
         )
 
+    @classmethod
+    def to_read(cls, place: str) -> Target:
+        """One that is only read: a name as in SQL, or a path, which has a slash.
+
+        Raises SettingsError.
+        """
+        is_name = ".".join(_PART.findall(place)) == place
+        if not is_name and "/" not in place:
+            raise SettingsError(
+                f"{place!r} is neither the name of a table nor a path",
+                fix="Write delta:lake.delays, or a path with a slash: delta:/lake/delays, "
+                "delta:./delays, delta:s3a://bucket/delays",
+            )
+        return cls.of(
+            table=place if is_name else None,
+            path=None if is_name else place,
+            mode=Mode.APPEND.value,
+            keys=(),
+            version_column=None,
+            delete_when=None,
+            partition_by=(),
+            new_columns=False,
+            create=False,
+        )
+
+    @property
+    def label(self) -> str:
+        """The table or the path, for people."""
+        return f"Delta table {self.table}" if self.table else f"Delta table at {self.path}"
+
     def reference(self, location: str | None = None, database: str | None = None) -> str:
         """The table as Spark's SQL names it.
 

@@ -37,7 +37,8 @@ class Commit:
     """What one version did.
 
     `record` is a batch's, of any of our queries. `restored` is the version that a RESTORE has gone
-    back to, None where it does not say. `metrics` are Delta's own numbers.
+    back to, None where it does not say. `metrics` are Delta's own numbers. `at` is when the commit
+    was made, in milliseconds since 1970.
     """
 
     version: int
@@ -46,6 +47,7 @@ class Commit:
     restored: int | None = None
     metrics: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     changes_table: bool = False
+    at: int = 0
 
     @classmethod
     def parse(cls, version: int, lines: Iterable[str]) -> Commit:
@@ -71,6 +73,7 @@ class Commit:
             restored=_restored(info) if operation == _RESTORE else None,
             metrics=info.get("operationMetrics") or {},
             changes_table=changes,
+            at=int(info.get("timestamp") or 0),
         )
 
     @property

@@ -81,17 +81,25 @@ class TableLog:
         """Why a batch may not be in the table that it was judged by; None where it is."""
         return self._ledger.doubt(commit)
 
+    def taken_back_by(self, query: str) -> Commit | None:
+        """The commit that has taken the heads of a query back, as far as it can be found."""
+        return self._ledger.taken_back_by(self.newest, query)
+
     def _numbers(self) -> dict[str, int]:
         found = delta_log.transactions(self._session, self.table.location, PREFIX)
         return {query: number for app, number in found.items() if (query := query_of(app))}
 
 
 class Connection:
-    """The table of a sink, found by the session that a batch comes with."""
+    """The table of a sink, found by the session that a batch comes with.
 
-    def __init__(self, target: Target, label: str) -> None:
+    Without `writes` nothing is asked of the storage that only who writes to it needs.
+    """
+
+    def __init__(self, target: Target, label: str, *, writes: bool = True) -> None:
         self._target = target
         self._label = label
+        self._writes = writes
         self._log: TableLog | None = None
         self._table: DeltaTable | None = None  # the one that was judged by
         self._place: str | None = None
@@ -175,15 +183,7 @@ class Connection:
             return QueryLedger(table="", location="", version=-1, states={}, number=0, heads={})
         states = self.states(log)
         state = states.get(query, QueryState(0, None))
-        if state.doubt is not None:
-            raise in_doubt(self._label, self.reference, query, state)
-        heads: Mapping[TopicPartition, Head] = {}
-        if state.version is not None:
-            commit = self.commit(log, state.version)
-            if commit is None or commit.record is None:
-                gone = state._replace(doubt=Doubt.GONE, doubted=state.version)
-                raise in_doubt(self._label, self.reference, query, gone)
-            heads = commit.record.ledger.heads
+        heads = self.heads(log, query, state)
         return QueryLedger(
             table=log.table.id,
             location=log.table.location,
@@ -192,6 +192,18 @@ class Connection:
             number=state.number,
             heads=heads,
         )
+
+    def heads(self, log: TableLog, query: str, state: QueryState) -> Mapping[TopicPartition, Head]:
+        """The heads of a query in this state. Raises SinkError where they cannot be known."""
+        if state.doubt is not None:
+            raise in_doubt(self._label, self.reference, query, state)
+        if state.version is None:
+            return {}
+        commit = self.commit(log, state.version)
+        if commit is None or commit.record is None:
+            gone = state._replace(doubt=Doubt.GONE, doubted=state.version)
+            raise in_doubt(self._label, self.reference, query, gone)
+        return commit.record.ledger.heads
 
     def commit(self, log: TableLog, version: int) -> Commit | None:
         """One commit; None where the log does not have it. Raises RetriableSinkError."""
@@ -203,6 +215,11 @@ class Connection:
         with self._answering():
             return log.doubt(commit)
 
+    def taken_back_by(self, log: TableLog, query: str) -> Commit | None:
+        """As `TableLog.taken_back_by`. Raises RetriableSinkError."""
+        with self._answering():
+            return log.taken_back_by(query)
+
     def states(self, log: TableLog) -> States:
         """The states of all queries of the table. Raises RetriableSinkError."""
         with self._answering():
@@ -213,7 +230,8 @@ class Connection:
         self._log = self._table = self._database = None
 
     def _opened(self, session: SparkSession, location: str) -> TableLog | None:
-        check_storage(self._label, location, delta_log.log_stores(session))
+        if self._writes:
+            check_storage(self._label, location, delta_log.log_stores(session))
         for _ in range(_TRIES):
             table = delta_log.table_at(session, location, SETTINGS)
             if table is None:
@@ -245,7 +263,9 @@ class Connection:
                     raise SettingsError(
                         f"{self._label} is not a Delta table",
                         cause=str(error.__cause__).partition("\n")[0],
-                        fix="Name another one, or drop it: the sink makes one",
+                        fix="Name another one, or drop it: the sink makes one"
+                        if self._writes
+                        else "Name the table that DeltaSink was given",
                     ) from error
                 raise
 
@@ -266,7 +286,9 @@ class Connection:
                 f"the session has {there}, and a DeltaSink with Spark {session.version} needs "
                 f"{wanted}",
                 fix="configure(SparkSession.builder, delta=True).getOrCreate(), or "
-                f"spark-submit --packages {wanted}",
+                f"spark-submit --packages {wanted}"
+                if self._writes
+                else f"--spark-conf spark.jars.packages={wanted}",
             )
         self._require_conf(session)
         self._checked = application
@@ -283,7 +305,9 @@ class Connection:
                 raise SettingsError(
                     f"the session lacks {key}={value}",
                     fix="configure(SparkSession.builder, delta=True).getOrCreate(), or "
-                    f"spark-submit --conf {key}={value}",
+                    f"spark-submit --conf {key}={value}"
+                    if self._writes
+                    else f"--spark-conf {key}={value}",
                 )
 
     @contextmanager

@@ -12,7 +12,9 @@ from eo_listener.model.errors import (
     SettingsError,
     SinkError,
 )
+from eo_listener.model.ledger import TakenBack
 from eo_listener.sinks.delta.batch_records import Doubt, QueryState
+from eo_listener.sinks.delta.commits import Commit
 from eo_listener.spark.jvm.delta_log import DeltaTable
 from eo_listener.spark.jvm.thrown import Thrown, thrown
 
@@ -87,6 +89,22 @@ def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> Set
         cause="DROP, CREATE OR REPLACE or ALTER TABLE ... SET LOCATION while the query was running",
         fix="Restart the query for it to go on by what this table has of it, from the ledger where "
         "that lacks it: starting_offsets(ledger=...); or let the name mean the old table again",
+    )
+
+
+def taken_back(reference: str, commit: Commit, newest: int) -> TakenBack:
+    """What has taken the heads of a query back, and how a RESTORE is undone."""
+    if commit.replaces:
+        return TakenBack(
+            cause=f"version {commit.version} replaced the table ({commit.operation}): the batches "
+            "before it are not in it any more",
+            fix="",
+        )
+    more = "" if newest == commit.version else ", which also takes back what was committed since"
+    return TakenBack(
+        cause=f"version {commit.version} restored the table to version {commit.restored}: later "
+        "batches are not in it any more",
+        fix=f"RESTORE TABLE {reference} TO VERSION AS OF {commit.version - 1}{more}",
     )
 
 

@@ -19,6 +19,7 @@ from eo_listener.sinks.delta.batch_records import Doubt, QueryState
 from eo_listener.sinks.delta.commits import Commit
 
 _SOON = 50  # commits that are read before it is asked whether the table has a ledger at all
+_FAR = 1_000  # commits that are read to find what has taken heads back
 
 States = Mapping[str, QueryState]
 """The states of all queries that have written to a table, by their names."""
@@ -123,6 +124,28 @@ class TableLedger:
                 mine = QueryState(mine.number, None, doubt, version)
             return {**states, commit.record.query: mine}
         return states
+
+    def taken_back_by(self, version: int, query: str) -> Commit | None:
+        """The commit that has taken the heads of `query` back that count at `version`.
+
+        None where its newest batch counts, and where that commit is far back, or cleaned.
+        """
+        now = self.states(version).get(query)
+        if now is None or now.doubt is not None:
+            return None
+        last = None if now.version is None else self._read(now.version)
+        if last is not None and last.record is not None and last.record.number == now.number:
+            return None
+        floor = 0 if now.version is None else now.version
+        for at in range(version, max(floor, version - _FAR), -1):
+            commit = self._read(at)
+            if commit is None:
+                return None
+            if commit.restores or commit.replaces:
+                before = self._folded(at - 1).get(query)
+                if before is not None and before.version != now.version:
+                    return commit
+        return None
 
     def doubt(self, commit: Commit) -> Doubt | None:
         """Why a batch may not be in the table that it was judged by; None where it is.

@@ -69,8 +69,7 @@ class DeltaSink:
     @property
     def label(self) -> str:
         """The table or the path, for people."""
-        target = self._target
-        return f"Delta table {target.table}" if target.table else f"Delta table at {target.path}"
+        return self._target.label
 
     @property
     def key(self) -> str:

@@ -7,7 +7,12 @@ from typing import Any, Final
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.iceberg.errors import ABSENT, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, runtime_jar
+from eo_listener.spark.jvm.iceberg_table import (
+    IcebergTable,
+    ThrownError,
+    java_errors,
+    runtime_jar,
+)
 from eo_listener.spark.jvm.running_jvm import scala_version
 from eo_listener.spark.session import iceberg_runtime
 
@@ -58,6 +63,19 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
             "session has it",
         )
     return found
+
+
+def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool:
+    """Whether main still has an entry of a file that `snapshot` has written.
+
+    Raises as `find` does, and SettingsError where the session reads another branch.
+    """
+    table = find(spark, name)  # its cache can have main as it was before a rollback
+    if table is not None:
+        check_wap(spark, table, label)
+    with java_errors():
+        entries = spark.table(f"{name.sql}.entries")
+        return not entries.where(f"snapshot_id = {snapshot}").isEmpty()
 
 
 def check_wap(spark: Any, table: IcebergTable, label: str) -> None:

@@ -106,6 +106,20 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     )
 
 
+def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | SettingsError:
+    """What an error means that came when a table was only read."""
+    if error.is_any(*_FORBIDDEN, *_AWAY):
+        return translated(error, label)
+    said = f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
+    return SettingsError(
+        f"{label} cannot be read ({said})",
+        cause=f"the settings of catalog {catalog} are not those of the query, or the table's "
+        "files are damaged",
+        fix=f"Give the settings of the query: --spark-conf spark.sql.catalog.{catalog}...=..., or "
+        "spark-defaults.conf",
+    )
+
+
 def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
     """What an error means that came when the batch was published, and does not say whether."""
     said = in_short(error) if isinstance(error, ThrownError) else type(error).__name__

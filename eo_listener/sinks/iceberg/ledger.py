@@ -27,7 +27,9 @@ from eo_listener.model.errors import FormatError, SinkError
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.iceberg.names import is_branch_of, is_branch_of_any
+from eo_listener.sinks.ledger_steps import LedgerStep
 from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.sinks.packed_heads import Heads
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 
 PROPERTY: Final = "eo-ledger"
@@ -185,6 +187,23 @@ class PublishedLedgers:
         )
         both = (*self._chain(table, {}), *heads)
         return {one.ledger.query for one in both if one is not None and one.ledger is not None}
+
+    def steps(self, table: Snapshots, query: str) -> Iterator[LedgerStep]:
+        """What batches of the query have left in main, the newest first, until one has expired.
+
+        Raises SinkError.
+        """
+        newer: Snapshot | None = None
+        several = False  # snapshots of the newer batch
+        for one in self._chain(table, {}):
+            if one.ledger is not None and one.ledger.query == query:
+                if newer is not None:
+                    yield _step(newer, one.ledger.heads, several=several)
+                newer, several = one, False
+            elif one.batch_of == query:
+                several = True
+        if newer is not None and newer.ledger is not None:
+            yield _step(newer, {} if newer.ledger.number == 1 else None, several=several)
 
     def read(
         self, table: Snapshots, snapshot_id: int, *, child: Snapshot | None = None
@@ -372,6 +391,11 @@ def _searched(search: MetadataSearch) -> str:
     if search.deleted is not None:
         return f"{search.deleted.rpartition('/')[2]} of that time was deleted ({files})"
     return f"no older metadata of the table have it ({files})"
+
+
+def _step(one: Snapshot, before: Heads | None, *, several: bool) -> LedgerStep:
+    heads = {} if one.ledger is None else one.ledger.heads
+    return LedgerStep(heads, before, None if several else one.added, one.committed)
 
 
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import sql_literal
 from eo_listener.sinks.spark_columns import quoted
 
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
@@ -65,6 +66,14 @@ class TableName:
     def branch(self, name: str) -> str:
         """A branch of the table, for a statement that reads or writes it."""
         return f"{self.sql}.{quoted('branch_' + name)}"
+
+    def fast_forward(self, branch: str) -> str:
+        """The statement that moves main on to a branch, which undoes a rollback behind it."""
+        table = TableName(self.parts[1:]).key
+        return (
+            f"CALL {quoted(self.parts[0])}.system.fast_forward"
+            f"({sql_literal(table)}, 'main', {sql_literal(branch)})"
+        )
 
 
 _LEAST: Final = 3

@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from eo_listener.model.errors import JvmError, SettingsError, SinkError
-from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey, sql_literal
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.iceberg import catalog
-from eo_listener.sinks.iceberg.connection import check_wap, find
+from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
 from eo_listener.sinks.iceberg.errors import translated
 from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
@@ -199,14 +199,8 @@ class IcebergSink:
         )
 
     def _has_files_of(self, snapshot: int) -> bool:
-        """Whether main still has an entry of a file that `snapshot` has written."""
         spark = session(self._name.parts[0], self._session)
-        table = find(spark, self._name)  # its cache can have main as it was before a rollback
-        if table is not None:
-            check_wap(spark, table, self.label)  # one of them has another branch read
-        with java_errors():
-            entries = spark.table(f"{self._name.sql}.entries")
-            return not entries.where(f"snapshot_id = {snapshot}").isEmpty()
+        return has_files_of(spark, self._name, self.label, snapshot)
 
     def _report(self, found: Published) -> None:
         """Say once that main was rolled back behind later batches, and how to undo it.
@@ -227,19 +221,15 @@ class IcebergSink:
                 branch,
             )
             return
-        procedure = f"{self._name.sql.partition('.')[0]}.system.fast_forward"
         logger.warning(
             "%s was rolled back: batches of %r after number %d of its ledger are not in main any "
-            "more, but in branch %s. Fix: CALL %s(%s, 'main', %s) takes the rollback back; to "
-            "read those offsets again instead, start with a new checkpoint from "
-            "starting_offsets(..., ledger=sink)",
+            "more, but in branch %s. Fix: %s takes the rollback back; to read those offsets again "
+            "instead, start with a new checkpoint from starting_offsets(..., ledger=sink)",
             self.label,
             found.ledger.query,
             found.ledger.number,
             branch,
-            procedure,
-            sql_literal(self._name.key.partition(".")[2]),
-            sql_literal(branch),
+            self._name.fast_forward(branch),
         )
 
     @contextmanager

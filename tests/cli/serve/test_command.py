@@ -97,6 +97,12 @@ def test_an_audit_is_of_the_groups_that_are_named(
     assert request.groups == groups
 
 
+def test_a_ledger_in_a_table_is_refused() -> None:
+    """Each reading would start a Spark; the command that reads it once is named."""
+    with pytest.raises(SettingsError, match="eo-listener audit --ledger delta:/lake/delays"):
+        typed("g", "-b", "127.0.0.1:1", "--ledger", "delta:/lake/delays")
+
+
 @contextmanager
 def serving(*words: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A server of the command, and its address; ended by Ctrl-C unless the test has done it."""

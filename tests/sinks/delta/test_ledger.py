@@ -19,7 +19,7 @@ from eo_listener.sinks.delta.batch_records import (
     query_of,
 )
 from eo_listener.sinks.delta.commits import Commit
-from eo_listener.sinks.delta.errors import in_doubt
+from eo_listener.sinks.delta.errors import in_doubt, taken_back
 from eo_listener.sinks.delta.ledger import TableLedger
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.testing.made_up_entries import HOSTILE
@@ -97,6 +97,10 @@ class Log:
         self.files[self.newest + 1] = lines("WRITE", transaction, userMetadata=record.text())
         return self.newest
 
+    def taken_back(self, query: str = "q") -> Commit | None:
+        """What has taken heads back, as a reader finds it."""
+        return self.ledger().taken_back_by(self.newest, query)
+
     def state(self, query: str = "q") -> QueryState | None:
         """What a driver that has just been started finds."""
         return self.ledger().states(self.newest).get(query)
@@ -160,6 +164,56 @@ def test_restore_takes_the_heads_back_and_no_number() -> None:
     assert log.state() == QueryState(3, second)
     after = log.batch()
     assert log.state() == QueryState(4, after)
+
+
+def test_what_has_taken_heads_back_is_found() -> None:
+    """The RESTORE after which they counted, and no other one; nothing after a new batch."""
+    log = Log()
+    first, second = log.batch(), log.batch()
+    log.add()
+    assert log.taken_back() is None
+    restore = log.restore(first)
+    log.add()
+    log.restore(restore)  # leaves the heads as they are
+    found = log.taken_back()
+    assert found is not None
+    said = taken_back("delays", found, log.newest)
+    assert f"version {restore} restored the table to version {first}" in said.cause
+    assert f"delays TO VERSION AS OF {restore - 1}, which also takes back" in said.fix
+    log.restore(restore - 1)
+    assert log.taken_back() is None
+    assert log.state() == QueryState(2, second)
+    log.restore(first)
+    log.batch()
+    assert log.taken_back() is None
+
+
+def test_heads_that_were_all_taken_back() -> None:
+    """By a RESTORE to before the first batch, and by what has replaced the table."""
+    log = Log()
+    empty = log.add("CREATE TABLE")
+    log.batch()
+    restore = log.restore(empty)
+    found = log.taken_back()
+    assert found is not None
+    assert found.version == restore
+    assert taken_back("delays", found, log.newest).fix.endswith(f"AS OF {restore - 1}")
+    log.batch()
+    replaced = log.add("CREATE OR REPLACE TABLE AS SELECT")
+    found = log.taken_back()
+    assert found is not None
+    assert found.version == replaced
+    assert taken_back("delays", found, log.newest).fix == ""
+
+
+def test_what_has_taken_heads_back_may_be_cleaned() -> None:
+    """Then nothing is said of it."""
+    log = Log()
+    first, _ = log.batch(), log.batch()
+    restore = log.restore(first)
+    log.add()
+    del log.files[restore]
+    assert log.taken_back() is None
 
 
 def test_restore_to_before_the_first_batch_leaves_no_heads() -> None:

@@ -148,6 +148,32 @@ def test_the_newest_ledger_of_main_counts() -> None:
     assert PublishedLedgers("", bool).queries(table) == {QUERY, OTHER_QUERY}
 
 
+def steps(table: Table) -> list[tuple[int, bool, int | None]]:
+    """Of each batch, the newest first: where it ended, whether what was before is known, rows."""
+    reader = PublishedLedgers("the table", lambda _: False)
+    found = reader.steps(table, QUERY)
+    return [(one.heads[TP].range.until, one.before is not None, one.rows) for one in found]
+
+
+def test_the_history_is_what_main_has_left() -> None:
+    """Of this query alone, from the newest back to the first, or to one that has expired."""
+    table = Table()
+    table.write(1)
+    table.commit()
+    table.write(7, OTHER_QUERY)
+    table.write(2)
+    second = table.main
+    table.stage(9)
+    table.main = table.add(table.main, eo_batch_of=QUERY)
+    table.write(3)
+    assert steps(table) == [(3, True, None), (2, True, 5), (1, True, 5)]
+    table.main = second
+    assert steps(table) == [(2, True, 5), (1, True, 5)]
+    assert second is not None
+    del table.texts[second - 1]
+    assert steps(table) == [(2, False, 5)]
+
+
 def test_what_was_never_published_does_not_count() -> None:
     """A branch that a crash has left, before the first batch or after others."""
     table = Table()

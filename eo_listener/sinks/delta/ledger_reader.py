@@ -1,0 +1,118 @@
+"""Reads the ledgers of a Delta table from outside, by a Spark of its own; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NoReturn
+
+from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.sinks.delta.arguments import Target
+from eo_listener.sinks.delta.batch_records import QueryState
+from eo_listener.sinks.delta.connection import Connection, TableLog
+from eo_listener.sinks.delta.errors import taken_back
+from eo_listener.sinks.ledger_steps import BATCHES_READ, LedgerStep, applied_batches
+from eo_listener.sinks.origin_columns import refuse_uncounted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from eo_listener.sinks.packed_heads import Heads
+    from eo_listener.spark.session.local_spark import LocalSpark
+
+
+class DeltaLedgerReader:
+    """The `LedgerReader` of a table; `place` is its name or its path, as the sink was given it.
+
+    With `query` the ledger of any other one is left out where it cannot be known; without, that is
+    an error. Raises SettingsError for a place that cannot be.
+    """
+
+    def __init__(self, place: str, spark: LocalSpark, *, query: str | None = None) -> None:
+        self._place = place
+        self._target = Target.to_read(place)
+        self._spark = spark
+        self._query = query
+        self._connection = Connection(self._target, self.label, writes=False)
+        self._log: TableLog | None = None
+
+    @property
+    def label(self) -> str:
+        """The table or the path."""
+        return self._target.label
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        """Read all heads, of one version of the table."""
+        self._log = log = self._found(self._spark.session())
+        states = self._connection.states(log)
+        if not states:
+            raise SettingsError(
+                f"{self.label} has no ledger: no batch of a sink is in its log",
+                cause="no DeltaSink has written to it yet, or it is another table",
+                fix="Name the table or the path that DeltaSink was given",
+            )
+        stored = (self._stored(log, query, state) for query, state in sorted(states.items()))
+        return {one.key: one for one in stored if one is not None}
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        """Read what the newest batches have applied, as far as the log has their commits."""
+        log = self._log or self._found(self._spark.session())
+        return iter(applied_batches(islice(self._steps(log, key.query), BATCHES_READ)))
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> NoReturn:  # noqa: ARG002  # the protocol's
+        """Raises SettingsError: the ledger does not say where its query began."""
+        refuse_uncounted(self.label)
+
+    def close(self) -> None:
+        """Let go of what was read; the Spark is closed by who has made it."""
+        self._connection.forget()
+        self._log = None
+
+    def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger | None:
+        """None where it cannot be known and is not asked for."""
+        key = LedgerKey(self._place, query)
+        try:
+            heads = self._connection.heads(log, query, state)
+        except SinkError:
+            if self._query in (None, query):
+                raise
+            return None
+        by = self._connection.taken_back_by(log, query)
+        back = None if by is None else taken_back(self._connection.reference, by, log.newest)
+        return StoredLedger(key=key, heads=heads, moved_at={}, taken_back=back)
+
+    def _steps(self, log: TableLog, query: str) -> Iterator[LedgerStep]:
+        """The newest first. A record has where the batch before it is, whatever came between."""
+        state: QueryState | None = self._connection.states(log).get(query)
+        while state is not None and state.version is not None and state.doubt is None:
+            commit = self._connection.commit(log, state.version)
+            if commit is None or commit.record is None:
+                return
+            state = commit.record.states.get(query)
+            before = self._before(log, state)
+            yield LedgerStep(commit.record.ledger.heads, before, commit.rows, commit.at)
+
+    def _before(self, log: TableLog, state: QueryState | None) -> Heads | None:
+        if state is None:
+            return {}
+        if state.doubt is not None:
+            return None
+        if state.version is None:
+            return {}
+        commit = self._connection.commit(log, state.version)
+        return None if commit is None or commit.record is None else commit.record.ledger.heads
+
+    def _found(self, session: SparkSession) -> TableLog:
+        log = self._connection.log(session)
+        if log is None:
+            by_name = self._target.table is not None
+            raise SettingsError(
+                f"there is no {self.label}",
+                cause="Spark has no catalog here that has it" if by_name else None,
+                fix="Name it by its path: delta:/PATH; or give the catalog's settings: "
+                "--spark-conf KEY=VALUE, or spark-defaults.conf"
+                if by_name
+                else "Name the path that DeltaSink was given",
+            )
+        return log

@@ -1,0 +1,135 @@
+"""Reads the ledgers of an Iceberg table from outside, by a Spark of its own; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, NoReturn
+
+from eo_listener.model.errors import JvmError, SettingsError, SinkError
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger, TakenBack
+from eo_listener.sinks.iceberg.connection import find, has_files_of
+from eo_listener.sinks.iceberg.errors import unreadable
+from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
+from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.sinks.ledger_steps import BATCHES_READ, applied_batches
+from eo_listener.sinks.origin_columns import refuse_uncounted
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError
+
+if TYPE_CHECKING:
+    from eo_listener.spark.session.local_spark import LocalSpark
+
+
+class IcebergLedgerReader:
+    """The `LedgerReader` of a table; `name` is as the sink was given it.
+
+    With `query` the ledger of any other one is left out where it cannot be known; without, that is
+    an error. Raises SettingsError for a name that cannot be.
+    """
+
+    def __init__(self, name: str, spark: LocalSpark, *, query: str | None = None) -> None:
+        self._name = TableName.parse(name)
+        self._spark = spark
+        self._query = query
+        self._ledgers = PublishedLedgers(self.label, self._has_files_of)
+        self._table: IcebergTable | None = None
+
+    @property
+    def label(self) -> str:
+        """The table."""
+        return f"Iceberg table {self._name.key}"
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        """Read all heads, of one snapshot of main."""
+        with self._explained():
+            self._table = table = self._found()
+            stored = [
+                self._stored(query, found)
+                for query in sorted(self._ledgers.queries(table))
+                if (found := self._published(table, query)) is not None
+                and (found.heads or found.replaced)
+            ]
+        if not stored:
+            raise SettingsError(
+                f"{self.label} has no ledger: no snapshot of main has one",
+                cause="no IcebergSink has written to it yet, main was rolled back to before its "
+                "first batch, or it is another table",
+                fix="Name the table that IcebergSink was given",
+            )
+        return {one.key: one for one in stored}
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        """Read what the newest batches have applied, as far as their snapshots have not expired."""
+        with self._explained():
+            table = self._table or self._found()
+            steps = list(islice(self._ledgers.steps(table, key.query), BATCHES_READ))
+        return iter(applied_batches(steps))
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> NoReturn:  # noqa: ARG002  # the protocol's
+        """Raises SettingsError: the ledger does not say where its query began."""
+        refuse_uncounted(self.label)
+
+    def close(self) -> None:
+        """Let go of what was read; the Spark is closed by who has made it."""
+        self._table = None
+
+    def _published(self, table: IcebergTable, query: str) -> Published | None:
+        """None where it cannot be known and is not asked for."""
+        try:
+            return self._ledgers.published(table, query)
+        except SinkError:
+            if self._query in (None, query):
+                raise
+            return None
+
+    def _stored(self, query: str, found: Published) -> StoredLedger:
+        branch = found.rolled_back
+        back = None
+        if branch is not None:
+            back = TakenBack(
+                cause=f"main was rolled back: the batches after number {found.ledger.number} of "
+                f"its ledger are not in it any more, but in branch {branch}",
+                fix=self._name.fast_forward(branch),
+            )
+        elif found.replaced is not None:
+            back = TakenBack(
+                cause="the table was replaced (CREATE OR REPLACE TABLE): the rows of before are in "
+                f"branch {found.replaced}",
+                fix="",
+            )
+        key = LedgerKey(self._name.key, query)
+        return StoredLedger(key=key, heads=found.heads, moved_at={}, taken_back=back)
+
+    def _found(self) -> IcebergTable:
+        try:
+            table = find(self._spark.session(), self._name)
+        except SettingsError as error:  # of the session, which is a command's here
+            raise SettingsError(
+                error.problem,
+                cause=error.cause,
+                fix=f"{error.fix}. As --spark-conf KEY=VALUE, or in spark-defaults.conf",
+            ) from error
+        if table is None:
+            raise SettingsError(
+                f"there is no table {self._name.key}",
+                cause="its name is another one, or the catalog's settings are not the query's",
+                fix="Name the table that IcebergSink was given, and give its catalog's settings: "
+                f"--spark-conf spark.sql.catalog.{self._name.parts[0]}...=..., or "
+                "spark-defaults.conf",
+            )
+        return table
+
+    def _has_files_of(self, snapshot: int) -> bool:
+        return has_files_of(self._spark.session(), self._name, self.label, snapshot)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except ThrownError as error:
+            raise unreadable(error, self.label, self._name.parts[0]) from error
+        except JvmError as error:
+            raise SinkError(
+                f"{self.label}: {error.problem}", cause=error.cause, fix=error.fix
+            ) from error

@@ -1,0 +1,79 @@
+"""The history of a ledger that has heads only: what each batch has moved, by comparing two. Pure.
+
+Tables of Iceberg and Delta keep no history of their own: each commit of a batch has all heads. A
+sink leaves offsets out only where its query has accepted a gap, so a head that does not begin where
+the one before it ended says that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+from typing import Final, NamedTuple
+
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.ledger import GAP_ACCEPTED, AppliedBatch, BatchVerdict, Head
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.packed_heads import Heads
+
+BATCHES_READ: Final = 100
+"""Of how many batches the history is read, the newest: each may be a file."""
+
+
+class LedgerStep(NamedTuple):
+    """What a batch has left in the ledger, and `before` it; None where that is not known any more.
+
+    `rows` are those it has changed, None where the table does not say; `at` is when, in
+    milliseconds since 1970.
+    """
+
+    heads: Heads
+    before: Heads | None
+    rows: int | None
+    at: int
+
+
+def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
+    """What `steps`, the newest first, have applied: each partition's together, the oldest first."""
+    found = [one for step in steps for one in _applied(step)]
+    found.reverse()
+    return sorted(found, key=lambda one: one.partition)
+
+
+def _applied(step: LedgerStep) -> Iterator[AppliedBatch]:
+    if step.before is None:
+        return
+    moment = datetime.fromtimestamp(step.at / 1000, timezone.utc)
+    for tp, head in step.heads.items():
+        old = step.before.get(tp)
+        if head == old or (old is not None and _is_empty(tp, old, head)):
+            continue
+        gap = None if old is None else _gap(tp, old, head)
+        follows = old is not None and _is_same_log(tp, old, head)
+        verdict = BatchVerdict.NEXT if follows else BatchVerdict.FIRST
+        yield AppliedBatch(
+            partition=tp,
+            head=head,
+            rows=step.rows,
+            verdict=verdict.value if gap is None else GAP_ACCEPTED,
+            gap=gap,
+            applied_at=moment.isoformat(timespec="milliseconds"),
+        )
+
+
+def _is_empty(tp: TopicPartition, old: Head, head: Head) -> bool:
+    """Whether the batch had nothing of the partition: its head says only who came last."""
+    return head.range.start == head.range.until == old.range.until and _is_same_log(tp, old, head)
+
+
+def _gap(tp: TopicPartition, old: Head, head: Head) -> OffsetRange | None:
+    if not _is_same_log(tp, old, head) or head.range.start <= old.range.until:
+        return None
+    return OffsetRange(old.range.until, head.range.start)
+
+
+def _is_same_log(tp: TopicPartition, old: Head, head: Head) -> bool:
+    """Whether both are of one topic; of counted sources, of one checkpoint."""
+    if tp == BATCHES:
+        return old.query_id == head.query_id
+    return old.topic_id is None or head.topic_id is None or old.topic_id == head.topic_id

@@ -1,0 +1,189 @@
+"""The ledgers of an Iceberg table from outside: what is said of them, and of a rollback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from eo_listener.model.errors import JvmError, SettingsError, SinkError
+from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.iceberg import ledger_reader
+from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
+from eo_listener.spark.jvm.iceberg_table import ThrownError
+from eo_listener.spark.session.local_spark import LocalSpark
+from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of, rows_of
+from tests import iceberg_jars
+from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
+from tests.cli.commands import run_apart, run_here
+from tests.sinks.iceberg.lake import Lake, catalog_conf
+from tests.sinks.iceberg.test_ledger import OTHER_QUERY, Table, behind_commits
+
+TP = TopicPartition("flights", 0)
+NAME = "lake.db.delays"
+KEY = LedgerKey(NAME, QUERY)
+
+Reading = Callable[..., IcebergLedgerReader]
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    """A reader of a table in memory; of none, or of an error."""
+
+    def make(table: object, query: str | None = None) -> IcebergLedgerReader:
+        def find(*_: object) -> Any:
+            if isinstance(table, Exception):
+                raise table
+            return table
+
+        monkeypatch.setattr(ledger_reader, "find", find)
+        monkeypatch.setattr(ledger_reader, "has_files_of", lambda *_: False)
+        monkeypatch.setattr(LocalSpark, "session", lambda _: object())
+        return IcebergLedgerReader(NAME, LocalSpark({}, delta=False), query=query)
+
+    return make
+
+
+def test_all_queries_of_a_table(reading: Reading) -> None:
+    """With the history that main still has; nothing was taken back."""
+    table = Table()
+    table.write(1)
+    table.write(1, OTHER_QUERY)
+    table.write(2)
+    reader = reading(table)
+    found = reader.ledgers()
+    assert found.keys() == {KEY, LedgerKey(NAME, OTHER_QUERY)}
+    assert found[KEY].heads[TP].range == OffsetRange(1, 2)
+    assert found[KEY].taken_back is None
+    assert [(one.head.range, one.rows) for one in reader.history(KEY)] == [
+        (OffsetRange(0, 1), 5),
+        (OffsetRange(1, 2), 5),
+    ]
+    with pytest.raises(SettingsError, match="cannot be counted"):
+        reader.row_origins(NAME, ("topic", "partition", "offset"))
+
+
+def test_a_rollback_is_said_with_the_command(reading: Reading) -> None:
+    """The branch that has the later batches, for `fast_forward`."""
+    table = Table()
+    table.write(1)
+    before = table.main
+    branch = table.write(2)
+    table.main = before
+    back = reading(table).ledgers()[KEY].taken_back
+    assert back is not None
+    assert f"after number 1 of its ledger are not in it any more, but in branch {branch}" in (
+        back.cause
+    )
+    assert back.fix == f"CALL `lake`.system.fast_forward('db.delays', 'main', '{branch}')"
+
+
+def test_expired_snapshots_are_said_in_the_words_of_the_sink(reading: Reading) -> None:
+    """Where another query is asked for, it is that one's alone."""
+    table, _ = behind_commits()
+    table.expire()
+    with pytest.raises(SinkError, match="nothing says whether main still has the rows of it"):
+        reading(table).ledgers()
+    with pytest.raises(SinkError, match="nothing says whether main still has the rows of it"):
+        reading(table, QUERY).ledgers()
+    table.write(1, OTHER_QUERY)
+    assert reading(table, OTHER_QUERY).ledgers().keys() == {LedgerKey(NAME, OTHER_QUERY)}
+
+
+def thrown(name: str) -> ThrownError:
+    return ThrownError((f"org.apache.iceberg.{name}",), "password=hidden\nmore")
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (None, "there is no table lake.db.delays.*catalog's settings are not the query's"),
+        (Table(), "has no ledger: no snapshot of main has one"),
+        (SettingsError("no catalog 'lake'", fix="Set it"), "Set it. As --spark-conf KEY=VALUE"),
+        (JvmError("Spark did not start"), "Iceberg table lake.db.delays: Spark did not start"),
+        (thrown("RESTException"), "cannot be reached"),
+        (thrown("ForbiddenException"), "refuses access"),
+        (thrown("Unexpected"), "cannot be read.*settings of catalog lake"),
+    ],
+)
+def test_what_cannot_be_read_is_one_error(there: object, said: str, reading: Reading) -> None:
+    """With what to type, and no secret."""
+    with pytest.raises((SettingsError, SinkError), match=said) as raised:
+        reading(there).ledgers()
+    assert "hidden" not in str(raised.value)
+
+
+def write(lake: Lake, checkpoint: CheckpointFiles, number: int) -> None:
+    """Batch `number`, of three rows, as a query does it."""
+    heads: Mapping[TopicPartition, Head] = {} if not number else lake.sink("t").applied(QUERY)
+    ranges = {TP: OffsetRange(3 * number, 3 * number + 3)}
+    entry = replace(entry_of(heads, ranges, batch_id=number), query_id=QUERY_ID)
+    checkpoint.plan(number, {TP: 3 * number + 3})
+    lake.sink("t").apply(lake.frame(rows_of(entry)), entry, plan_of(entry))
+    checkpoint.commit(number)
+
+
+@pytest.mark.spark
+def test_a_rolled_back_table_is_named_and_repaired(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the table no longer has is counted; after the statement that is printed, none is."""
+    monkeypatch.setattr(LocalSpark, "session", lambda _: lake.spark)
+    checkpoint = CheckpointFiles(tmp_path / "c", {TP: 0})
+    address = f"iceberg:{lake.table('t')}"
+    command = ("audit", "-c", checkpoint.folder, "--ledger", address)
+    write(lake, checkpoint, 0)
+    before = lake.java("t").main
+    write(lake, checkpoint, 1)
+    assert run_here(capsys, *command)[0] == 0
+    lake.java("t")._table.manageSnapshots().rollbackTo(before).commit()
+    code, document = run_here(capsys, *command)
+    (finding,) = (one for one in document["findings"] if one["severity"] == "problem")
+    assert (code, document["lost"], finding["kind"]) == (1, 3, "ledger behind")
+    assert "main was rolled back" in finding["cause"]
+    branch = finding["fix"].partition("'main', '")[2].partition("'")[0]
+    lake.java("t")._table.manageSnapshots().fastForwardBranch("main", branch).commit()
+    metadata = lake.java("t")._metadata.metadataFileLocation()
+    assert run_here(capsys, *command)[0] == 0
+    code, shown = run_here(capsys, "ledger", "show", address, "--history", 9)
+    (ledger,) = shown["ledgers"]
+    assert (code, ledger["taken_back"], ledger["heads"][0]["next_offset"]) == (0, None, 6)
+    assert [one["next_offset"] for one in ledger["history"]] == [3, 6]
+    assert lake.java("t")._metadata.metadataFileLocation() == metadata
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_command_by_itself(lake: Lake, tmp_path: Path) -> None:
+    """In a process of its own, with the catalog's settings; the statement it prints is run."""
+    checkpoint = CheckpointFiles(tmp_path / "c", {TP: 0})
+    write(lake, checkpoint, 0)
+    before = lake.java("t").main
+    write(lake, checkpoint, 1)
+    lake.java("t")._table.manageSnapshots().rollbackTo(before).commit()
+    settings = {
+        "spark.jars": ",".join(map(str, iceberg_jars.jars())),
+        **catalog_conf(lake.name, lake.folder),
+    }
+    given = [word for one in settings.items() for word in ("--spark-conf", "=".join(one))]
+    command = ("audit", "-c", checkpoint.folder, "--ledger", f"iceberg:{lake.table('t')}", *given)
+    code, document = run_apart(tmp_path, *command)
+    (finding,) = (one for one in document["findings"] if one["severity"] == "problem")
+    assert (code, finding["kind"]) == (1, "ledger behind")
+    session = _extended(lake)
+    session.sql(finding["fix"].partition("; or")[0])
+    code, document = run_apart(tmp_path, *command)
+    assert (code, document["verdict"]) == (0, "nothing lost, nothing doubled, nothing to act on")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c"]  # no folder of Spark's
+
+
+def _extended(lake: Lake) -> Any:
+    """A session with Iceberg's procedures, as `spark.sql.extensions` gives them."""
+    jvm = cast(Any, lake.spark._jvm)
+    extensions = jvm.org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions()
+    extensions.apply(lake.spark._jsparkSession.extensions())
+    return lake.other()
