@@ -17,63 +17,19 @@ is in main behind no ledger of it means rows that the ledger does not have.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Final, NamedTuple, Protocol
 
 from eo_listener.model.errors import FormatError, SinkError
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.iceberg.names import is_branch_of, is_branch_of_any
+from eo_listener.sinks.iceberg.snapshots import Snapshot, Snapshots, parse_snapshot
 from eo_listener.sinks.ledger_steps import LedgerStep
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.packed_heads import Heads
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
-
-PROPERTY: Final = "eo-ledger"
-"""The key in a snapshot's summary; in lower case, as Spark makes each option of a writer."""
-BATCH_OF: Final = "eo-batch-of"
-"""The key of a query's name in the snapshot that the statements of its batch come after."""
-
-
-class Snapshot(NamedTuple):
-    """What counts of a snapshot.
-
-    `added` is how many rows it has added; `source` the one that it was cherry-picked from;
-    `staged` says that it was written under a WAP id, on no branch. `committed` is its time in ms.
-    """
-
-    id: int
-    parent: int | None
-    sequence: int
-    ledger: LedgerText | None
-    added: int
-    batch_of: str | None = None
-    source: int | None = None
-    staged: bool = False
-    committed: int = 0
-
-
-class Snapshots(Protocol):
-    """A table's snapshots at one moment."""
-
-    main: int | None
-
-    @property
-    def branches(self) -> Mapping[str, int]: ...
-    @property
-    def search(self) -> MetadataSearch: ...
-
-    def snapshot(self, snapshot_id: int) -> str | None:
-        """A snapshot as Iceberg writes it in JSON, None where it has expired."""
-
-    def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
-        """One that has expired, as older metadata have it; None where none is left that has it.
-
-        The snapshot `child` was made of it, at the time `committed` in ms.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +49,6 @@ class Published:
     def heads(self) -> Mapping[TopicPartition, Head]:
         """All heads of the query."""
         return self.ledger.heads
-
-
-def parse_snapshot(text: str) -> Snapshot:
-    """Read a snapshot. Raises FormatError for a ledger of another format."""
-    given = json.loads(text)
-    summary = given.get("summary", {})
-    ledger, source = summary.get(PROPERTY), summary.get("source-snapshot-id")
-    return Snapshot(
-        id=given["snapshot-id"],
-        parent=given.get("parent-snapshot-id"),
-        sequence=given.get("sequence-number", 0),
-        ledger=None if ledger is None else LedgerText.decode(ledger),
-        added=int(summary.get("added-records", 0)),
-        batch_of=summary.get(BATCH_OF),
-        source=None if source is None else int(source),
-        staged="wap.id" in summary,
-        committed=given.get("timestamp-ms", 0),
-    )
 
 
 class PublishedLedgers:
@@ -156,8 +94,13 @@ class PublishedLedgers:
         self._check_whole(query, since)
         self._check_picked(table, query, since, known=written, accept_expired=accept_expired)
         if found is None or found.ledger is None:
-            replaced = _replaced(since[-1] if since else None, heads, known=known)
-            return Published(LedgerText(query, 0, {}), None, replaced=replaced)
+            first = since[-1] if since else None
+            return Published(
+                ledger=LedgerText(query, 0, {}),
+                snapshot=None,
+                rolled_back=_taken_out(first, heads),
+                replaced=_replaced(first, heads, known=known),
+            )
         return _published(found.id, found.ledger, heads)
 
     def moved_by(
@@ -357,12 +300,30 @@ class PublishedLedgers:
 def _published(at: int, ledger: LedgerText, heads: Mapping[str, Snapshot]) -> Published:
     if any(head.id == at for head in heads.values()):
         return Published(ledger, at)  # whatever else there is was never published
+    return Published(ledger, at, _latest(heads, after=ledger.number))
+
+
+def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | None:
+    """The branch with the last batch, where a rollback to before the first one has taken all out.
+
+    `first` is main's first snapshot, and there is no ledger since. A batch after the first is
+    staged only where main has the one before. Format 1 has no sequence numbers to tell it from a
+    table that was replaced.
+    """
+    if first is None or first.parent is not None:
+        return None
+    behind = {name: head for name, head in heads.items() if head.sequence > first.sequence}
+    return _latest(behind, after=1)
+
+
+def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
+    """The branch with the last batch of those after number `after` of their ledger."""
     later = {
         head.ledger.number: name
         for name, head in heads.items()
-        if head.ledger is not None and head.ledger.number > ledger.number
+        if head.ledger is not None and head.ledger.number > after
     }
-    return Published(ledger, at, later[max(later)] if later else None)
+    return later[max(later)] if later else None
 
 
 def _replaced(first: Snapshot | None, heads: Mapping[str, Snapshot], *, known: bool) -> str | None:

@@ -20,9 +20,10 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks.iceberg.ledger import PROPERTY, PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of_any
 from eo_listener.sinks.iceberg.publication import Publication
+from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, java_errors
 from eo_listener.testing.made_up_entries import Row
 from tests import iceberg_jars

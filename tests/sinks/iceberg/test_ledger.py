@@ -9,8 +9,9 @@ import pytest
 
 from eo_listener.model.errors import SinkError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.iceberg.ledger import PROPERTY, Published, PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.names import new_branch
+from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of
@@ -362,13 +363,18 @@ def test_a_rollback_is_no_replacement() -> None:
     table.commit()
     first = table.main
     table.write(1)
-    table.write(2)
+    branch = table.write(2)
     table.main = first
-    assert read(table).replaced is None
+    table.commit()
+    assert read(table) == Published(LedgerText(QUERY, 0, {}), None, rolled_back=branch)
     table = Table()
     table.stage(1)
     table.commit()
-    assert read(table).replaced is None
+    assert read(table) == Published(LedgerText(QUERY, 0, {}), None)
+    table = Table()
+    table.commit()
+    table.stage(1)
+    assert read(table) == Published(LedgerText(QUERY, 0, {}), None)
 
 
 def test_a_cherry_pick_of_a_batch_is_refused() -> None:

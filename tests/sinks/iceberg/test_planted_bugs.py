@@ -12,8 +12,9 @@ from eo_listener.model.errors import EoListenerError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.iceberg import publication
-from eo_listener.sinks.iceberg.ledger import PublishedLedgers, Snapshot, Snapshots
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import new_branch
+from eo_listener.sinks.iceberg.snapshots import Snapshot, Snapshots
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_table import MAIN, IcebergTable
 from eo_listener.testing.faults import Killed, broken_off

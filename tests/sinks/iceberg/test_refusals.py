@@ -19,9 +19,10 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import connection
-from eo_listener.sinks.iceberg.ledger import PROPERTY, PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import new_branch
 from eo_listener.sinks.iceberg.publication import Publication
+from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_table import ThrownError
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of

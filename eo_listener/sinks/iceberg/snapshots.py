@@ -1,0 +1,71 @@
+"""What counts of the snapshots of a table, and how our summaries are read. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
+
+PROPERTY: Final = "eo-ledger"
+"""The key in a snapshot's summary; in lower case, as Spark makes each option of a writer."""
+BATCH_OF: Final = "eo-batch-of"
+"""The key of a query's name in the snapshot that the statements of its batch come after."""
+
+
+class Snapshot(NamedTuple):
+    """What counts of a snapshot.
+
+    `added` is how many rows it has added; `source` the one that it was cherry-picked from;
+    `staged` says that it was written under a WAP id, on no branch. `committed` is its time in ms.
+    """
+
+    id: int
+    parent: int | None
+    sequence: int
+    ledger: LedgerText | None
+    added: int
+    batch_of: str | None = None
+    source: int | None = None
+    staged: bool = False
+    committed: int = 0
+
+
+class Snapshots(Protocol):
+    """A table's snapshots at one moment."""
+
+    main: int | None
+
+    @property
+    def branches(self) -> Mapping[str, int]: ...
+    @property
+    def search(self) -> MetadataSearch: ...
+
+    def snapshot(self, snapshot_id: int) -> str | None:
+        """A snapshot as Iceberg writes it in JSON, None where it has expired."""
+
+    def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
+        """One that has expired, as older metadata have it; None where none is left that has it.
+
+        The snapshot `child` was made of it, at the time `committed` in ms.
+        """
+
+
+def parse_snapshot(text: str) -> Snapshot:
+    """Read a snapshot. Raises FormatError for a ledger of another format."""
+    given = json.loads(text)
+    summary = given.get("summary", {})
+    ledger, source = summary.get(PROPERTY), summary.get("source-snapshot-id")
+    return Snapshot(
+        id=given["snapshot-id"],
+        parent=given.get("parent-snapshot-id"),
+        sequence=given.get("sequence-number", 0),
+        ledger=None if ledger is None else LedgerText.decode(ledger),
+        added=int(summary.get("added-records", 0)),
+        batch_of=summary.get(BATCH_OF),
+        source=None if source is None else int(source),
+        staged="wap.id" in summary,
+        committed=given.get("timestamp-ms", 0),
+    )
