@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.session.local_spark import LocalSpark
+
+_NAME: Final = re.compile(r"spark\.[\w./-]+")
 
 SparkConf = Annotated[
     list[str] | None,
@@ -28,18 +32,23 @@ def spark_settings(given: Iterable[str]) -> dict[str, str]:
 
 def spark_for(ledgers: Sequence[LedgerAddress], settings: Mapping[str, str]) -> LocalSpark:
     """The Spark for these ledgers, which starts when one of them is read by it."""
-    kinds = [one.kind for one in ledgers]
-    lakes = [one.place.partition(".")[0].strip("`") for one in ledgers if one.kind == "iceberg"]
-    # A catalog that is not there yet would be made: its tables, in the database that is named.
-    absent = {f"spark.sql.catalog.{lake}.jdbc.init-catalog-tables": "false" for lake in lakes}
-    return LocalSpark({**absent, **settings}, delta="delta" in kinds)
+    kinds = {one.kind for one in ledgers}
+    return LocalSpark(
+        settings, delta="delta" in kinds, iceberg="iceberg" in kinds, announce=_announce
+    )
+
+
+def _announce() -> None:
+    text = "eo-listener: starting Spark, by which tables are read: about half a minute"
+    print(text, file=sys.stderr, flush=True)
 
 
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
-    if not equals or not key.strip().startswith("spark."):
+    if not equals or _NAME.fullmatch(key.strip()) is None:
+        found = _NAME.match(text.strip())  # what follows the name may be a password
         raise SettingsError(
-            f"--spark-conf {key!r} is not of the form spark.key=value",
+            f"--spark-conf {found[0] if found else '...'} is not of the form spark.key=value",
             fix="Write for example --spark-conf spark.sql.catalog.lake.uri=jdbc:sqlite:catalog.db",
         )
     return key.strip(), value

@@ -83,8 +83,8 @@ class LedgerAddress:
     ) -> LedgerReader:
         """Return its reader. `properties` are those of the Kafka client, with the servers.
 
-        A table is read by `spark`. With `query`, the ledger of any other query that cannot be known
-        is left out of a table's. Raises SettingsError, and MissingExtraError where the store's
+        A table is read by `spark`. With `query`, the ledger of any other query in a table that
+        cannot be known has no heads. Raises SettingsError, and MissingExtraError where the store's
         package is not installed.
         """
         reader: LedgerReader

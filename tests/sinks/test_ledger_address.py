@@ -21,7 +21,7 @@ from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 TP = TopicPartition("flights", 0)
-NONE = LocalSpark({}, delta=False)  # it is never started
+NONE = LocalSpark({})  # it is never started
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 LEDGER = LedgerSql(placeholder="?", moment="text", schema="main", index_in_schema=True)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class DeltaLedgerReader:
     """The `LedgerReader` of a table; `place` is its name or its path, as the sink was given it.
 
-    With `query` the ledger of any other one is left out where it cannot be known; without, that is
+    With `query` the ledger of any other one has no heads where it cannot be known; without, that is
     an error. Raises SettingsError for a place that cannot be.
     """
 
@@ -49,11 +49,12 @@ class DeltaLedgerReader:
         if not states:
             raise SettingsError(
                 f"{self.label} has no ledger: no batch of a sink is in its log",
-                cause="no DeltaSink has written to it yet, or it is another table",
+                cause="no DeltaSink has written to it yet, it was dropped and made again, or it is "
+                "another table",
                 fix="Name the table or the path that DeltaSink was given",
             )
         stored = (self._stored(log, query, state) for query, state in sorted(states.items()))
-        return {one.key: one for one in stored if one is not None}
+        return {one.key: one for one in stored}
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as the log has their commits."""
@@ -69,15 +70,14 @@ class DeltaLedgerReader:
         self._connection.forget()
         self._log = None
 
-    def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger | None:
-        """None where it cannot be known and is not asked for."""
+    def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger:
         key = LedgerKey(self._place, query)
         try:
             heads = self._connection.heads(log, query, state)
         except SinkError:
             if self._query in (None, query):
                 raise
-            return None
+            return StoredLedger(key=key, heads={}, moved_at={})
         by = self._connection.taken_back_by(log, query)
         back = None if by is None else taken_back(self._connection.reference, by, log.newest)
         return StoredLedger(key=key, heads=heads, moved_at={}, taken_back=back)

@@ -42,7 +42,9 @@ _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
 _SHOWN: Final = 300
 """How many characters of what an exception says are shown."""
-_SECRETS: Final = re.compile(r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+")
+_SECRETS: Final = re.compile(
+    r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+|(?<=://)[^/\s]*:[^/\s]*(?=@)"
+)
 
 
 def is_refusal(error: ThrownError) -> bool:
@@ -108,9 +110,14 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
 
 def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | SettingsError:
     """What an error means that came when a table was only read."""
-    if error.is_any(*_FORBIDDEN, *_AWAY):
+    said = in_short(error)
+    if error.is_any(*_FORBIDDEN):
+        return SinkError(
+            f"{label}: the catalog or the storage refuses access ({said})",
+            fix="Give the user of this command the right to read the table",
+        )
+    if error.is_any(*_AWAY):
         return translated(error, label)
-    said = f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
     return SettingsError(
         f"{label} cannot be read ({said})",
         cause=f"the settings of catalog {catalog} are not those of the query, or the table's "
@@ -165,4 +172,4 @@ def in_short(error: ThrownError) -> str:
 def first_line(text: str) -> str:
     """The first line of what an exception says, without secrets, for a text of ours."""
     line = text.strip().split("\n", 1)[0]
-    return _SECRETS.sub(r"\1***", line)[:_SHOWN]
+    return _SECRETS.sub(lambda found: f"{found[1] or ''}***", line)[:_SHOWN]

@@ -15,6 +15,7 @@ from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.ledger_steps import BATCHES_READ, applied_batches
 from eo_listener.sinks.origin_columns import refuse_uncounted
+from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class IcebergLedgerReader:
     """The `LedgerReader` of a table; `name` is as the sink was given it.
 
-    With `query` the ledger of any other one is left out where it cannot be known; without, that is
+    With `query` the ledger of any other one has no heads where it cannot be known; without, that is
     an error. Raises SettingsError for a name that cannot be.
     """
 
@@ -44,20 +45,17 @@ class IcebergLedgerReader:
         """Read all heads, of one snapshot of main."""
         with self._explained():
             self._table = table = self._found()
-            stored = [
-                self._stored(query, found)
-                for query in sorted(self._ledgers.queries(table))
-                if (found := self._published(table, query)) is not None
-                and (found.heads or found.replaced)
-            ]
-        if not stored:
+            queries = sorted(self._ledgers.queries(table))
+            stored = [self._stored(table, query) for query in queries]
+        found = {one.key: one for one in stored if one is not None}
+        if not found:
             raise SettingsError(
                 f"{self.label} has no ledger: no snapshot of main has one",
-                cause="no IcebergSink has written to it yet, main was rolled back to before its "
-                "first batch, or it is another table",
+                cause="no IcebergSink has written to it yet, it was dropped and made again, main "
+                "was rolled back to before its first batch, or it is another table",
                 fix="Name the table that IcebergSink was given",
             )
-        return {one.key: one for one in stored}
+        return found
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as their snapshots have not expired."""
@@ -74,49 +72,59 @@ class IcebergLedgerReader:
         """Let go of what was read; the Spark is closed by who has made it."""
         self._table = None
 
-    def _published(self, table: IcebergTable, query: str) -> Published | None:
-        """None where it cannot be known and is not asked for."""
+    def _stored(self, table: IcebergTable, query: str) -> StoredLedger | None:
+        """None where no batch of it was ever in main; without heads where they cannot be known."""
+        key = LedgerKey(self._name.key, query)
         try:
-            return self._ledgers.published(table, query)
+            found = self._ledgers.published(table, query)
         except SinkError:
             if self._query in (None, query):
                 raise
+            return StoredLedger(key=key, heads={}, moved_at={})
+        back = self._taken_back(found)
+        if not found.heads and back is None:
             return None
+        return StoredLedger(key=key, heads=found.heads, moved_at={}, taken_back=back)
 
-    def _stored(self, query: str, found: Published) -> StoredLedger:
-        branch = found.rolled_back
-        back = None
-        if branch is not None:
-            back = TakenBack(
+    def _taken_back(self, found: Published) -> TakenBack | None:
+        if found.rolled_back is not None:
+            return TakenBack(
                 cause=f"main was rolled back: the batches after number {found.ledger.number} of "
-                f"its ledger are not in it any more, but in branch {branch}",
-                fix=self._name.fast_forward(branch),
+                f"its ledger are not in it any more, but in branch {found.rolled_back}",
+                fix=self._name.fast_forward(found.rolled_back),
             )
-        elif found.replaced is not None:
-            back = TakenBack(
+        if found.replaced is not None:
+            return TakenBack(
                 cause="the table was replaced (CREATE OR REPLACE TABLE): the rows of before are in "
                 f"branch {found.replaced}",
                 fix="",
             )
-        key = LedgerKey(self._name.key, query)
-        return StoredLedger(key=key, heads=found.heads, moved_at={}, taken_back=back)
+        return None
 
     def _found(self) -> IcebergTable:
-        try:
-            table = find(self._spark.session(), self._name)
-        except SettingsError as error:  # of the session, which is a command's here
+        spark, name = self._spark.session(), self._name
+        setting = f"spark.sql.catalog.{name.parts[0]}"
+        with asking("read its settings"):
+            has_catalog = spark.conf.get(setting, None) is not None
+            # A catalog that is not there yet would be made: its tables, in the database it names.
+            spark.conf.set(f"{setting}.jdbc.init-catalog-tables", "false")
+        if not has_catalog:
             raise SettingsError(
-                error.problem,
-                cause=error.cause,
-                fix=f"{error.fix}. As --spark-conf KEY=VALUE, or in spark-defaults.conf",
-            ) from error
-        if table is None:
+                f"Spark has no catalog {name.parts[0]!r}",
+                cause="its settings were not given, and are not in spark-defaults.conf",
+                fix="Give the settings of the query: --spark-conf "
+                f"{setting}=org.apache.iceberg.spark.SparkCatalog --spark-conf {setting}.type=...",
+            )
+        table = find(spark, name)
+        # Of lake.db.t.branch_b Spark loads lake.db.t, whose main is not what was asked for.
+        if table is None or not table.name.casefold().endswith(name.parts[-1].casefold()):
             raise SettingsError(
-                f"there is no table {self._name.key}",
-                cause="its name is another one, or the catalog's settings are not the query's",
+                f"there is no table {name.key}",
+                cause="its name is another one, or the catalog's settings are not the query's"
+                if table is None
+                else f"it is a branch, a tag or a snapshot of {table.name}; a ledger is in main",
                 fix="Name the table that IcebergSink was given, and give its catalog's settings: "
-                f"--spark-conf spark.sql.catalog.{self._name.parts[0]}...=..., or "
-                "spark-defaults.conf",
+                f"--spark-conf {setting}...=..., or spark-defaults.conf",
             )
         return table
 

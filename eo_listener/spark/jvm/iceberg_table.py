@@ -153,6 +153,12 @@ class IcebergTable:
             }
             self._log = MetadataLog(self._metadata, self._read_metadata)
 
+    @property
+    def name(self) -> str:
+        """What its catalog calls it."""
+        with java_errors():
+            return str(self._table.name())
+
     def has_property(self, name: str) -> bool:
         """Whether a property of the table is true; it is false when absent."""
         with java_errors():

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from subprocess import Popen
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
@@ -34,19 +40,36 @@ _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where
 
 
 class LocalSpark:
-    """Makes one session at first use, with `delta` Delta Lake in it; it starts no query.
+    """Makes one session at first use, for tables of Delta Lake, of Iceberg, or both.
 
-    `settings` come before those of this class, and these before spark-defaults.conf.
+    What Spark lacks of these is added, as `configure` does. It starts no query. `settings` come
+    before those of this class, and these before spark-defaults.conf. `announce` is called before
+    Spark starts, which takes long.
     """
 
-    def __init__(self, settings: Mapping[str, str], *, delta: bool) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        *,
+        delta: bool = False,
+        iceberg: bool = False,
+        announce: Callable[[], None] = lambda: None,
+    ) -> None:
         self._settings = dict(settings)
         self._delta = delta
+        self._iceberg = iceberg
+        self._announce = announce
         self._session: SparkSession | None = None
+        self._failure: JvmError | None = None
         self._folder: TemporaryDirectory[str] | None = None
 
     def session(self) -> SparkSession:
-        """Return it. Raises SettingsError, JavaError, and JvmError where Spark does not start."""
+        """Return it. Raises SettingsError, JavaError, and JvmError where Spark does not start.
+
+        Where it did not, it is not tried for the next table.
+        """
+        if self._failure is not None:
+            raise self._failure
         if self._session is None:
             self._session = self._started()
         return self._session
@@ -71,12 +94,56 @@ class LocalSpark:
         builder = SparkSession.builder
         for name, value in {**_OWN, _WAREHOUSE: self._folder.name, **self._settings}.items():
             builder = builder.config(name, value)
-        configured = configure(builder, connector=False, shim=False, delta=self._delta)
+        configured = configure(
+            builder, connector=False, shim=False, delta=self._delta, iceberg=self._iceberg
+        )
+        self._announce()
         try:
-            return configured.getOrCreate()
+            with _own_output(), _own_ctrl_c():
+                return configured.getOrCreate()
         except FAILURES as error:
-            raise JvmError(
+            self._failure = JvmError(
                 "Spark, by which the ledger of a table is read, did not start",
                 cause=f"Spark has printed it above ({type(error).__name__})",
-                fix="Correct --spark-conf, spark-defaults.conf or PYSPARK_SUBMIT_ARGS",
-            ) from error
+                fix="Correct --spark-conf, spark-defaults.conf or PYSPARK_SUBMIT_ARGS; where a jar "
+                "could not be downloaded, name a file: --spark-conf spark.jars=/PATH/NAME.jar",
+            )
+            raise self._failure from error
+
+
+@contextmanager
+def _own_output() -> Iterator[None]:
+    """Give a JVM that starts standard error for both of its outputs.
+
+    What its loggers are told to print is no part of a command's document; and who reads that to its
+    end would wait for the JVM too.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextmanager
+def _own_ctrl_c() -> Iterator[None]:
+    """Keep what Ctrl-C does: pyspark's handler asks a Spark that may be closed by then.
+
+    A JVM that has not started yet, which may download for minutes, is ended when Ctrl-C comes.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except BaseException as error:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            process = frame.f_locals.get("proc")  # of launch_gateway, which forgets it
+            if isinstance(process, Popen):
+                process.kill()
+                process.wait()
+        raise
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)

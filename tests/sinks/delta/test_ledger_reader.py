@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import SettingsError, SinkError
-from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.sinks.delta.batch_records import QueryState
@@ -105,8 +105,12 @@ def test_a_ledger_in_doubt_is_said_in_the_words_of_the_sink(reading: Reading) ->
     for query in (None, "q"):
         with pytest.raises(SinkError, match=r"has applied cannot be known: .*was cleaned"):
             reading(log, query).ledgers()
+    unknown = StoredLedger(key=KEY, heads={}, moved_at={})
+    assert reading(log, "third").ledgers() == {KEY: unknown}  # it is there all the same
     log.batch("other")
-    assert reading(log, "other").ledgers().keys() == {LedgerKey(PLACE, "other")}
+    found = reading(log, "other").ledgers()
+    assert found.keys() == {KEY, LedgerKey(PLACE, "other")}
+    assert found[KEY] == unknown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
-from eo_listener.sinks.iceberg.errors import is_refusal, is_temporary, translated
+from eo_listener.sinks.iceberg.errors import in_short, is_refusal, is_temporary, translated
 from eo_listener.sinks.iceberg.user_sql import Branch
 from eo_listener.spark.jvm.iceberg_table import ThrownError
 
@@ -89,3 +89,20 @@ def test_a_statement_that_failed_shows_no_secret() -> None:
         batch.sql("DELETE FROM {table}")
     assert "DELETE FROM lake.db.t: password=*** x" in str(failed.value)
     assert "more" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Failed to connect: jdbc:mysql://me:hid@7q@host:3306/lake",
+        "Failed to connect: jdbc:postgresql://host/lake?user=me&password=hid@7q",
+        "s3.secret-access-key=hid@7q",
+        "credential: me:hid@7q",
+    ],
+)
+def test_no_secret_is_shown(said: str) -> None:
+    """Of what a catalog's driver says, in the forms in which settings have them."""
+    shown = in_short(ThrownError(("org.apache.iceberg.jdbc.UncheckedSQLException",), said))
+    assert "***" in shown
+    assert "7q" not in shown
+    assert "hid" not in shown

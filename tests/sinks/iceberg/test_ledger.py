@@ -30,6 +30,7 @@ class Table:
     older: dict[int, str] = field(default_factory=dict)
     reads: int = 0
     search: MetadataSearch = field(default_factory=MetadataSearch)
+    name: str = "lake.db.delays"
 
     def snapshot(self, snapshot_id: int) -> str | None:
         """One snapshot as JSON."""

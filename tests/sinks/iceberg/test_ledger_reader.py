@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from eo_listener.model.errors import JvmError, SettingsError, SinkError
-from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import ledger_reader
 from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
@@ -30,6 +30,20 @@ KEY = LedgerKey(NAME, QUERY)
 Reading = Callable[..., IcebergLedgerReader]
 
 
+class Session:
+    """A session with the settings of a catalog, or without any."""
+
+    def __init__(self, catalog: str | None) -> None:
+        self.conf: Any = self
+        self.settings = {f"spark.sql.catalog.{catalog}": "org.apache.iceberg.spark.SparkCatalog"}
+
+    def get(self, name: str, default: None) -> str | None:
+        return self.settings.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        self.settings[name] = value
+
+
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     """A reader of a table in memory; of none, or of an error."""
@@ -42,8 +56,8 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
 
         monkeypatch.setattr(ledger_reader, "find", find)
         monkeypatch.setattr(ledger_reader, "has_files_of", lambda *_: False)
-        monkeypatch.setattr(LocalSpark, "session", lambda _: object())
-        return IcebergLedgerReader(NAME, LocalSpark({}, delta=False), query=query)
+        monkeypatch.setattr(LocalSpark, "session", lambda _: Session(catalog="lake"))
+        return IcebergLedgerReader(NAME, LocalSpark({}), query=query)
 
     return make
 
@@ -82,6 +96,61 @@ def test_a_rollback_is_said_with_the_command(reading: Reading) -> None:
     assert back.fix == f"CALL `lake`.system.fast_forward('db.delays', 'main', '{branch}')"
 
 
+def test_a_rollback_to_before_the_first_batch_is_said_with_the_command(reading: Reading) -> None:
+    """There are no heads then; a first batch that was never in main is no ledger at all."""
+    table = Table()
+    table.commit()
+    empty = table.main
+    table.write(1)
+    branch = table.write(2)
+    table.main = empty
+    table.stage(1, OTHER_QUERY)
+    (stored,) = reading(table).ledgers().values()
+    assert (stored.key, stored.heads) == (KEY, {})
+    assert stored.taken_back is not None
+    assert (
+        stored.taken_back.fix == f"CALL `lake`.system.fast_forward('db.delays', 'main', '{branch}')"
+    )
+
+
+def test_a_replaced_table_is_said(reading: Reading) -> None:
+    """With the branch that has the rows of before; no statement brings them back."""
+    table = Table()
+    table.write(1)
+    branch = table.write(2)
+    table.replace()
+    (stored,) = reading(table).ledgers().values()
+    assert stored.taken_back is not None
+    assert f"the rows of before are in branch {branch}" in stored.taken_back.cause
+    assert stored.taken_back.fix == ""
+
+
+def test_nothing_is_made_in_a_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iceberg makes the tables of one that is not there, unless it is told not to."""
+    session = Session(catalog="lake")
+    monkeypatch.setattr(LocalSpark, "session", lambda _: session)
+    monkeypatch.setattr(ledger_reader, "find", lambda *_: None)
+    with pytest.raises(SettingsError, match="there is no table"):
+        IcebergLedgerReader("`lake`.db.t", LocalSpark({})).ledgers()
+    assert session.settings["spark.sql.catalog.lake.jdbc.init-catalog-tables"] == "false"
+
+
+def test_a_catalog_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is said as what it is, with what to type; the table is not asked for."""
+    monkeypatch.setattr(LocalSpark, "session", lambda _: Session(catalog="other"))
+    with pytest.raises(SettingsError, match=r"no catalog 'lake'.*--spark-conf spark.sql.catalog.l"):
+        IcebergLedgerReader(NAME, LocalSpark({})).ledgers()
+
+
+def test_a_branch_is_refused(reading: Reading) -> None:
+    """Spark loads the table itself by the name of a branch: what it says would be of main."""
+    table = Table()
+    table.write(1)
+    table.name = "lake.db"
+    with pytest.raises(SettingsError, match=r"a branch, a tag or a snapshot of lake\.db;"):
+        reading(table).ledgers()
+
+
 def test_expired_snapshots_are_said_in_the_words_of_the_sink(reading: Reading) -> None:
     """Where another query is asked for, it is that one's alone."""
     table, _ = behind_commits()
@@ -90,8 +159,12 @@ def test_expired_snapshots_are_said_in_the_words_of_the_sink(reading: Reading) -
         reading(table).ledgers()
     with pytest.raises(SinkError, match="nothing says whether main still has the rows of it"):
         reading(table, QUERY).ledgers()
+    unknown = StoredLedger(key=KEY, heads={}, moved_at={})
+    assert reading(table, "third").ledgers() == {KEY: unknown}  # it is there all the same
     table.write(1, OTHER_QUERY)
-    assert reading(table, OTHER_QUERY).ledgers().keys() == {LedgerKey(NAME, OTHER_QUERY)}
+    found = reading(table, OTHER_QUERY).ledgers()
+    assert found.keys() == {KEY, LedgerKey(NAME, OTHER_QUERY)}
+    assert found[KEY] == unknown
 
 
 def thrown(name: str) -> ThrownError:
@@ -103,10 +176,10 @@ def thrown(name: str) -> ThrownError:
     [
         (None, "there is no table lake.db.delays.*catalog's settings are not the query's"),
         (Table(), "has no ledger: no snapshot of main has one"),
-        (SettingsError("no catalog 'lake'", fix="Set it"), "Set it. As --spark-conf KEY=VALUE"),
+        (SettingsError("another runtime", fix="Take it away"), "another runtime"),
         (JvmError("Spark did not start"), "Iceberg table lake.db.delays: Spark did not start"),
         (thrown("RESTException"), "cannot be reached"),
-        (thrown("ForbiddenException"), "refuses access"),
+        (thrown("ForbiddenException"), "refuses access.*the right to read the table"),
         (thrown("Unexpected"), "cannot be read.*settings of catalog lake"),
     ],
 )
@@ -154,6 +227,9 @@ def test_a_rolled_back_table_is_named_and_repaired(
     assert (code, ledger["taken_back"], ledger["heads"][0]["next_offset"]) == (0, None, 6)
     assert [one["next_offset"] for one in ledger["history"]] == [3, 6]
     assert lake.java("t")._metadata.metadataFileLocation() == metadata
+    for selector in ("branch_main", f"snapshot_id_{before}"):
+        with pytest.raises(SettingsError, match="it is a branch, a tag or a snapshot of"):
+            run_here(capsys, "ledger", "show", f"{address}.{selector}")
 
 
 @pytest.mark.spark

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,16 +26,18 @@ class Builder:
         self.made = 0
         self.stopped = 0
         self.fails = False
-        self.delta: bool | None = None
+        self.given: dict[str, bool] = {}
 
     def config(self, name: str, value: str) -> Builder:
         self.settings[name] = value
         return self
 
     def getOrCreate(self) -> Any:  # noqa: N802  # pyspark's name
+        self.made += 1
+        signal.signal(signal.SIGINT, lambda *_: None)  # as pyspark does
+        os.write(1, b"said by its logger\n")
         if self.fails:
             raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] ...")
-        self.made += 1
         return self
 
     def stop(self) -> None:
@@ -42,11 +48,9 @@ class Builder:
 def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     made = Builder()
 
-    def configure(given: Builder, *, connector: bool, shim: bool, delta: bool) -> Builder:
-        assert not connector
-        assert not shim
-        given.delta = delta
-        return given
+    def configure(builder: Builder, **given: bool) -> Builder:
+        builder.given = given
+        return builder
 
     monkeypatch.setattr(local_spark, "configure", configure)
     monkeypatch.setattr("pyspark.sql.SparkSession", SimpleNamespace(builder=made))
@@ -54,24 +58,26 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
 
 
 def test_it_is_made_once_and_ended(builder: Builder) -> None:
-    """At first use; its folder is gone afterwards. One that was not used starts nothing."""
-    spark = LocalSpark({}, delta=True)
-    assert builder.made == 0
+    """At first use, which is announced; its folder is gone afterwards. Unused it starts nothing."""
+    announced: list[int] = []
+    spark = LocalSpark({}, delta=True, announce=lambda: announced.append(builder.made))
+    assert announced == []
     assert spark.session() is spark.session()
-    assert (builder.made, builder.delta) == (1, True)
+    assert (builder.made, announced) == (1, [0])
+    assert builder.given == {"connector": False, "shim": False, "delta": True, "iceberg": False}
     folder = Path(builder.settings["spark.sql.warehouse.dir"])
     assert folder.is_dir()
     spark.close()
     spark.close()
     assert (builder.stopped, folder.exists()) == (1, False)
-    LocalSpark({}, delta=False).close()
+    LocalSpark({}).close()
     assert (builder.made, builder.stopped) == (1, 1)
 
 
 def test_it_is_local_and_writes_nothing(builder: Builder) -> None:
     """Whatever the defaults of a cluster say; what the user says here comes first."""
     given = {"spark.master": "local[7]", "spark.sql.catalog.lake.type": "jdbc"}
-    spark = LocalSpark(given, delta=False)
+    spark = LocalSpark(given, iceberg=True)
     spark.session()
     spark.close()
     expected = {
@@ -82,15 +88,49 @@ def test_it_is_local_and_writes_nothing(builder: Builder) -> None:
         "spark.sql.streaming.streamingQueryListeners": "",
     }
     assert {name: builder.settings[name] for name in expected} == expected
+    assert builder.given == {"connector": False, "shim": False, "delta": False, "iceberg": True}
 
 
 def test_a_spark_that_does_not_start(builder: Builder) -> None:
-    """Is one error, which says where to correct it; nothing is left."""
+    """Is one error, which says where to correct it. It is tried once, and nothing is left."""
     builder.fails = True
-    spark = LocalSpark({}, delta=False)
+    spark = LocalSpark({})
     for _ in range(2):
-        with pytest.raises(JvmError, match=r"did not start.*--spark-conf"):
+        with pytest.raises(JvmError, match=r"did not start.*--spark-conf spark.jars="):
             spark.session()
+    assert builder.made == 1
     folder = Path(builder.settings["spark.sql.warehouse.dir"])
     spark.close()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_output_and_ctrl_c_stay_the_commands_own(
+    fails: bool, builder: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a JVM prints is no part of a document; pyspark's handler asks a Spark that has ended."""
+    builder.fails = fails
+    before = signal.getsignal(signal.SIGINT)
+    with suppress(JvmError), closing(LocalSpark({})) as spark:
+        spark.session()
+    os.write(1, b"the document")
+    assert signal.getsignal(signal.SIGINT) is before
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("the document", "said by its logger\n")
+
+
+def test_ctrl_c_while_it_starts_leaves_no_jvm(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one that downloads: pyspark's `launch_gateway` waits for it, and forgets it."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def launch_gateway(_: Builder) -> None:
+        proc = subprocess.Popen(["sleep", "60"])
+        started.append(proc)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Builder, "getOrCreate", launch_gateway)
+    with pytest.raises(KeyboardInterrupt), closing(LocalSpark({})) as spark:
+        spark.session()
+    assert started[0].returncode == -signal.SIGKILL
