@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_records import QueryState
@@ -104,7 +104,15 @@ class DeltaLedgerReader:
         return None if commit is None or commit.record is None else commit.record.ledger.heads
 
     def _found(self, session: SparkSession) -> TableLog:
-        log = self._connection.log(session)
+        try:
+            log = self._connection.log(session)
+        except RetriableSinkError as error:
+            raise RetriableSinkError(
+                error.problem,
+                cause=error.cause,
+                fix="Where its file system or its catalog lacks a setting or a jar, give those of "
+                "the query: --spark-conf KEY=VALUE, or spark-defaults.conf",
+            ) from error
         if log is None:
             by_name = self._target.table is not None
             raise SettingsError(

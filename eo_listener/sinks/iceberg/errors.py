@@ -40,6 +40,7 @@ _AWAY: Final = (
 _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
 """Spark's name for it; it must never occur, as one row of each key is merged."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
+_NO_DRIVER: Final = "No suitable driver"
 _SHOWN: Final = 300
 """How many characters of what an exception says are shown."""
 _SECRETS: Final = re.compile(
@@ -116,14 +117,14 @@ def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | Sett
             f"{label}: the catalog or the storage refuses access ({said})",
             fix="Give the user of this command the right to read the table",
         )
-    if error.is_any(*_AWAY):
+    if error.is_any(*_AWAY) and not error.says(_NO_DRIVER):
         return translated(error, label)
     return SettingsError(
         f"{label} cannot be read ({said})",
-        cause=f"the settings of catalog {catalog} are not those of the query, or the table's "
-        "files are damaged",
-        fix=f"Give the settings of the query: --spark-conf spark.sql.catalog.{catalog}...=..., or "
-        "spark-defaults.conf",
+        cause=f"the settings of catalog {catalog} are not those of the query, a jar is missing "
+        "(a database's driver, a file system), or the table's files are damaged",
+        fix="Give the jars and settings of the query: --spark-conf spark.jars.packages=..., "
+        f"--spark-conf spark.sql.catalog.{catalog}...=..., or spark-defaults.conf",
     )
 
 

@@ -36,6 +36,15 @@ _OWN: Final = {
     "spark.sql.queryExecutionListeners": "",
     "spark.sql.streaming.streamingQueryListeners": "",
 }
+_OF_OTHERS: Final = (
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_GATEWAY_SECRET",
+    "SPARK_REMOTE",
+    "SPARK_API_MODE",
+    "SPARK_CONNECT_MODE",
+    "SPARK_CONNECT_MODE_ENABLED",
+)
+"""Say where a driver's JVM is that the command was started by, or a Spark Connect server."""
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where the command is run
 
 
@@ -89,6 +98,8 @@ class LocalSpark:
 
         from eo_listener.spark.jvm.calls import FAILURES  # noqa: PLC0415  # which imports py4j
 
+        for name in _OF_OTHERS:  # it would be used in place of one of our own, and stopped
+            os.environ.pop(name, None)
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="eo-listener-")
         builder = SparkSession.builder

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta import DeltaSink
@@ -127,6 +128,18 @@ def test_a_table_without_a_ledger(log: Log | None, place: str, said: str, readin
         log.add("CREATE TABLE")
     with pytest.raises(SettingsError, match=said):
         reading(log, place=place).ledgers()
+
+
+def test_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Says what may be missing here that the query has, such as the jar of a file system."""
+
+    def away(*_: object) -> NoReturn:
+        raise RetriableSinkError("Delta table at s3a://b/d cannot be read", cause="ClassNotFound")
+
+    monkeypatch.setattr(Connection, "log", away)
+    monkeypatch.setattr(LocalSpark, "session", lambda _: object())
+    with pytest.raises(RetriableSinkError, match=r"ClassNotFound.*a jar.*--spark-conf KEY=VALUE"):
+        DeltaLedgerReader("s3a://b/d", LocalSpark({})).ledgers()
 
 
 def write(delta: SparkSession, path: Path, checkpoint: CheckpointFiles, number: int) -> None:

@@ -181,6 +181,10 @@ def thrown(name: str) -> ThrownError:
         (thrown("RESTException"), "cannot be reached"),
         (thrown("ForbiddenException"), "refuses access.*the right to read the table"),
         (thrown("Unexpected"), "cannot be read.*settings of catalog lake"),
+        (
+            ThrownError(("UncheckedSQLException",), "x", causes=("No suitable driver found",)),
+            "a jar is missing.*--spark-conf spark.jars.packages=",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_one_error(there: object, said: str, reading: Reading) -> None:

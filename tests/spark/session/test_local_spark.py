@@ -91,6 +91,19 @@ def test_it_is_local_and_writes_nothing(builder: Builder) -> None:
     assert builder.given == {"connector": False, "shim": False, "delta": False, "iceberg": True}
 
 
+def test_the_spark_of_another_is_let_alone(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a driver which has started the command, or of a Spark Connect server."""
+    others = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_API_MODE")
+    for name in others:
+        monkeypatch.setenv(name, "1")
+    with closing(LocalSpark({})) as spark:
+        spark.session()
+    assert builder.made == 1
+    assert not any(name in os.environ for name in others)
+
+
 def test_a_spark_that_does_not_start(builder: Builder) -> None:
     """Is one error, which says where to correct it. It is tried once, and nothing is left."""
     builder.fails = True
