@@ -372,7 +372,7 @@ def _differing(positions: Positions) -> Iterator[PositionFinding]:
             differing = {
                 tp: OffsetRange(*sorted((head.range.until, other.heads[tp].range.until)))
                 for tp, head in first.heads.items()
-                if tp in other.heads and head.range.until != other.heads[tp].range.until
+                if tp in other.heads and not first.may_have_met(other, tp)
             }
             if differing:
                 yield PositionFinding(

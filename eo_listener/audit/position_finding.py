@@ -88,6 +88,7 @@ _UNCERTAIN = frozenset(
         PositionFindingKind.LEDGER_EMPTY,
         PositionFindingKind.LEDGER_RENAMED,
         PositionFindingKind.LEDGER_FOREIGN,
+        PositionFindingKind.LEDGER_TAKEN_BACK,
         PositionFindingKind.BATCH_BEGUN,
         PositionFindingKind.NOT_READ,
     }

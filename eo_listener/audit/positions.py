@@ -95,7 +95,8 @@ class LedgerPositions:
     Of the history there are `began`, where each partition's first batch started, `gaps`, what was
     accepted as lost, and what does not continue the batch before it: `missing` and `repeated`
     offsets. `begun` is a batch that was begun and not finished (a sink without transactions).
-    `taken_back` says that somebody took the table back, and the ledger with it.
+    `taken_back` says that somebody took the table back, and the ledger with it. `later` is up to
+    where each partition was applied when it was read once more.
     """
 
     store: str
@@ -107,11 +108,17 @@ class LedgerPositions:
     repeated: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
     begun: int | None = None
     taken_back: TakenBack | None = None
+    later: Mapping[TopicPartition, int] = field(default_factory=_none)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
         """Up to where each partition is applied."""
         return {tp: head.range.until for tp, head in self.heads.items()}
+
+    def may_have_met(self, other: LedgerPositions, tp: TopicPartition) -> bool:
+        """Whether both may have applied a partition up to the same offset at one moment."""
+        mine, its = self.heads[tp].range.until, other.heads[tp].range.until
+        return mine <= other.later.get(tp, its) and its <= self.later.get(tp, mine)
 
     def accepts(self, tp: TopicPartition, gap: OffsetRange) -> bool:
         """Whether all of these offsets are recorded as given up."""

@@ -48,8 +48,10 @@ class LedgerChoice:
         if moved:
             return moved
         read = self.checkpoint.ahead.keys() | self.checkpoint.done.keys()
-        # One without heads, of a table that was taken back to before its first batch, may be it.
-        return {key for key in keys if every[key].heads.keys() & read or not every[key].heads}
+        there = {key for key in keys if every[key].heads.keys() & read}
+        # Of a table that was taken back to before its first batch nothing says whose it is.
+        emptied = {key for key in keys if every[key].taken_back and not every[key].heads}
+        return there or (emptied if len(emptied) == 1 else set())
 
     def _moved(self, every: _Ledgers) -> set[LedgerKey]:
         """Keys of which the checkpoint's query has moved a head last."""

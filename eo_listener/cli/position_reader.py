@@ -19,6 +19,7 @@ from eo_listener.audit.position_judge import not_read
 from eo_listener.audit.positions import (
     CheckpointPositions,
     GroupPositions,
+    LedgerPositions,
     Positions,
     SourcePositions,
     StorePositions,
@@ -103,6 +104,8 @@ class PositionReader:
             checkpoint = self._tried(
                 f"checkpoint {reading.label}", lambda: reading.with_planned(before)
             )
+        if checkpoint is None or not checkpoint.exists:  # ledgers are compared with each other
+            stores = self._read_again(stores)
         source = None if cluster is None else self._source(groups, checkpoint, stores)
         ledgers = [ledger for store in stores for ledger in store.ledgers]
         done = durable(checkpoint, ledgers, request.uncommitted)
@@ -213,21 +216,38 @@ class PositionReader:
         )
 
     def _stores(self, checkpoint: CheckpointPositions | None) -> list[StorePositions]:
-        found = []
         request = self._request
+        choice = LedgerChoice(request.query, request.sink, checkpoint)
         spark = spark_for(request.ledgers, request.spark)
         self._opened.enter_context(closing(spark))
-        for address in request.ledgers:
+        found: dict[int, StorePositions] = {}
+        # Tables first: while Spark starts, what was read of others would grow old.
+        for at, address in sorted(enumerate(request.ledgers), key=lambda one: not one[1].in_table):
             reader = address.open(
                 request.properties, schema=request.schema, spark=spark, query=request.query
             )
             self._opened.enter_context(closing(reader))
-            choice = LedgerChoice(request.query, request.sink, checkpoint)
             store = self._tried(reader.label, lambda: choice.read(reader))  # noqa: B023  # called at once
             if store is not None:
                 self.readers[store.store] = reader
-                found.append(replace(store, address=address.shown, repairable=address.repairable))
-        return found
+                found[at] = replace(store, address=address.shown, repairable=address.repairable)
+        return [found[at] for at in sorted(found)]
+
+    def _read_again(self, stores: list[StorePositions]) -> list[StorePositions]:
+        """The same, with where their ledgers are by now, if these differ.
+
+        A query at work moves one after the other, and one after the other they were read.
+        """
+        ends = [ledger.ends for store in stores for ledger in store.ledgers]
+        if all(one == ends[0] for one in ends):
+            return stores
+        return [replace(store, ledgers=tuple(self._later(store))) for store in stores]
+
+    def _later(self, store: StorePositions) -> Iterator[LedgerPositions]:
+        now = self._tried(store.store, self.readers[store.store].ledgers) or {}
+        for ledger in store.ledgers:
+            heads = now[ledger.key].heads if ledger.key in now else {}
+            yield replace(ledger, later={tp: head.range.until for tp, head in heads.items()})
 
     def _source(
         self,

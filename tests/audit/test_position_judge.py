@@ -469,12 +469,14 @@ def test_a_table_that_was_replaced() -> None:
 
 def test_a_table_that_was_taken_back_where_nothing_is_behind() -> None:
     """Without a checkpoint it is a warning; where one goes on from there, it was meant."""
-    found = only(judged(stores=(store(ledger(60, taken_back=BACK)),)))
+    alone = judged(stores=(store(ledger(60, taken_back=BACK)),))
+    assert alone.verdict == "nothing found lost or doubled, to act on: 1"
+    found = only(alone)
     assert (found.kind, found.severity) == (Kind.LEDGER_TAKEN_BACK, Severity.WARNING)
     assert BACK.cause in found.what
     assert found.fix.startswith(BACK.fix)
     again = judged(checkpoint=checkpoint(60), stores=(store(ledger(60, taken_back=BACK)),))
-    assert not again.to_act_on
+    assert again.verdict == "nothing lost, nothing doubled, nothing to act on"
     assert Kind.LEDGER_TAKEN_BACK in {one.kind for one in again.findings}
 
 
@@ -569,6 +571,17 @@ def test_sinks_that_differ() -> None:
     both = store(ledger(60), ledger(50, key=LedgerKey("b", "flights")))
     assert only(judged(stores=(both,))).kind is Kind.SINKS_DIFFER
     assert only(judged(checkpoint=checkpoint(60), stores=(both,))).kind is Kind.LEDGER_BEHIND
+
+
+def test_sinks_of_a_query_at_work_do_not_differ() -> None:
+    """One was read after the other: each may have been where the other was at one moment."""
+    other = LedgerKey("b", "flights")
+    moved = store(ledger(60), ledger(50, key=other, later={TP: 70}))
+    assert not judged(stores=(moved,)).to_act_on
+    both = store(ledger(60, later={TP: 80}), ledger(50, key=other, later={TP: 61}))
+    assert not judged(stores=(both,)).to_act_on
+    stuck = store(ledger(60, later={TP: 80}), ledger(50, key=other, later={TP: 50}))
+    assert only(judged(stores=(stuck,))).kind is Kind.SINKS_DIFFER
 
 
 def test_what_the_history_records() -> None:

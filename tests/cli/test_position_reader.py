@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,10 +11,11 @@ import pytest
 from eo_listener.audit.positions import Positions
 from eo_listener.cli import position_reader
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
-from eo_listener.testing.made_up_entries import entry_of
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.cli.checkpoint_files import CheckpointFiles, StoreFile
 
 TP = TopicPartition("flights", 0)
@@ -113,3 +114,52 @@ def test_a_topic_that_was_named_and_is_not_there(monkeypatch: pytest.MonkeyPatch
     reader = PositionReader(AuditRequest(properties=PROPERTIES, topics=("nosuch",)))
     reader.read()
     assert [one.about for one in reader.failures] == ["topic nosuch"]
+
+
+KEY = LedgerKey("delays", QUERY)
+
+
+class Moving:
+    """The reader of a ledger that a query at work moves between two readings."""
+
+    def __init__(self, label: str, ends: list[int], read: list[str]) -> None:
+        self.label, self._ends, self._read = label, ends, read
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        self._read.append(self.label)
+        heads = heads_of(entry_of({}, {TP: OffsetRange(0, self._ends.pop(0))}))
+        return {KEY: StoredLedger(key=KEY, heads=heads, moved_at={})}
+
+    def history(self, _: LedgerKey) -> Iterator[AppliedBatch]:
+        return iter(())
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+@pytest.mark.parametrize(
+    ("file", "table", "order", "later"),
+    [
+        ([10, 30], [20, 30], ["delta", "sqlite", "sqlite", "delta"], [{TP: 30}, {TP: 30}]),
+        ([10], [10], ["delta", "sqlite"], [{}, {}]),
+    ],
+)
+def test_ledgers_that_differ_are_read_once_more(
+    file: list[int],
+    table: list[int],
+    order: list[str],
+    later: list[dict[TopicPartition, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tables come first, however they are named: Spark starts, and the query goes on meanwhile."""
+    read: list[str] = []
+    ends = {"sqlite": file, "delta": table}
+    monkeypatch.setattr(
+        LedgerAddress, "open", lambda self, *_, **__: Moving(self.kind, ends[self.kind], read)
+    )
+    ledgers = [LedgerAddress.parse(one) for one in ("sqlite:a.db", "delta:/d")]
+    reader = PositionReader(AuditRequest(ledgers=ledgers))
+    stores = reader.read().stores
+    assert read == order
+    assert [one.store for one in stores] == ["sqlite", "delta"]
+    assert [one.ledgers[0].later for one in stores] == later

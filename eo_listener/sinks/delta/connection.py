@@ -10,7 +10,7 @@ from eo_listener.sinks.delta.batch_records import PREFIX, Doubt, QueryState, que
 from eo_listener.sinks.delta.catalog import SETTINGS, check_storage, check_table
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.errors import another_table, in_doubt
-from eo_listener.sinks.delta.ledger import QueryLedger, TableLedger
+from eo_listener.sinks.delta.ledger import QueryLedger, TableLedger, TakenBackBy
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.jvm.delta_log import DeltaLogFiles, DeltaTable
 from eo_listener.spark.jvm.running_jvm import scala_version
@@ -81,8 +81,8 @@ class TableLog:
         """Why a batch may not be in the table that it was judged by; None where it is."""
         return self._ledger.doubt(commit)
 
-    def taken_back_by(self, query: str) -> Commit | None:
-        """The commit that has taken the heads of a query back, as far as it can be found."""
+    def taken_back_by(self, query: str) -> TakenBackBy | None:
+        """What has taken the heads of a query back."""
         return self._ledger.taken_back_by(self.newest, query)
 
     def _numbers(self) -> dict[str, int]:
@@ -215,7 +215,7 @@ class Connection:
         with self._answering():
             return log.doubt(commit)
 
-    def taken_back_by(self, log: TableLog, query: str) -> Commit | None:
+    def taken_back_by(self, log: TableLog, query: str) -> TakenBackBy | None:
         """As `TableLog.taken_back_by`. Raises RetriableSinkError."""
         with self._answering():
             return log.taken_back_by(query)

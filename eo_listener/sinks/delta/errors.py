@@ -14,7 +14,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import TakenBack
 from eo_listener.sinks.delta.batch_records import Doubt, QueryState
-from eo_listener.sinks.delta.commits import Commit
+from eo_listener.sinks.delta.ledger import TakenBackBy
 from eo_listener.spark.jvm.delta_log import DeltaTable
 from eo_listener.spark.jvm.thrown import Thrown, thrown
 
@@ -92,8 +92,16 @@ def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> Set
     )
 
 
-def taken_back(reference: str, commit: Commit, newest: int) -> TakenBack:
+def taken_back(reference: str, by: TakenBackBy, newest: int) -> TakenBack:
     """What has taken the heads of a query back, and how a RESTORE is undone."""
+    commit = by.commit
+    if commit is None:
+        return TakenBack(
+            cause=f"the table was restored or replaced: the last batch of the query, number "
+            f"{by.last} of its ledger, is not in it any more, and its log does not say by which "
+            "version",
+            fix="",
+        )
     if commit.replaces:
         return TakenBack(
             cause=f"version {commit.version} replaced the table ({commit.operation}): the batches "

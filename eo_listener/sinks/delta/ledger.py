@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import TopicPartition
@@ -39,6 +40,16 @@ class QueryLedger:
     states: States
     number: int
     heads: Mapping[TopicPartition, Head]
+
+
+class TakenBackBy(NamedTuple):
+    """That a table no longer has a query's last batch, number `last` of its ledger.
+
+    `commit` has taken it back; None where that is far back, or was cleaned.
+    """
+
+    last: int
+    commit: Commit | None
 
 
 class TableLedger:
@@ -125,10 +136,10 @@ class TableLedger:
             return {**states, commit.record.query: mine}
         return states
 
-    def taken_back_by(self, version: int, query: str) -> Commit | None:
-        """The commit that has taken the heads of `query` back that count at `version`.
+    def taken_back_by(self, version: int, query: str) -> TakenBackBy | None:
+        """What has taken the heads of `query` back that count at `version`.
 
-        None where its newest batch counts, and where that commit is far back, or cleaned.
+        None where its newest batch counts.
         """
         now = self.states(version).get(query)
         if now is None or now.doubt is not None:
@@ -136,14 +147,18 @@ class TableLedger:
         last = None if now.version is None else self._read(now.version)
         if last is not None and last.record is not None and last.record.number == now.number:
             return None
-        floor = 0 if now.version is None else now.version
+        return TakenBackBy(now.number, self._taken_back_from(version, query, now.version))
+
+    def _taken_back_from(self, version: int, query: str, counts: int | None) -> Commit | None:
+        """The commit before which other heads of `query` than those of version `counts` did."""
+        floor = 0 if counts is None else counts
         for at in range(version, max(floor, version - _FAR), -1):
             commit = self._read(at)
             if commit is None:
                 return None
             if commit.restores or commit.replaces:
                 before = self._folded(at - 1).get(query)
-                if before is not None and before.version != now.version:
+                if before is not None and before.version != counts:
                     return commit
         return None
 

@@ -20,7 +20,7 @@ from eo_listener.sinks.delta.batch_records import (
 )
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.errors import in_doubt, taken_back
-from eo_listener.sinks.delta.ledger import TableLedger
+from eo_listener.sinks.delta.ledger import TableLedger, TakenBackBy
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.testing.made_up_entries import HOSTILE
 
@@ -97,7 +97,7 @@ class Log:
         self.files[self.newest + 1] = lines("WRITE", transaction, userMetadata=record.text())
         return self.newest
 
-    def taken_back(self, query: str = "q") -> Commit | None:
+    def taken_back(self, query: str = "q") -> TakenBackBy | None:
         """What has taken heads back, as a reader finds it."""
         return self.ledger().taken_back_by(self.newest, query)
 
@@ -196,24 +196,37 @@ def test_heads_that_were_all_taken_back() -> None:
     restore = log.restore(empty)
     found = log.taken_back()
     assert found is not None
-    assert found.version == restore
+    assert found.commit is not None
+    assert found.commit.version == restore
     assert taken_back("delays", found, log.newest).fix.endswith(f"AS OF {restore - 1}")
     log.batch()
     replaced = log.add("CREATE OR REPLACE TABLE AS SELECT")
     found = log.taken_back()
     assert found is not None
-    assert found.version == replaced
+    assert found.commit is not None
+    assert found.commit.version == replaced
     assert taken_back("delays", found, log.newest).fix == ""
 
 
-def test_what_has_taken_heads_back_may_be_cleaned() -> None:
-    """Then nothing is said of it."""
+@pytest.mark.parametrize("later", [1, 1_100])
+def test_heads_that_were_taken_back_long_ago(later: int) -> None:
+    """By a commit that was cleaned, or is not looked for any more: it is said all the same."""
     log = Log()
     first, _ = log.batch(), log.batch()
     restore = log.restore(first)
-    log.add()
-    del log.files[restore]
-    assert log.taken_back() is None
+    assert log.taken_back() == TakenBackBy(2, log.commit(restore))
+    reader = log.ledger()
+    assert reader.states(log.newest)["q"] == QueryState(2, first)
+    for _ in range(later):
+        log.add()
+    found = reader.taken_back_by(log.newest, "q")
+    if later == 1:
+        del log.files[restore]
+        found = reader.taken_back_by(log.newest, "q")
+    assert found == TakenBackBy(2, None)
+    said = taken_back("delays", found, log.newest)
+    assert "number 2 of its ledger, is not in it any more" in said.cause
+    assert said.fix == ""
 
 
 def test_restore_to_before_the_first_batch_leaves_no_heads() -> None:

@@ -17,6 +17,7 @@ from eo_listener.sinks.delta import DeltaSink
 from eo_listener.sinks.delta.batch_records import QueryState
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.connection import Connection
+from eo_listener.sinks.delta.ledger import TakenBackBy
 from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.session.local_spark import LocalSpark
@@ -46,7 +47,7 @@ class OpenLog:
     def states(self) -> Mapping[str, QueryState]:
         return self._ledger.states(self.newest)
 
-    def taken_back_by(self, query: str) -> Commit | None:
+    def taken_back_by(self, query: str) -> TakenBackBy | None:
         return self._ledger.taken_back_by(self.newest, query)
 
 
