@@ -123,12 +123,25 @@ class NamedLedger:
                 self.address.open(properties, schema=self.schema, spark=spark, query=self.query)
             ) as reader,
         ):
-            ledgers = reader.ledgers()
-            heads = {key: one.heads for key, one in ledgers.items() if one.heads}
-            key = choose_key(heads, reader.label, self.sink, self.query)
-            origin = of_heads(reader.label, key.query, heads[key])
-        newest = max(heads[key].values(), key=lambda head: head.batch_id)
-        return origin, newest, key.query
+            ledgers, label = reader.ledgers(), reader.label
+        there = {
+            key: one.heads for key, one in ledgers.items() if one.heads or key.query == self.query
+        }
+        every = there or {key: one.heads for key, one in ledgers.items()}
+        key = choose_key(every, label, self.sink, self.query)
+        heads, back = ledgers[key].heads, ledgers[key].taken_back
+        if back is not None and not heads:
+            raise SettingsError(
+                f"{label} has no offsets of query {key.query!r} any more",
+                cause=back.cause,
+                fix=back.fix or "Take them from elsewhere: --from-checkpoint or --from-time",
+            )
+        origin = of_heads(label, key.query, heads)
+        if back is not None:
+            undo = f"; {back.fix} undoes it" if back.fix else ""
+            what = f"{origin.what}, which was taken back ({back.cause}{undo})"
+            origin = replace(origin, what=what)
+        return origin, max(heads.values(), key=lambda head: head.batch_id), key.query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

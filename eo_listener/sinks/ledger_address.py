@@ -14,6 +14,7 @@ from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.model.errors import MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_repair import LedgerRepair
+from eo_listener.spark.checkpoint import shown
 
 if TYPE_CHECKING:
     from eo_listener.spark.session.local_spark import LocalSpark
@@ -50,7 +51,7 @@ class LedgerAddress:
                 if self.servers is None
                 else (f"kafka://{self.servers}/{self.place}")
             )
-        return "postgresql://..." if self.kind == "postgres" else f"{self.kind}:{self.place}"
+        return "postgresql://..." if self.kind == "postgres" else f"{self.kind}:{shown(self.place)}"
 
     @classmethod
     def parse(cls, text: str) -> LedgerAddress:

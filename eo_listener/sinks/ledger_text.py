@@ -52,6 +52,14 @@ class LedgerText:
         )
 
     @classmethod
+    def query_of(cls, text: str) -> str:
+        """Read whose ledger a text is, and no head of it. Raises FormatError."""
+        query = _parsed(text)["query"]
+        if not isinstance(query, str):
+            raise _foreign("it lacks the name of a query")
+        return query
+
+    @classmethod
     def decode(cls, text: str) -> LedgerText:
         """Read a text. Raises FormatError for what `encode` of this format would not write."""
         given = _parsed(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from eo_listener.cli.group_changes import Rules, _as_options
 from eo_listener.cli.group_origins import NamedLedger, NamedOrigin, parse_offsets, parse_time
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.model.errors import EoListenerError, PartitionVanishedError, SettingsError
+from eo_listener.model.ledger import LedgerKey, StoredLedger, TakenBack
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_json
+from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.spark.checkpoint import Checkpoint, Durable
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.cli.checkpoint_files import CheckpointFiles
@@ -246,6 +249,34 @@ def test_a_ledger(tmp_path: Path) -> None:
     assert set(origin.topic_ids) == {tp}
     assert (author.name, author.query_id, author.batch_id) == (QUERY, "query-1", 7)
     assert author.command == "group seed"
+
+
+@pytest.mark.parametrize("heads", [True, False])
+@pytest.mark.parametrize("fix", ["RESTORE TABLE t TO VERSION AS OF 6", ""])
+def test_a_ledger_that_was_taken_back(
+    heads: bool, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is said with the offsets; where it has none left, it is what there is to say."""
+    store = Store(tmp_path / "delays.db")
+    store.write(entry_of({}, {TopicPartition("flights", 0): OffsetRange(0, 5)}))
+    back, read = TakenBack("version 7 restored the table", fix), SqliteLedgerReader.ledgers
+
+    def ledgers(reader: SqliteLedgerReader) -> dict[LedgerKey, StoredLedger]:
+        return {
+            key: replace(one, taken_back=back, heads=one.heads if heads else {})
+            for key, one in read(reader).items()
+        }
+
+    monkeypatch.setattr(SqliteLedgerReader, "ledgers", ledgers)
+    asked = named(ledger=ledger(store.address))
+    if heads:
+        origin, _ = asked.read(NOBODY, (), {})
+        assert "which was taken back (version 7 restored the table" in origin.what
+        assert fix in origin.what
+    else:
+        said = f"has no offsets of query.*version 7 restored.*{fix or 'from elsewhere'}"
+        with pytest.raises(SettingsError, match=said):
+            asked.read(NOBODY, (), {})
 
 
 def test_names_of_a_ledger_without_one() -> None:

@@ -65,6 +65,13 @@ def test_each_form(text: str, kind: str, place: str, servers: str | None) -> Non
     assert found.shown == ("postgresql://..." if kind == "postgres" else text)
 
 
+def test_the_login_in_a_path_is_not_shown() -> None:
+    """Hadoop refuses it; until then it is a secret."""
+    assert LedgerAddress.parse("delta:s3a://key:hidden@b/d").shown == "delta:s3a://***@b/d"
+    reader = LedgerAddress.parse("delta:s3a://key:hidden@b/d").open(None, schema=None, spark=NONE)
+    assert reader.label == "Delta table at s3a://***@b/d"
+
+
 @pytest.mark.parametrize(
     "text", ["", "delays.db", "mysql://u:hidden@h/d", "sqlite:", "kafka:", "iceberg:", "delta:"]
 )

@@ -14,6 +14,7 @@ from eo_listener.sinks.delta.connection import Connection, TableLog
 from eo_listener.sinks.delta.errors import taken_back
 from eo_listener.sinks.ledger_steps import BATCHES_READ, LedgerStep, applied_batches
 from eo_listener.sinks.origin_columns import refuse_uncounted
+from eo_listener.spark.checkpoint import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +41,7 @@ class DeltaLedgerReader:
     @property
     def label(self) -> str:
         """The table or the path."""
-        return self._target.label
+        return shown(self._target.label)
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads, of one version of the table."""

@@ -18,37 +18,23 @@ is in main behind no ledger of it means rows that the ledger does not have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from eo_listener.model.errors import FormatError, SinkError
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.iceberg.names import is_branch_of, is_branch_of_any
-from eo_listener.sinks.iceberg.snapshots import Snapshot, Snapshots, parse_snapshot
+from eo_listener.sinks.iceberg.published import Published
+from eo_listener.sinks.iceberg.snapshots import (
+    Snapshot,
+    Snapshots,
+    parse_owner,
+    parse_snapshot,
+)
 from eo_listener.sinks.ledger_steps import LedgerStep
-from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.packed_heads import Heads
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The ledger of a query, and the snapshot that has it.
-
-    `rolled_back` is a branch with later batches, which a rollback has taken out of main;
-    `replaced` one with batches of a table that was replaced by another one of its name.
-    """
-
-    ledger: LedgerText
-    snapshot: int | None
-    rolled_back: str | None = None
-    replaced: str | None = None
-
-    @property
-    def heads(self) -> Mapping[TopicPartition, Head]:
-        """All heads of the query."""
-        return self.ledger.heads
 
 
 class PublishedLedgers:
@@ -95,13 +81,8 @@ class PublishedLedgers:
         self._check_picked(table, query, since, known=written, accept_expired=accept_expired)
         if found is None or found.ledger is None:
             first = since[-1] if since else None
-            return Published(
-                ledger=LedgerText(query, 0, {}),
-                snapshot=None,
-                rolled_back=_taken_out(first, heads),
-                replaced=_replaced(first, heads, known=known),
-            )
-        return _published(found.id, found.ledger, heads)
+            return Published.nothing(query, first, heads, known=known)
+        return Published.at(found.id, found.ledger, heads)
 
     def moved_by(
         self, table: Snapshots, key: str, query_id: str
@@ -124,12 +105,38 @@ class PublishedLedgers:
         return {owner: heads for owner, heads in moved.items() if heads}
 
     def queries(self, table: Snapshots) -> set[str]:
-        """The names of all queries that have a ledger in the table."""
+        """The names of all queries that have a ledger in the table.
+
+        Looks at each snapshot of main, and keeps none. Raises SinkError.
+        """
+        found = self.with_branch(table)
+        at = table.main
+        while at is not None and (text := table.snapshot(at)) is not None:
+            with self._readable():
+                query, at = parse_owner(text)
+            if query is not None:
+                found.add(query)
+        return found
+
+    def with_branch(self, table: Snapshots) -> set[str]:
+        """Those of them that have a branch, as each has that nobody has dropped."""
         heads = (
             self.read(table, at) for name, at in table.branches.items() if is_branch_of_any(name)
         )
-        both = (*self._chain(table, {}), *heads)
-        return {one.ledger.query for one in both if one is not None and one.ledger is not None}
+        return {one.ledger.query for one in heads if one is not None and one.ledger is not None}
+
+    def leads_to(self, table: Snapshots, branch: str) -> bool:
+        """Whether main can be moved on to a branch, as far as the snapshots between are there."""
+        main = None if table.main is None else self.read(table, table.main)
+        at: int | None = table.branches[branch]
+        while at is not None and at != table.main:
+            found = self.read(table, at)
+            if found is None or main is None:
+                return True
+            if found.sequence < main.sequence:
+                return False
+            at = found.parent
+        return at is not None
 
     def steps(self, table: Snapshots, query: str) -> Iterator[LedgerStep]:
         """What batches of the query have left in main, the newest first, until one has expired.
@@ -163,13 +170,18 @@ class PublishedLedgers:
                 text = table.expired(snapshot_id, child=child.id, committed=child.committed)
             if text is None:
                 return None
-            try:
+            with self._readable():
                 self._known[snapshot_id] = parse_snapshot(text)
-            except FormatError as error:
-                raise SinkError(
-                    f"{self._label}: {error.problem}", cause=error.cause, fix=error.fix
-                ) from error
         return self._known[snapshot_id]
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except FormatError as error:
+            raise SinkError(
+                f"{self._label}: {error.problem}", cause=error.cause, fix=error.fix
+            ) from error
 
     def _chain(self, table: Snapshots, heads: Mapping[str, Snapshot]) -> Iterator[Snapshot]:
         """From main's head back, as far as there are snapshots.
@@ -295,50 +307,6 @@ class PublishedLedgers:
             f"expired, and {_searched(table.search)}",
             fix=f'If it has none, on_expired="accept" goes on. If it has: {fix}',
         )
-
-
-def _published(at: int, ledger: LedgerText, heads: Mapping[str, Snapshot]) -> Published:
-    if any(head.id == at for head in heads.values()):
-        return Published(ledger, at)  # whatever else there is was never published
-    return Published(ledger, at, _latest(heads, after=ledger.number))
-
-
-def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | None:
-    """The branch with the last batch, where a rollback to before the first one has taken all out.
-
-    `first` is main's first snapshot, and there is no ledger since. A batch after the first is
-    staged only where main has the one before. Format 1 has no sequence numbers to tell it from a
-    table that was replaced.
-    """
-    if first is None or first.parent is not None:
-        return None
-    behind = {name: head for name, head in heads.items() if head.sequence > first.sequence}
-    return _latest(behind, after=1)
-
-
-def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
-    """The branch with the last batch of those after number `after` of their ledger."""
-    later = {
-        head.ledger.number: name
-        for name, head in heads.items()
-        if head.ledger is not None and head.ledger.number > after
-    }
-    return later[max(later)] if later else None
-
-
-def _replaced(first: Snapshot | None, heads: Mapping[str, Snapshot], *, known: bool) -> str | None:
-    """A branch with batches that main had, and that `first`, its first snapshot, does not follow.
-
-    CREATE OR REPLACE TABLE makes main anew, and leaves branches. Of a first batch it is not known
-    by itself whether it was ever in main.
-    """
-    before = {
-        head.ledger.number: name
-        for name, head in heads.items()
-        if head.ledger is not None
-        and (first is None or (first.parent is None and head.sequence < first.sequence))
-    }
-    return before[min(before)] if before and (known or max(before) > 1) else None
 
 
 def _searched(search: MetadataSearch) -> str:

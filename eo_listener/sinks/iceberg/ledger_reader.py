@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from eo_listener.model.errors import JvmError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger, TakenBack
 from eo_listener.sinks.iceberg.connection import find, has_files_of
 from eo_listener.sinks.iceberg.errors import unreadable
-from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.ledger_steps import BATCHES_READ, applied_batches
 from eo_listener.sinks.origin_columns import refuse_uncounted
 from eo_listener.spark.jvm.calls import asking
@@ -20,6 +21,10 @@ from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError
 
 if TYPE_CHECKING:
     from eo_listener.spark.session.local_spark import LocalSpark
+
+
+_UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version": "V0"}
+"""Keep a JDBC catalog from being made where there is none, and its tables from being altered."""
 
 
 class IcebergLedgerReader:
@@ -45,8 +50,10 @@ class IcebergLedgerReader:
         """Read all heads, of one snapshot of main."""
         with self._explained():
             self._table = table = self._found()
-            queries = sorted(self._ledgers.queries(table))
-            stored = [self._stored(table, query) for query in queries]
+            queries = self._ledgers.with_branch(table)
+            if self._query not in queries:  # main may have thousands of snapshots
+                queries = self._ledgers.queries(table)
+            stored = [self._stored(table, query) for query in sorted(queries)]
         found = {one.key: one for one in stored if one is not None}
         if not found:
             raise SettingsError(
@@ -81,18 +88,20 @@ class IcebergLedgerReader:
             if self._query in (None, query):
                 raise
             return StoredLedger(key=key, heads={}, moved_at={})
-        back = self._taken_back(found)
+        back = self._taken_back(table, found)
         if not found.heads and back is None:
             return None
         return StoredLedger(key=key, heads=found.heads, moved_at={}, taken_back=back)
 
-    def _taken_back(self, found: Published) -> TakenBack | None:
+    def _taken_back(self, table: IcebergTable, found: Published) -> TakenBack | None:
         if found.rolled_back is not None:
-            return TakenBack(
-                cause=f"main was rolled back: the batches after number {found.ledger.number} of "
-                f"its ledger are not in it any more, but in branch {found.rolled_back}",
-                fix=self._name.fast_forward(found.rolled_back),
+            cause = (
+                f"main was rolled back: the batches after number {found.ledger.number} of its "
+                f"ledger are not in it any more, but in branch {found.rolled_back}"
             )
+            if self._ledgers.leads_to(table, found.rolled_back):
+                return TakenBack(cause, self._name.fast_forward(found.rolled_back))
+            return TakenBack(f"{cause}, to which main does not lead: others have written since", "")
         if found.replaced is not None:
             return TakenBack(
                 cause="the table was replaced (CREATE OR REPLACE TABLE): the rows of before are in "
@@ -106,8 +115,8 @@ class IcebergLedgerReader:
         setting = f"spark.sql.catalog.{name.parts[0]}"
         with asking("read its settings"):
             has_catalog = spark.conf.get(setting, None) is not None
-            # A catalog that is not there yet would be made: its tables, in the database it names.
-            spark.conf.set(f"{setting}.jdbc.init-catalog-tables", "false")
+            for key, value in _UNCHANGED.items():
+                spark.conf.set(f"{setting}.{key}", value)
         if not has_catalog:
             raise SettingsError(
                 f"Spark has no catalog {name.parts[0]!r}",

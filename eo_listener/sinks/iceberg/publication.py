@@ -31,8 +31,9 @@ from eo_listener.sinks.iceberg.errors import (
     translated,
     unanswered,
 )
-from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
+from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import BATCH_OF, PROPERTY, Snapshot
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
 

@@ -16,10 +16,11 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.iceberg import catalog
 from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
 from eo_listener.sinks.iceberg.errors import translated
-from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.publication import Publication, RowWriter
+from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
 from eo_listener.sinks.kept_rows import unmarked

@@ -53,6 +53,21 @@ class Snapshots(Protocol):
         """
 
 
+class Owner(NamedTuple):
+    """The query that has its ledger in a snapshot, if one has, and the snapshot's parent."""
+
+    query: str | None
+    parent: int | None
+
+
+def parse_owner(text: str) -> Owner:
+    """Read whose a snapshot is, and nothing else. Raises FormatError as `parse_snapshot` does."""
+    given = json.loads(text)
+    ledger = given.get("summary", {}).get(PROPERTY)
+    query = None if ledger is None else LedgerText.query_of(ledger)
+    return Owner(query, given.get("parent-snapshot-id"))
+
+
 def parse_snapshot(text: str) -> Snapshot:
     """Read a snapshot. Raises FormatError for a ledger of another format."""
     given = json.loads(text)

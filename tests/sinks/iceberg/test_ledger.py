@@ -9,8 +9,9 @@ import pytest
 
 from eo_listener.model.errors import SinkError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import new_branch
+from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch

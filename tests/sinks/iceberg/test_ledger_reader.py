@@ -113,6 +113,40 @@ def test_a_rollback_to_before_the_first_batch_is_said_with_the_command(reading: 
     )
 
 
+def test_a_rollback_that_cannot_be_undone_is_said_without_a_command(reading: Reading) -> None:
+    """Others have committed since, so main is no ancestor of the branch any more."""
+    table = Table()
+    table.write(1)
+    table.commit()
+    before = table.main
+    branch = table.write(2)
+    table.main = before
+    back = reading(table).ledgers()[KEY].taken_back
+    assert back is not None
+    assert branch in back.fix
+    table.commit()
+    back = reading(table).ledgers()[KEY].taken_back
+    assert back is not None
+    assert back.cause.endswith(
+        f"branch {branch}, to which main does not lead: others have written since"
+    )
+    assert back.fix == ""
+
+
+def test_main_is_not_read_for_a_query_that_has_a_branch(reading: Reading) -> None:
+    """It may have thousands of snapshots; where no branch is the query's, each is looked at."""
+    table = Table()
+    table.write(1)
+    table.commit(50)
+    table.write(2)
+    table.reads = 0
+    assert KEY in reading(table, QUERY).ledgers()
+    assert table.reads == 1
+    table.branches.clear()
+    assert KEY in reading(table, QUERY).ledgers()
+    assert table.reads > 50
+
+
 def test_a_replaced_table_is_said(reading: Reading) -> None:
     """With the branch that has the rows of before; no statement brings them back."""
     table = Table()
@@ -126,13 +160,14 @@ def test_a_replaced_table_is_said(reading: Reading) -> None:
 
 
 def test_nothing_is_made_in_a_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Iceberg makes the tables of one that is not there, unless it is told not to."""
+    """Iceberg makes the tables of one that is not there, and alters older ones, as it is told."""
     session = Session(catalog="lake")
     monkeypatch.setattr(LocalSpark, "session", lambda _: session)
     monkeypatch.setattr(ledger_reader, "find", lambda *_: None)
     with pytest.raises(SettingsError, match="there is no table"):
         IcebergLedgerReader("`lake`.db.t", LocalSpark({})).ledgers()
     assert session.settings["spark.sql.catalog.lake.jdbc.init-catalog-tables"] == "false"
+    assert session.settings["spark.sql.catalog.lake.jdbc.schema-version"] == "V0"
 
 
 def test_a_catalog_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
