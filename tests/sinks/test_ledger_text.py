@@ -42,6 +42,7 @@ def test_a_ledger_comes_back(
     ledger = LedgerText(query, number, by_partition)
     text = ledger.encode()
     assert LedgerText.decode(text) == ledger
+    assert LedgerText.query_of(text) == query
     assert text.isascii()
     turned = dict(reversed(by_partition.items()))
     assert LedgerText(query, number, turned).encode() == text
@@ -82,6 +83,8 @@ def test_other_texts_are_refused(text: str) -> None:
     """What is no ledger of this format is an error, and never an empty ledger."""
     with pytest.raises(FormatError, match="none of format 1") as refused:
         LedgerText.decode(text)
+    with pytest.raises(FormatError, match="none of format 1"):
+        LedgerText.query_of(text)
     assert "newer release" in str(refused.value.cause)
 
 
