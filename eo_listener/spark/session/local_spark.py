@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -85,6 +86,7 @@ class LocalSpark:
 
     def close(self) -> None:
         """End what was started."""
+        logging.getLogger().removeFilter(_is_no_interruption)
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):  # its JVM may have gone, which ends it as well
@@ -109,6 +111,7 @@ class LocalSpark:
             builder, connector=False, shim=False, delta=self._delta, iceberg=self._iceberg
         )
         self._announce()
+        logging.getLogger().addFilter(_is_no_interruption)
         try:
             with _own_output(), _own_ctrl_c():
                 return configured.getOrCreate()
@@ -120,6 +123,11 @@ class LocalSpark:
                 "could not be downloaded, name a file: --spark-conf spark.jars=/PATH/NAME.jar",
             )
             raise self._failure from error
+
+
+def _is_no_interruption(record: logging.LogRecord) -> bool:
+    """Keep py4j from logging, with a traceback, that Ctrl-C came while Java was asked."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending")
 
 
 @contextmanager

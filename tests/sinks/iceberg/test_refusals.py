@@ -286,7 +286,7 @@ def test_a_batch_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_are_not_looked_for_in_a_cached_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session's cache can have main as it was before a rollback."""
     from eo_listener import IcebergSink  # noqa: PLC0415
-    from eo_listener.sinks.iceberg import sink  # noqa: PLC0415
+    from eo_listener.sinks.iceberg import connection, sink  # noqa: PLC0415
 
     fresh: list[object] = []
 
@@ -304,7 +304,7 @@ def test_files_are_not_looked_for_in_a_cached_table(monkeypatch: pytest.MonkeyPa
 
     spark = SimpleNamespace(table=lambda _: Entries(), conf={})
     monkeypatch.setattr(sink, "session", lambda *_: spark)
-    monkeypatch.setattr(sink, "find", find)
+    monkeypatch.setattr(connection, "find", find)
     assert IcebergSink("lake.db.t")._has_files_of(5)
     spark.conf["spark.wap.branch"] = "audit"
     with pytest.raises(SettingsError, match=r"spark\.wap\.branch"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -130,6 +131,19 @@ def test_output_and_ctrl_c_stay_the_commands_own(
     assert signal.getsignal(signal.SIGINT) is before
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("the document", "said by its logger\n")
+
+
+def test_ctrl_c_while_java_is_asked_is_no_error(
+    builder: Builder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """py4j logs it, with a traceback; what others log stays."""
+    with closing(LocalSpark({})) as spark:
+        spark.session()
+        logging.error("KeyboardInterrupt while sending command.")  # noqa: LOG015  # as py4j does
+        logging.error("another")  # noqa: LOG015
+    logging.error("KeyboardInterrupt while sending what is nobody's")  # noqa: LOG015
+    assert builder.made == 1
+    assert [one.getMessage()[:21] for one in caplog.records] == ["another", "KeyboardInterrupt whi"]
 
 
 def test_ctrl_c_while_it_starts_leaves_no_jvm(
