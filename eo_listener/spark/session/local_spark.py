@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -126,8 +128,12 @@ class LocalSpark:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Keep py4j from logging, with a traceback, that Ctrl-C came while Java was asked."""
-    return not str(record.msg).startswith("KeyboardInterrupt while sending")
+    """Keep py4j from logging, with a traceback, that Java was asked when Ctrl-C came.
+
+    What else has kept Java from answering is raised, too.
+    """
+    said = str(record.msg)
+    return not said.startswith(("KeyboardInterrupt while sending", "Exception while sending"))
 
 
 @contextmanager
@@ -149,20 +155,43 @@ def _own_output() -> Iterator[None]:
 
 @contextmanager
 def _own_ctrl_c() -> Iterator[None]:
-    """Keep what Ctrl-C does: pyspark's handler asks a Spark that may be closed by then.
+    """Keep what Ctrl-C does. Raises KeyboardInterrupt for whatever is raised after one.
 
-    A JVM that has not started yet, which may download for minutes, is ended when Ctrl-C comes.
+    pyspark's handler asks a Spark that is answering, which fails, or that may be closed by then. A
+    JVM that has not started yet, which may download for minutes, is ended.
     """
     handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    except BaseException as error:
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            process = frame.f_locals.get("proc")  # of launch_gateway, which forgets it
-            if isinstance(process, Popen):
-                process.kill()
-                process.wait()
-        raise
-    finally:
-        if handler is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
+    with _signals() as arrived:
+        try:
+            yield
+        except BaseException as error:
+            for frame, _ in traceback.walk_tb(error.__traceback__):
+                process = frame.f_locals.get("proc")  # of launch_gateway, which forgets it
+                if isinstance(process, Popen):
+                    process.kill()
+                    process.wait()
+            if signal.SIGINT in arrived():
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            if handler is not None and _in_main_thread():
+                signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bytes]]:
+    """Return which signals have come so far, whatever their handlers did."""
+    read, written = socket.socketpair()
+    with read, written:
+        for one in (read, written):
+            one.setblocking(False)
+        before = signal.set_wakeup_fd(written.fileno()) if _in_main_thread() else -1
+        try:
+            yield lambda: read.recv(64) if select.select([read], [], [], 0)[0] else b""
+        finally:
+            if _in_main_thread():
+                signal.set_wakeup_fd(before)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

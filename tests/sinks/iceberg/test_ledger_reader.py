@@ -240,6 +240,7 @@ def write(lake: Lake, checkpoint: CheckpointFiles, number: int) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_rolled_back_table_is_named_and_repaired(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import subprocess
 from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from pyspark.errors import PySparkRuntimeError
@@ -140,10 +140,32 @@ def test_ctrl_c_while_java_is_asked_is_no_error(
     with closing(LocalSpark({})) as spark:
         spark.session()
         logging.error("KeyboardInterrupt while sending command.")  # noqa: LOG015  # as py4j does
+        logging.error("Exception while sending command.")  # noqa: LOG015  # as py4j does
         logging.error("another")  # noqa: LOG015
     logging.error("KeyboardInterrupt while sending what is nobody's")  # noqa: LOG015
     assert builder.made == 1
     assert [one.getMessage()[:21] for one in caplog.records] == ["another", "KeyboardInterrupt whi"]
+
+
+def test_ctrl_c_that_makes_pyspark_fail_is_ctrl_c(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler asks Java, which is answering another call, before it says what has come."""
+
+    def asks(*_: object) -> NoReturn:
+        raise PySparkRuntimeError("Error while sending or receiving")
+
+    def interrupted(_: Builder) -> None:
+        signal.signal(signal.SIGINT, asks)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Builder, "getOrCreate", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), closing(LocalSpark({})) as spark:
+        spark.session()
+    assert builder.made == 0
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_ctrl_c_while_it_starts_leaves_no_jvm(
