@@ -11,7 +11,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * is this name.
  */
 public final class BatchWrites {
-  private static final Map<String, BatchRows> OPEN = new ConcurrentHashMap<>();
+  private static final Map<String, OrderedBatchWrite> OPEN = new ConcurrentHashMap<>();
 
   private BatchWrites() {}
 
@@ -20,7 +20,7 @@ public final class BatchWrites {
    * TaskProducers} takes: remembers how the rows of a batch are to be written.
    */
   public static Map<String, Object> open(CallArguments arguments) {
-    OPEN.put(arguments.text("batch"), new BatchRows(arguments));
+    OPEN.put(arguments.text("batch"), new OrderedBatchWrite(arguments));
     return Map.of();
   }
 
@@ -41,15 +41,15 @@ public final class BatchWrites {
 
   /** {@code {"batch"}}: forgets it. */
   public static Map<String, Object> close(CallArguments arguments) {
-    BatchRows closed = OPEN.remove(arguments.text("batch"));
+    OrderedBatchWrite closed = OPEN.remove(arguments.text("batch"));
     if (closed != null) {
       closed.close();
     }
     return Map.of();
   }
 
-  static BatchRows find(String batch) {
-    BatchRows found = batch == null ? null : OPEN.get(batch);
+  static OrderedBatchWrite find(String batch) {
+    OrderedBatchWrite found = batch == null ? null : OPEN.get(batch);
     if (found == null) {
       throw new RefusedException("there is no batch of this name to be written: " + batch);
     }

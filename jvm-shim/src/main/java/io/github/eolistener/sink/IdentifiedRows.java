@@ -51,7 +51,7 @@ public final class IdentifiedRows {
    */
   public static Dataset<Row> arranged(Dataset<Row> frame, String argument) {
     CallArguments arguments = CallArguments.of(argument);
-    BatchRows batch = BatchWrites.find(arguments.text("batch"));
+    OrderedBatchWrite batch = BatchWrites.find(arguments.text("batch"));
     batch.follow(frame.sparkSession().sparkContext());
     List<String> there = batch.there();
     List<Column> values = new ArrayList<>();

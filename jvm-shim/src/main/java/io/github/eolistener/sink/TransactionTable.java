@@ -38,7 +38,7 @@ final class TransactionTable implements SupportsWrite {
     if (!RowColumns.fit(info.schema())) {
       throw new RefusedException("these rows were not made by RowColumns");
     }
-    BatchRows rows = BatchWrites.find(info.options().get(TransactionProvider.BATCH));
+    OrderedBatchWrite rows = BatchWrites.find(info.options().get(TransactionProvider.BATCH));
     return new WriteBuilder() {
       @Override
       public Write build() {

@@ -73,7 +73,7 @@ class RowWriterTest {
     assertNull(written(UNFENCED, 0, 1, 0).get("error"));
     Map<String, Object> report = written(UNFENCED, 0, 0, 0);
     assertEquals("_INVALID_ARG", ((Map<?, ?>) report.get("error")).get("code"));
-    assertFalse((report + new BatchRows(UNFENCED).toString()).contains("hunter2"));
+    assertFalse((report + new OrderedBatchWrite(UNFENCED).toString()).contains("hunter2"));
     assertEquals(Map.of(-8, 1L), written(UNFENCED, 0, 0, -8).get("refused"));
   }
 
@@ -87,7 +87,7 @@ class RowWriterTest {
   @DisplayName("A batch is found by its name, begun once, and shows no property")
   void batches() {
     BatchWrites.open(GIVEN);
-    BatchRows found = BatchWrites.find("b");
+    OrderedBatchWrite found = BatchWrites.find("b");
     assertFalse((found + found.description()).contains("hunter2"));
     for (String text : List.of("[1]\n[2]", "[3]")) {
       BatchWrites.leaveOut(

@@ -27,7 +27,7 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
  * The rows of one batch on their way to Kafka: those of a partition in one task, in the order of
  * their places. It commits nothing: Python does, when it has read what the tasks report.
  */
-final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
+final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final TaskProducers producers;
   private final TargetPartitions targets;
   private final int tasks;
@@ -38,7 +38,7 @@ final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
   private volatile int planned;
   private volatile List<Map<String, Object>> reports = List.of();
 
-  BatchRows(CallArguments arguments) {
+  OrderedBatchWrite(CallArguments arguments) {
     producers = TaskProducers.of(arguments);
     targets = TargetPartitions.of(arguments);
     tasks = arguments.number("tasks");
