@@ -9,8 +9,8 @@ No AdminClient for groups:
 - The AdminClient's natural calls, `alter_consumer_group_offsets` and `list_consumer_group_offsets`,
   can end the whole process, and the driver with it. Measured with confluent-kafka 2.16.1 while a
   broker was killed and restarted: an assertion in `rd_kafka_enq_once_del_source_return` at 1
-  restart in about 6, and a null pointer when a coordinator moves (librdkafka#5040; with 2.15.0
-  too).
+  restart in about 6, and a null pointer where a broker answers NOT_COORDINATOR: while coordinators
+  move, and at the first question ever on a new cluster (librdkafka#5040; with 2.15.0 too).
 - So a commit goes through a Consumer of its group that never subscribes: it joins nothing, fetches
   nothing, and survived all restarts in the same test. The price is one client per group instead of
   one per cluster, each with two connections and four threads.

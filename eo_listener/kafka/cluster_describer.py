@@ -50,6 +50,7 @@ _REQUEST = 5.0
 _PAUSE = 0.2
 _NO_TIMEOUT = "INVALID_TRANSACTION_TIMEOUT"
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
+_NO_COORDINATOR = COORDINATOR_MOVES | {"_TIMED_OUT"}
 _UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 _CONSUMERS = frozenset({"", "consumer"})
 _STATES = {
@@ -99,12 +100,13 @@ class ClusterDescriber:
         Raises SettingsError for a name that Kafka would not get as it is written.
         """
         require_name("group", name)
-        held, held_error = self._held(name)
-        unstable = bool(held) and self._is_unstable(name, held or {})
         try:
+            # First: librdkafka ends the process where a broker that is not the group's coordinator
+            # (yet, on a new cluster) is asked for offsets, and not where it is asked for members.
             described: Any = self._settled(lambda: self._describe(name))
         except KafkaError as error:
             gone = error.code == _NO_GROUP
+            held, held_error, unstable = self._held(name, unless=error.code)
             return GroupFacts(
                 name=name,
                 error=None if gone else error.code,
@@ -114,6 +116,7 @@ class ClusterDescriber:
                 held_error=held_error,
                 unstable=unstable,
             )
+        held, held_error, unstable = self._held(name)
         return GroupFacts(
             name=name,
             state=_STATES.get(described.state),
@@ -204,12 +207,21 @@ class ClusterDescriber:
         )
         return futures[name]
 
-    def _held(self, group: str) -> tuple[Mapping[TopicPartition, Position] | None, str | None]:
+    def _held(
+        self, group: str, *, unless: str = ""
+    ) -> tuple[Mapping[TopicPartition, Position] | None, str | None, bool]:
+        """The offsets, or why they are not known, and whether a transaction holds some of them.
+
+        `unless` is what the question before has failed by.
+        """
+        if unless in _NO_COORDINATOR:
+            return None, unless, False
         try:
             parts: list[Any] = self._offsets(ConsumerGroupTopicPartitions(group), stable=False)
         except KafkaError as error:
-            return ({}, None) if error.code == _NO_GROUP else (None, error.code)
-        return positions_of(parts), None
+            return ({}, None, False) if error.code == _NO_GROUP else (None, error.code, False)
+        held = positions_of(parts)
+        return held, None, bool(held) and self._is_unstable(group, held)
 
     def _is_unstable(self, group: str, held: Collection[TopicPartition]) -> bool:
         asked = [Wire(tp.topic, tp.partition) for tp in held]
