@@ -106,7 +106,9 @@ class ClusterDescriber:
             described: Any = self._settled(lambda: self._describe(name))
         except KafkaError as error:
             gone = error.code == _NO_GROUP
-            held, held_error, unstable = self._held(name, unless=error.code)
+            held, held_error, unstable = (
+                (None, error.code, False) if error.code in _NO_COORDINATOR else self._held(name)
+            )
             return GroupFacts(
                 name=name,
                 error=None if gone else error.code,
@@ -208,14 +210,9 @@ class ClusterDescriber:
         return futures[name]
 
     def _held(
-        self, group: str, *, unless: str = ""
+        self, group: str
     ) -> tuple[Mapping[TopicPartition, Position] | None, str | None, bool]:
-        """The offsets, or why they are not known, and whether a transaction holds some of them.
-
-        `unless` is what the question before has failed by.
-        """
-        if unless in _NO_COORDINATOR:
-            return None, unless, False
+        """The offsets, or why they are not known, and whether a transaction holds some of them."""
         try:
             parts: list[Any] = self._offsets(ConsumerGroupTopicPartitions(group), stable=False)
         except KafkaError as error:
