@@ -1,6 +1,6 @@
-"""Events of `eo_listener.model` as metrics for Prometheus; names stand in docs/metrics.md.
+"""Events of `eo_listener.model` as metrics, for Prometheus and OpenTelemetry; see docs/metrics.md.
 
-All but `serve`, `address` and the counting itself need the extra `metrics`.
+All but `serve`, `address` and the counting itself need the extra `metrics`, or `opentelemetry`.
 
 The numbers are kept here, and drawn as the library's metric families when somebody asks for them.
 The library's own `Counter`, `Gauge` and `Histogram` are not used, because their values are not ours

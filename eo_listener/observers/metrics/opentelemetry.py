@@ -65,28 +65,24 @@ class OpenTelemetry:
         self._drawn: dict[str, Metric] = {}
         self._drawn_at = 0.0
         meter = provider.get_meter("eo_listener", __version__)
-        self._latency: Histogram | None = None
-        for family in Families(0).draw(Numbers()):
-            if family.type == "histogram":  # which can only be recorded, not observed
-                self._latency = meter.create_histogram(
-                    family.name,
-                    _unit(family),
-                    family.documentation,
-                    explicit_bucket_boundaries_advisory=LATENCIES,
-                )
-            else:
+        families = list(Families(0).draw(Numbers()))
+        (latency,) = (family for family in families if family.type == "histogram")
+        self._latency = _recorded(meter, latency)
+        for family in families:
+            if family is not latency:
                 _observed(meter, family, self._observe)
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
         self._counters(event)
-        if isinstance(event, Committed) and self._latency is not None:
+        if isinstance(event, Committed):
             self._latency.record(event.seconds, {"cluster": event.cluster})
 
     def _observe(self, name: str) -> Iterable[Observation]:
         """What one instrument shows; all are asked one after the other, for each export."""
         with self._lock:
-            # Drawn once for all instruments: one that comes back begins the next export.
+            # Drawn once for all instruments: one that comes back begins the next export, and what
+            # an export that was broken off has left is too old for it.
             if name not in self._drawn or time.monotonic() - self._drawn_at > _OLDEST:
                 families = self._families.draw(self._counters.numbers())
                 self._drawn = {family.name: family for family in families}
@@ -104,6 +100,16 @@ def _take(provider: MeterProvider) -> None:
                 fix="Give that one as observer to all who are to be counted",
             )
         _given.add(provider)
+
+
+def _recorded(meter: Meter, family: Metric) -> Histogram:
+    """A histogram, which has no instrument that is asked."""
+    return meter.create_histogram(
+        family.name,
+        _unit(family),
+        family.documentation,
+        explicit_bucket_boundaries_advisory=LATENCIES,
+    )
 
 
 def _observed(
