@@ -52,6 +52,7 @@ def fill(servers: str, groups: int, partitions: int) -> str:
 
 
 def offsets_of(group: str, topic: str, partitions: int) -> ConsumerGroupTopicPartitions:
+    """The first offset of each partition, as the AdminClient is given them."""
     offsets = [KafkaTopicPartition(topic, number, 0) for number in range(partitions)]
     return ConsumerGroupTopicPartitions(group, offsets)
 
