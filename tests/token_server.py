@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
 import trustme
+
+from tests.http_server import QuietHandler, serving
 
 
 def token(subject: str) -> str:
@@ -33,8 +33,8 @@ def token_server(
     """Serve, and give the address; whoever does not say id and secret gets nothing."""
     wanted = "Basic " + base64.b64encode(f"{client}:{secret}".encode()).decode()
 
-    class Endpoint(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Endpoint(QuietHandler):
+        def do_POST(self) -> None:  # noqa: N802  # http.server's name for it
             asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             right = self.headers["Authorization"] == wanted
             right = right and asked["grant_type"] == ["client_credentials"]
@@ -46,19 +46,7 @@ def token_server(
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library's
-            """Stay quiet."""
-
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    server.daemon_threads = True
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, name="tokens")
-    thread.start()
-    try:
-        yield f"https://127.0.0.1:{server.server_address[1]}/token"
-    finally:
-        server.shutdown()
-        thread.join(10)
-        server.server_close()
+    with serving(Endpoint, tls=context) as port:
+        yield f"https://127.0.0.1:{port}/token"

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import Event, GuardViolation, Violation, ViolationKind
 from eo_listener.model.offsets import Offsets
 from eo_listener.observers.metrics.opentelemetry import OpenTelemetry
+from tests.http_server import QuietHandler, serving
 from tests.observers.metrics.test_prometheus import (
     APPLIED,
     HALTED,
@@ -189,8 +189,8 @@ class Collector:
     def serving(self) -> Iterator[str]:
         collector = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # http.server's name for it
+        class Handler(QuietHandler):
+            def do_POST(self) -> None:  # noqa: N802  # http.server's name for it
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 assert self.headers["Content-Type"] == "application/x-protobuf"
                 collector.requests.append(ExportMetricsServiceRequest.FromString(body))
@@ -199,18 +199,8 @@ class Collector:
                 self.end_headers()
                 collector.came.set()
 
-            def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  # its name
-                del format, arguments
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/v1/metrics"
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+        with serving(Handler) as port:
+            yield f"http://127.0.0.1:{port}/v1/metrics"
 
 
 @contextmanager

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 
+from tests.http_server import QuietHandler, serving
 from tests.sinks.iceberg.java_tables import Catalog
 
 _OVERTAKEN: Final = "older than last sequence number"
@@ -31,13 +30,13 @@ class RestCatalog(Catalog):
         self.behind = behind
         self.changes = self.malformed = 0
         self.before: Callable[[int], None] = lambda _: None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
         self._client = self.jvm.org.apache.iceberg.rest.RESTCatalog()
+
+    def connect(self, port: int) -> None:
+        """Begin to ask the server, which answers by the `handler`."""
         self._client.setConf(self.jvm.org.apache.hadoop.conf.Configuration())
         settings = {
-            "uri": f"http://127.0.0.1:{self._server.server_port}",
+            "uri": f"http://127.0.0.1:{port}",
             "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
             "rest-metrics-reporting-enabled": "false",
         }
@@ -48,11 +47,8 @@ class RestCatalog(Catalog):
         return self._client.loadTable(self._name(table))
 
     def close(self) -> None:
-        """End the server; the JVM is the other catalog's."""
+        """End the client; the JVM is the other catalog's."""
         self._client.close()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def answer(self, path: str, body: str | None) -> tuple[int, str]:
         """A status and a document, for a request."""
@@ -77,18 +73,16 @@ class RestCatalog(Catalog):
                 code, kind = 400, "ValidationException"
             return code, json.dumps({"error": {"message": said, "type": kind, "code": code}})
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def handler(self) -> type[QuietHandler]:
+        """What answers requests over HTTP."""
         catalog = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+        class Handler(QuietHandler):
+            def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
                 self._answer(None)
 
-            def do_POST(self) -> None:
+            def do_POST(self) -> None:  # noqa: N802  # http.server's name for it
                 self._answer(self.rfile.read(int(self.headers["Content-Length"])).decode())
-
-            def log_message(self, *_: Any) -> None:
-                """Nothing."""
 
             def _answer(self, body: str | None) -> None:
                 code, text = catalog.answer(self.path.partition("?")[0], body)
@@ -105,7 +99,9 @@ class RestCatalog(Catalog):
 def rest_catalog(behind: Catalog) -> Iterator[RestCatalog]:
     """The catalog, until the end."""
     catalog = RestCatalog(behind)
-    try:
-        yield catalog
-    finally:
-        catalog.close()
+    with serving(catalog.handler()) as port:
+        catalog.connect(port)
+        try:
+            yield catalog
+        finally:
+            catalog.close()
