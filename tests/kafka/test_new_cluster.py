@@ -15,14 +15,14 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
-    ("command", "code"),
+    "command",
     [
-        (["group", "seed", "g", "--from-offsets", '{"flights":{"0":0}}'], 0),
-        (["preflight", "--group", "g"], 0),
+        ["group", "seed", "g", "--from-offsets", '{"flights":{"0":0}}'],
+        ["preflight", "--group", "g"],
     ],
 )
-def test_no_command_ends_by_a_signal(command: list[str], code: int) -> None:
-    """librdkafka takes a broker that is not the coordinator for the end of a null pointer."""
+def test_no_command_ends_by_a_signal(command: list[str]) -> None:
+    """librdkafka ends a process whose AdminClient asks another broker for a group's offsets."""
     with Broker(version=kafka_version()) as broker:
         Topics(broker.bootstrap_servers).create_as("flights", 1)
         ran = subprocess.run(
@@ -32,4 +32,4 @@ def test_no_command_ends_by_a_signal(command: list[str], code: int) -> None:
             timeout=200,
             check=False,
         )
-    assert ran.returncode == code, (ran.stdout, ran.stderr)
+    assert ran.returncode == 0, (ran.stdout, ran.stderr)
