@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from confluent_kafka import Producer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
@@ -34,7 +34,6 @@ from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.model import fault_points
 from eo_listener.sinks.kafka import KafkaSink
-from tests.sinks.kafka.records import committed
 from tests.topics import Topics
 
 PARTITIONS: Final = 4
@@ -113,7 +112,7 @@ class Bench:
         finally:
             cached.unpersist()
         if number == 0:
-            self._check()
+            self._check(frame.sparkSession)
 
     def _measure(self, frame: DataFrame, number: int) -> None:
         self._console.print(f"{self._size} bytes, batch {number + 1} of {self._full}")
@@ -138,10 +137,17 @@ class Bench:
                 self.steps[point].append(1000 * (at - last))
                 last = at
 
-    def _check(self) -> None:
+    def _check(self, spark: SparkSession) -> None:
         """See that every arm has written all rows."""
         for topic, times in (("spark", 2), ("executors", 1), ("driver", 1), ("defaults", 1)):
-            there = len(committed(self._servers, f"{topic}-{self._size}"))
+            records = (
+                spark.read.format("kafka")
+                .option("kafka.bootstrap.servers", self._servers)
+                .option("kafka.isolation.level", "read_committed")
+                .option("subscribe", f"{topic}-{self._size}")
+                .load()
+            )
+            there = records.count()
             assert there == times * self._rows, (topic, there)
 
     def _topic(self, arm: str) -> str:
