@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli import sink_options
+from eo_listener.cli import sink_options, table_check
 from eo_listener.cli.options import (
     Json,
     KafkaProperties,
@@ -21,6 +21,7 @@ from eo_listener.cli.options import (
     require_names,
     seconds,
 )
+from eo_listener.cli.spark_options import SparkConf, spark_settings
 from eo_listener.client_config.identities import LEDGER_TOPIC
 from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
@@ -32,6 +33,7 @@ from eo_listener.preflight.facts import SinkPlan
 from eo_listener.preflight.findings import CheckFinding, Level, problem, to_act_on
 from eo_listener.preflight.local_checks import judge_local
 from eo_listener.preflight.request import Request
+from eo_listener.preflight.table_facts import TablePlan
 from eo_listener.spark.session.local_facts import read_local_facts
 
 EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t flights"
@@ -72,16 +74,19 @@ def preflight(
     sink_write_method: sink_options.Method = "driver",
     sink_transactions: sink_options.Transactions = True,
     sink_transaction_timeout: sink_options.Timeout = TRANSACTION_TIMEOUT,
+    sink_tables: table_check.Tables = None,
+    spark_conf: SparkConf = None,
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
     as_json: Json = False,
 ) -> None:
-    """Check Kafka and this machine before a query uses them.
+    """Check Kafka, this machine and the tables of sinks before a query uses them.
 
     Changes nothing. Clocks are not compared: Kafka does not report its own.
     """
     recommit_interval = seconds("recommit-interval", recommit_interval, least=1.0)
     sink = sink_options.sink_plan(
         sink_topics,
+        tables=sink_tables,
         query=sink_query,
         name=sink_name,
         ledger_topic=sink_ledger_topic,
@@ -93,10 +98,18 @@ def preflight(
         transaction_timeout=sink_transaction_timeout,
     )
     request = _request(servers, groups, topics, mode, recommit_interval, properties, sink)
-    _report(request, as_json=as_json, stdin=stdin)
+    plans = table_check.table_plans(sink_tables, query=sink_query, create=sink_create)
+    _report(request, plans, spark_settings(spark_conf or ()), as_json=as_json, stdin=stdin)
 
 
-def _report(request: Request | None, *, as_json: bool, stdin: bool) -> None:
+def _report(
+    request: Request | None,
+    tables: Sequence[TablePlan],
+    settings: Mapping[str, str],
+    *,
+    as_json: bool,
+    stdin: bool,
+) -> None:
     """Check, print, and end with the exit code."""
     if stdin:  # the child of such a command, or of a driver, where Spark and Java are there anyhow
         answer = _check(Request.parse(sys.stdin.read()))
@@ -107,6 +120,7 @@ def _report(request: Request | None, *, as_json: bool, stdin: bool) -> None:
             answer = child_process.run(request)
             findings += answer.findings
             reached = answer.reached
+        findings += table_check.table_findings(tables, settings)
     if as_json:
         print_json({"findings": [finding.document() for finding in findings]})
     else:

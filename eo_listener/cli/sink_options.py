@@ -62,6 +62,7 @@ Timeout = Annotated[
 def sink_plan(
     topics: Sequence[str] | None,
     *,
+    tables: Sequence[str] | None,
     query: str | None,
     name: str | None,
     ledger_topic: str,
@@ -74,10 +75,13 @@ def sink_plan(
 ) -> SinkPlan | None:
     """What was asked for; None where no topic is named. Raises SettingsError."""
     if not topics:
-        if not transactions or any(one is not None for one in (query, name, dead_letters, group)):
+        of_topics = not transactions or any(one is not None for one in (name, dead_letters, group))
+        if of_topics or (query is not None and not tables):
             raise SettingsError(
                 "options of a sink were given, and no topic that it writes to",
-                fix="Add --sink-topic TOPIC",
+                fix="Add --sink-topic TOPIC"
+                if of_topics
+                else "Add --sink-topic TOPIC, or --sink-table iceberg:... or delta:...",
             )
         return None
     require_names("topic", topics)

@@ -92,6 +92,11 @@ class Target:
         """The table or the path, for people."""
         return f"Delta table {self.table}" if self.table else f"Delta table at {self.path}"
 
+    @property
+    def parts(self) -> list[str]:
+        """The parts of its name, as they were written; none of a path."""
+        return [] if self.table is None else _PART.findall(self.table)
+
     def reference(self, location: str | None = None, database: str | None = None) -> str:
         """The table as Spark's SQL names it.
 

@@ -46,16 +46,20 @@ class DeltaLedgerReader:
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads, of one version of the table."""
         self._log = log = self._found(self._spark.session())
-        states = self._connection.states(log)
-        if not states:
+        found = self.stored(log)
+        if not found:
             raise SettingsError(
                 f"{self.label} has no ledger: no batch of a sink is in its log",
                 cause="no DeltaSink has written to it yet, it was dropped and made again, or it is "
                 "another table",
                 fix="Name the table or the path that DeltaSink was given",
             )
-        stored = (self._stored(log, query, state) for query, state in sorted(states.items()))
-        return {one.key: one for one in stored}
+        return {one.key: one for one in found}
+
+    def stored(self, log: TableLog) -> list[StoredLedger]:
+        """Read the ledgers of a table, if it has any. Raises SinkError."""
+        states = self._connection.states(log)
+        return [self._stored(log, query, state) for query, state in sorted(states.items())]
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as the log has their commits."""

@@ -16,7 +16,7 @@ from eo_listener.spark.jvm.iceberg_table import (
 from eo_listener.spark.jvm.running_jvm import scala_version
 from eo_listener.spark.session import iceberg_runtime
 
-_WAP: Final = ("spark.wap.id", "spark.wap.branch")
+WAP: Final = ("spark.wap.id", "spark.wap.branch")
 
 
 def check_runtime(spark: Any) -> None:
@@ -84,7 +84,7 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
     With an id what is written is on no branch at all (`SparkWrite.commitOperation`). Raises
     ThrownError.
     """
-    given = [name for name in _WAP if spark.conf.get(name, None) is not None]
+    given = [name for name in WAP if spark.conf.get(name, None) is not None]
     if given and table.has_property("write.wap.enabled"):
         raise SettingsError(
             f"{label} has write.wap.enabled, and the query's session has {given[0]}",

@@ -50,11 +50,7 @@ class IcebergLedgerReader:
         """Read all heads, of one snapshot of main."""
         with self._explained():
             self._table = table = self._found()
-            queries = self._ledgers.with_branch(table)
-            if self._query not in queries:  # main may have thousands of snapshots
-                queries = self._ledgers.queries(table)
-            stored = [self._stored(table, query) for query in sorted(queries)]
-        found = {one.key: one for one in stored if one is not None}
+        found = {one.key: one for one in self.stored(table)}
         if not found:
             raise SettingsError(
                 f"{self.label} has no ledger: no snapshot of main has one",
@@ -63,6 +59,20 @@ class IcebergLedgerReader:
                 fix="Name the table that IcebergSink was given",
             )
         return found
+
+    def stored(self, table: IcebergTable) -> list[StoredLedger]:
+        """Read the ledgers of a table, if it has any. Raises SinkError."""
+        with self._explained():
+            queries = self._ledgers.with_branch(table)
+            if self._query not in queries:  # main may have thousands of snapshots
+                queries = self._ledgers.queries(table)
+            found = [self._stored(table, query) for query in sorted(queries)]
+        return [one for one in found if one is not None]
+
+    def opened(self) -> IcebergTable | None:
+        """Load the table; None where there is none. Raises SettingsError and SinkError."""
+        with self._explained():
+            return self._loaded()
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as their snapshots have not expired."""
@@ -110,7 +120,7 @@ class IcebergLedgerReader:
             )
         return None
 
-    def _found(self) -> IcebergTable:
+    def _loaded(self) -> IcebergTable | None:
         spark, name = self._spark.session(), self._name
         setting = f"spark.sql.catalog.{name.parts[0]}"
         with asking("read its settings"):
@@ -126,16 +136,27 @@ class IcebergLedgerReader:
             )
         table = find(spark, name)
         # Of lake.db.t.branch_b Spark loads lake.db.t, whose main is not what was asked for.
-        if table is None or not table.name.casefold().endswith(name.parts[-1].casefold()):
-            raise SettingsError(
-                f"there is no table {name.key}",
-                cause="its name is another one, or the catalog's settings are not the query's"
-                if table is None
-                else f"it is a branch, a tag or a snapshot of {table.name}; a ledger is in main",
-                fix="Name the table that IcebergSink was given, and give its catalog's settings: "
-                f"--spark-conf {setting}...=..., or spark-defaults.conf",
+        if table is not None and not table.name.casefold().endswith(name.parts[-1].casefold()):
+            cause = f"it is a branch, a tag or a snapshot of {table.name}; a ledger is in main"
+            raise self._absent(cause)
+        return table
+
+    def _found(self) -> IcebergTable:
+        table = self._loaded()
+        if table is None:
+            raise self._absent(
+                "its name is another one, or the catalog's settings are not the query's"
             )
         return table
+
+    def _absent(self, cause: str) -> SettingsError:
+        setting = f"spark.sql.catalog.{self._name.parts[0]}"
+        return SettingsError(
+            f"there is no table {self._name.key}",
+            cause=cause,
+            fix="Name the table that IcebergSink was given, and give its catalog's settings: "
+            f"--spark-conf {setting}...=..., or spark-defaults.conf",
+        )
 
     def _has_files_of(self, snapshot: int) -> bool:
         return has_files_of(self._spark.session(), self._name, self.label, snapshot)

@@ -139,6 +139,17 @@ def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> D
         )
 
 
+def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[str, str]]:
+    """The protocol of the table there, as Delta says it, and its properties. Raises JvmError."""
+    with asking("read the properties of a Delta table"):
+        snapshot = _snapshot(session, location, fresh=False)
+        found = snapshot.metadata().configuration()
+        names = str(found.keys().mkString("\n")).split("\n")
+        return str(snapshot.protocol().simpleString()), {
+            name: str(found.apply(name)) for name in names if name
+        }
+
+
 def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
     """The `txnVersion` that the table has of each `txnAppId` with that prefix.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -46,6 +46,16 @@ class ThrownError(Exception):
     def says(self, *phrases: str) -> bool:
         """Whether one of these is in its text, or in that of a cause."""
         return any(phrase in text for text in (self.text, *self.causes) for phrase in phrases)
+
+
+class TableSettings(NamedTuple):
+    """What a table is set to. `ages` are the most milliseconds of its branches, None: not set."""
+
+    location: str
+    format: int
+    snapshots: int
+    properties: Mapping[str, str]
+    ages: Mapping[str, int | None]
 
 
 class MainMovedError(Exception):
@@ -96,6 +106,15 @@ def runtime_jar(spark: Any) -> str | None:
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
         source = loader.loadClass(_UTIL).getProtectionDomain().getCodeSource()
         return "" if source is None else str(source.getLocation())
+
+
+def release(spark: Any) -> tuple[str, bool]:
+    """Iceberg's release, and whether it can move a branch on. Raises JvmError."""
+    with asking("name the release of Iceberg"):
+        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
+        methods = loader.loadClass("org.apache.iceberg.ManageSnapshots").getMethods()
+        build: Any = class_of(spark._jvm, "org.apache.iceberg.IcebergBuild")  # noqa: SLF001  # as above
+        return str(build.version()), any(one.getName() == "fastForwardBranch" for one in methods)
 
 
 def columns_as_sql(frame: Any) -> str:
@@ -158,6 +177,18 @@ class IcebergTable:
         """What its catalog calls it."""
         with java_errors():
             return str(self._table.name())
+
+    def settings(self) -> TableSettings:
+        """What it is set to."""
+        with java_errors():
+            refs = dict(self._metadata.refs())
+            return TableSettings(
+                location=str(self._metadata.location()),
+                format=int(self._metadata.formatVersion()),
+                snapshots=int(self._metadata.snapshots().size()),
+                properties=dict(self._metadata.properties()),
+                ages={name: ref.maxRefAgeMs() for name, ref in refs.items() if ref.isBranch()},
+            )
 
     def has_property(self, name: str) -> bool:
         """Whether a property of the table is true; it is false when absent."""

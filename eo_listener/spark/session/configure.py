@@ -69,11 +69,7 @@ def configure(
     parts = {"connector": connector, "shim": shim, "delta": delta, "iceberg": iceberg}
     if not _running_jvm_has_all(spark, **parts):
         java.find(spark.oldest_java, spark.newest_java, user=f"Spark {spark.version}")
-        settings = Settings(
-            arguments=arguments,
-            options=options,
-            defaults=_defaults(spark, arguments),
-        )
+        settings = Settings.of(spark, options, arguments)
         if shim:
             settings.add(JARS, [str(shim_jar.jar())])
         if connector:
@@ -93,6 +89,13 @@ class Settings:
     arguments: SubmitArguments
     options: dict[str, Any]  # the builder's own, changed in place
     defaults: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, spark: Installation, options: dict[str, Any], arguments: SubmitArguments
+    ) -> Settings:
+        """Those of a builder that has these options. Raises SettingsError."""
+        return cls(arguments=arguments, options=options, defaults=_defaults(spark, arguments))
 
     def get(self, key: str) -> str | None:
         """The value that would win."""

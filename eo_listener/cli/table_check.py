@@ -1,0 +1,85 @@
+"""What `eo-listener preflight` says of the tables of sinks, read by a Spark of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from eo_listener.cli.spark_options import spark_for
+from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.preflight.findings import CheckFinding, Level, problem
+from eo_listener.preflight.table_checks import judge_delta, judge_iceberg, judge_runtime
+from eo_listener.preflight.table_facts import ICEBERG, TablePlan
+from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.spark.session.local_spark import LocalSpark
+
+Tables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sink-table",
+        help="A table that an IcebergSink or a DeltaSink writes to: "
+        "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH; repeatable.",
+    ),
+]
+
+
+def table_plans(
+    tables: Sequence[str] | None, *, query: str | None, create: bool
+) -> tuple[TablePlan, ...]:
+    """What was asked for. Raises SettingsError."""
+    return tuple(
+        TablePlan(kind=one.kind, name=one.place, query=query, create=create)
+        for one in map(_address, tables or ())
+    )
+
+
+def table_findings(
+    plans: Sequence[TablePlan], settings: Mapping[str, str]
+) -> Iterator[CheckFinding]:
+    """Look at all of them, and judge. Raises SettingsError, and MissingExtraError."""
+    for kind in dict.fromkeys(plan.kind for plan in plans):
+        of_kind = [plan for plan in plans if plan.kind == kind]
+        findings = list(_runtime(kind, settings))
+        yield from findings
+        if any(one.level is Level.PROBLEM for one in findings):
+            continue  # no table can be read by it
+        addresses = [LedgerAddress(kind=kind, place=plan.name) for plan in of_kind]
+        with closing(spark_for(addresses, settings)) as spark:
+            for plan in of_kind:
+                yield from _table(plan, spark)
+
+
+def _address(text: str) -> LedgerAddress:
+    found = LedgerAddress.parse(text)
+    if not found.in_table:
+        raise SettingsError(
+            "--sink-table is none of iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE, delta:/PATH",
+            cause="it may hold a password, so it is not shown",
+            fix="Write one of these; a KafkaSink's topics are given by --sink-topic",
+        )
+    return found
+
+
+def _runtime(kind: str, settings: Mapping[str, str]) -> Iterator[CheckFinding]:
+    from eo_listener.spark.session.table_runtimes import read_runtime  # noqa: PLC0415  # no other check needs it
+
+    try:
+        facts = read_runtime(kind, settings)
+    except EoListenerError as error:
+        yield problem("this machine", error.problem, error.fix or "")
+        return
+    yield from judge_runtime(kind, facts)
+
+
+def _table(plan: TablePlan, spark: LocalSpark) -> Iterator[CheckFinding]:
+    if plan.kind == ICEBERG:
+        from eo_listener.sinks.iceberg.table_describer import describe  # noqa: PLC0415  # needs pyspark
+
+        yield from judge_iceberg(plan, describe(plan, spark))
+    else:
+        from eo_listener.sinks.delta import table_describer  # noqa: PLC0415  # needs pyspark
+
+        yield from judge_delta(plan, table_describer.describe(plan, spark))

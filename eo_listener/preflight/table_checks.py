@@ -1,0 +1,326 @@
+"""Whether a sink can write its table, with this Spark and what others have set there. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Final
+
+from eo_listener.model.errors import EoListenerError, few
+from eo_listener.model.ledger import StoredLedger
+from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
+from eo_listener.preflight.table_facts import (
+    DELTA,
+    ICEBERG,
+    DeltaFacts,
+    IcebergFacts,
+    LedgerFacts,
+    RuntimeFacts,
+    Storage,
+    TablePlan,
+)
+
+LOG_RETENTION: Final = "delta.logRetentionDuration"
+LOG_CLEANUP: Final = "delta.enableExpiredLogCleanup"
+APPEND_ONLY: Final = "delta.appendOnly"
+COLUMN_MAPPING: Final = "delta.columnMapping.mode"
+
+_LIBRARY: Final = {ICEBERG: "Iceberg's runtime", DELTA: "Delta Lake"}
+_OPTION: Final = {ICEBERG: "iceberg=True", DELTA: "delta=True"}
+_DELETES_METADATA: Final = "write.metadata.delete-after-commit.enabled"
+_METADATA_KEPT: Final = "write.metadata.previous-versions-max"
+_KEPT_BY_ITSELF: Final = 100
+_FORMAT: Final = 2
+_WAP: Final = "write.wap.enabled"
+_MANY: Final = 2000  # snapshots: about 3 MB of metadata, which each of a batch's commits writes
+_CENTURY: Final = 36500
+_LEAST_RETENTION: Final = timedelta(days=7)
+_AGE: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+
+
+def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
+    """Whether the Spark of the query is given what its sink needs."""
+    about, library = f"Spark {facts.spark}", _LIBRARY[kind]
+    if facts.wanted is None:
+        yield problem(
+            about,
+            f"there is no {library} for it (Scala {facts.scala})",
+            f"use Spark {facts.supported}",
+        )
+        return
+    for name, made_for in facts.given.items():
+        if made_for is None:
+            yield fine(about, f"{name} fits")
+        else:
+            yield problem(
+                about,
+                f"{name} is for {made_for}, and this is Spark {facts.spark} with Scala "
+                f"{facts.scala}",
+                f"replace it by {facts.wanted}",
+            )
+    wanted = [] if facts.given else [f"--packages {facts.wanted}"]
+    wanted += [f"--conf {one}" for one in facts.lacking]
+    if wanted:
+        what = [*([] if facts.given else [library]), *facts.lacking]
+        yield note(
+            about,
+            f"neither --spark-conf nor spark-defaults.conf has {few(what)}: this command adds it "
+            "for itself",
+            f"configure(builder, {_OPTION[kind]}) adds it to the query's session; or spark-submit "
+            f"{' '.join(wanted)}",
+        )
+
+
+def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding]:
+    """Whether an IcebergSink can write its table."""
+    about = f"Iceberg table {plan.name}"
+    if facts.release:
+        yield _iceberg_release(about, facts)
+    if facts.error is not None:
+        yield _failed(about, facts.error)
+        return
+    if facts.store == "hadoop":
+        yield warning(
+            about,
+            "its catalog (type hadoop) refuses a commit that another one came before only where "
+            "the storage renames a file atomically, which S3 does not",
+            "take a catalog on a database (type=jdbc), Hive's or REST's",
+        )
+    if not facts.there:
+        yield from _absent_iceberg(about, plan, facts)
+        return
+    yield fine(about, f"it is there, in format {facts.format} ({facts.store} catalog)")
+    if facts.format < _FORMAT:
+        yield warning(
+            about,
+            "format 1 has no sequence numbers: after snapshots have expired, less can be told of "
+            "a rollback; and no MERGE on read",
+            f"ALTER TABLE {plan.name} SET TBLPROPERTIES ('format-version'='2')",
+        )
+    yield from _storage(about, facts.storage)
+    yield from _iceberg_settings(about, plan, facts)
+    yield from judge_ledgers(about, plan, facts.ledgers)
+
+
+def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:
+    """Whether a DeltaSink can write its table."""
+    about = f"Delta table {plan.name}"
+    if facts.release:
+        yield fine(about, f"Delta Lake {facts.release}")
+    if facts.error is not None:
+        yield _failed(about, facts.error)
+        return
+    if not facts.lasting:
+        yield warning(
+            about,
+            "Spark's catalog is in memory here, so the name means nothing after the application "
+            "has ended: its successor would make another table",
+            "if the query has a metastore, give its settings: --spark-conf "
+            "spark.sql.catalogImplementation=hive; if not, write to a path: DeltaSink(path=...)",
+        )
+        return
+    if not facts.there:
+        yield from _absent_delta(about, plan, facts)
+        return
+    yield fine(about, f"it is there, with protocol {facts.protocol}")
+    yield from _storage(about, facts.storage)
+    yield from _delta_settings(about, facts.reference, facts.properties)
+    yield from judge_ledgers(about, plan, facts.ledgers)
+
+
+def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Iterator[CheckFinding]:
+    """What the table's ledgers say of the query, and of others."""
+    if facts.error is not None:
+        yield _failed(about, facts.error)
+        return
+    known = {one.key.query: one for one in facts.stored}
+    if not known:
+        yield fine(about, "it has no ledger yet: the first batch makes it")
+        return
+    if plan.query is not None and plan.query not in known:
+        yield note(
+            about,
+            f"it has no ledger of {plan.query!r}, but of {few(sorted(map(repr, known)))}",
+            "if the query has a new name, give the old one: exactly_once(..., name=...)",
+        )
+    for query, stored in sorted(known.items()):
+        if plan.query in (None, query):
+            yield _ledger(about, query, stored)
+
+
+def _ledger(about: str, query: str, stored: StoredLedger) -> CheckFinding:
+    if stored.taken_back is not None:
+        cause, fix = stored.taken_back
+        again = (
+            f'starting_offsets(ledger=sink, query="{query}", bootstrap_servers=...) with a new '
+            "checkpointLocation reads those offsets again"
+        )
+        advice = f"{fix}; or {again}" if fix else again
+        return problem(about, f"ledger of {query!r}: {cause}", advice)
+    heads = [f"{tp} at {head.range.until}" for tp, head in sorted(stored.heads.items())]
+    return fine(about, f"the ledger of {query!r} has {few(heads)}")
+
+
+def _iceberg_release(about: str, facts: IcebergFacts) -> CheckFinding:
+    if facts.forwards:
+        return fine(about, f"Iceberg {facts.release} can move branches on")
+    return problem(
+        about,
+        f"Iceberg {facts.release} cannot move main on to a branch, by which a batch is published",
+        "take a release from 1.10 on: configure(builder, iceberg=True) adds one",
+    )
+
+
+def _absent_iceberg(about: str, plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding]:
+    if facts.namespace is None:
+        yield note(
+            about,
+            "the catalog's database has no tables of Iceberg's yet: Iceberg makes them when the "
+            "catalog is first used",
+            f"CREATE NAMESPACE {_parent(plan.name)}",
+        )
+    elif not facts.namespace:
+        yield problem(
+            about,
+            f"there is no namespace {_parent(plan.name)}",
+            f"CREATE NAMESPACE {_parent(plan.name)}",
+        )
+    elif plan.create:
+        yield fine(about, "it is not there: the first batch makes it, in format 2")
+    else:
+        yield _not_made(about, plan)
+
+
+def _absent_delta(about: str, plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:
+    if not facts.database:
+        yield problem(
+            about,
+            f"there is no database {_parent(plan.name)}",
+            f"CREATE DATABASE {_parent(plan.name)}",
+        )
+    elif plan.create:
+        yield fine(about, "it is not there: the first batch makes it")
+        yield from _storage(about, facts.storage)
+    else:
+        yield _not_made(about, plan)
+
+
+def _not_made(about: str, plan: TablePlan) -> CheckFinding:
+    return problem(
+        about,
+        "it is not there, and with create=False no batch makes it",
+        f"create it; or leave out create=False of {plan.sink}",
+    )
+
+
+def _storage(about: str, storage: Storage | None) -> Iterator[CheckFinding]:
+    if storage is None:
+        return
+    if storage.writable is None:
+        yield note(
+            about,
+            f"whether this user may write to {storage.place} is not tried; the first batch does",
+        )
+    elif storage.writable:
+        yield fine(about, f"this user may write to {storage.place}")
+    else:
+        yield problem(
+            about,
+            f"this user may not write to {storage.place}",
+            "give the user of the driver and of the executors the right to write there",
+        )
+
+
+def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding]:
+    given = facts.properties
+    if facts.wap is not None and _is_true(given.get(_WAP)):
+        yield problem(
+            about,
+            f"it has {_WAP}, and the session {facts.wap}: what is written would not come to the "
+            "branch of the batch",
+            f"take {facts.wap} away from the settings of the query",
+        )
+    for branch, snapshot in facts.expiring.items():
+        yield problem(
+            about,
+            f"branch {branch}, which keeps a ledger, was given an age: expire_snapshots would drop "
+            "it",
+            f"ALTER TABLE {plan.name} REPLACE BRANCH {branch} AS OF VERSION {snapshot} "
+            f"RETAIN {_CENTURY} DAYS",
+        )
+    if facts.snapshots > _MANY:
+        yield warning(
+            about,
+            f"it has {facts.snapshots:,} snapshots, which every commit writes once more",
+            "expire some: maintain_iceberg(table, expire_after=timedelta(days=7), execute=True)",
+        )
+    kept = given.get(_METADATA_KEPT, "")
+    most = int(kept) if kept.isdigit() else _KEPT_BY_ITSELF
+    if _is_true(given.get(_DELETES_METADATA)) and most < _KEPT_BY_ITSELF:
+        yield warning(
+            about,
+            f"older metadata are deleted after {most} commits ({_METADATA_KEPT}): where snapshots "
+            "of others behind main's head have expired too, nothing may say whether a batch was "
+            "rolled back, and the query would stop",
+            f"ALTER TABLE {plan.name} UNSET TBLPROPERTIES ('{_METADATA_KEPT}')",
+        )
+    elif not _is_true(given.get(_DELETES_METADATA)):
+        yield note(
+            about,
+            "older metadata are never deleted, three files for each batch",
+            f"ALTER TABLE {plan.name} SET TBLPROPERTIES ('{_DELETES_METADATA}'='true')",
+        )
+
+
+def _delta_settings(about: str, table: str, given: Mapping[str, str]) -> Iterator[CheckFinding]:
+    if _is_true(given.get(APPEND_ONLY)):
+        yield note(
+            about,
+            f"it has {APPEND_ONLY}: an upsert that changes a row fails",
+            f"mode=\"append\"; or ALTER TABLE {table} UNSET TBLPROPERTIES ('{APPEND_ONLY}')",
+        )
+    mapping = given.get(COLUMN_MAPPING, "none")
+    if mapping != "none":
+        yield fine(about, f"it has {COLUMN_MAPPING}={mapping}: columns are matched by their names")
+    retention = given.get(LOG_RETENTION)
+    if retention is None or _is_false(given.get(LOG_CLEANUP)):
+        return
+    age = _age(retention)
+    if age is None:
+        yield note(
+            about,
+            f"it has {LOG_RETENTION}={retention}",
+            "a query that has written nothing for so long, while others have, loses its ledger",
+        )
+    elif age < _LEAST_RETENTION:
+        yield warning(
+            about,
+            f"it has {LOG_RETENTION}={retention}: a query that has written nothing for so long, "
+            "while others have, loses its ledger",
+            f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{LOG_RETENTION}'); Delta's own value "
+            "is 30 days",
+        )
+
+
+def _age(text: str) -> timedelta | None:
+    """An interval of one unit, as Delta's properties have it; None for any other."""
+    found = _AGE.fullmatch(text.strip())
+    return None if found is None else timedelta(**{f"{found[2].lower()}s": int(found[1])})
+
+
+def _parent(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").strip().lower() == "true"
+
+
+def _is_false(value: str | None) -> bool:
+    return (value or "").strip().lower() == "false"
+
+
+def _failed(about: str, error: EoListenerError) -> CheckFinding:
+    text = f"{error.problem} ({error.cause})" if error.cause else error.problem
+    return problem(about, text, error.fix or "")

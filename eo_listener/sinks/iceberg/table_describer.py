@@ -1,0 +1,122 @@
+"""What preflight is to know of the table of an IcebergSink. Changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from eo_listener.model.errors import EoListenerError
+from eo_listener.preflight.table_facts import IcebergFacts, LedgerFacts, TablePlan
+from eo_listener.sinks.iceberg.connection import WAP
+from eo_listener.sinks.iceberg.errors import NO_NAMESPACE
+from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
+from eo_listener.sinks.iceberg.names import TableName, is_branch_of_any
+from eo_listener.sinks.storage_rights import storage_at
+from eo_listener.spark.jvm.iceberg_table import (
+    IcebergTable,
+    TableSettings,
+    ThrownError,
+    java_errors,
+    release,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from eo_listener.spark.session.local_spark import LocalSpark
+
+_OF_CATALOG: Final = "iceberg_tables"  # of a JDBC catalog, in its database
+_SQLITE: Final = "jdbc:sqlite:"
+_CENTURY: Final = 36500 * 86_400_000  # milliseconds
+_AGE: Final = "history.expire.max-ref-age-ms"
+
+
+def describe(plan: TablePlan, spark: LocalSpark) -> IcebergFacts:
+    """Look at it by a Spark of the command's own. Raises SettingsError for a name that cannot be.
+
+    What keeps it from being read stands in the facts.
+    """
+    name = TableName.parse(plan.name)
+    reader = IcebergLedgerReader(plan.name, spark, query=plan.query)
+    found, forwards = "", True
+    try:
+        session = spark.session()
+        found, forwards = release(session)
+        if not _has_database(session, name.parts[0]):
+            return IcebergFacts(release=found, forwards=forwards, namespace=None)
+        table = reader.opened()
+        store = _store(session, name.parts[0])
+        if table is None:
+            namespace = _has_namespace(session, name)
+            return IcebergFacts(release=found, forwards=forwards, store=store, namespace=namespace)
+        return _described(session, table, reader, found, store, forwards=forwards)
+    except EoListenerError as error:
+        thrown = error.__cause__
+        if isinstance(thrown, ThrownError) and thrown.says(_OF_CATALOG):
+            return IcebergFacts(release=found, forwards=forwards, namespace=None)
+        return IcebergFacts(release=found, forwards=forwards, error=error)
+
+
+def _described(
+    session: SparkSession,
+    table: IcebergTable,
+    reader: IcebergLedgerReader,
+    found: str,
+    store: str,
+    *,
+    forwards: bool,
+) -> IcebergFacts:
+    settings = table.settings()
+    try:
+        ledgers = LedgerFacts(stored=tuple(reader.stored(table)))
+    except EoListenerError as error:
+        ledgers = LedgerFacts(error=error)
+    return IcebergFacts(
+        release=found,
+        forwards=forwards,
+        store=store,
+        there=True,
+        format=settings.format,
+        snapshots=settings.snapshots,
+        properties=settings.properties,
+        expiring={name: table.branches[name] for name in _expiring(settings)},
+        wap=next((name for name in WAP if session.conf.get(name, None) is not None), None),
+        storage=storage_at(settings.location),
+        ledgers=ledgers,
+    )
+
+
+def _expiring(settings: TableSettings) -> list[str]:
+    """Branches of a sink that snapshots of can expire with; the sink gives each none."""
+    return [
+        name
+        for name, age in settings.ages.items()
+        if is_branch_of_any(name)
+        and (age < _CENTURY if age is not None else _AGE in settings.properties)
+    ]
+
+
+def _store(session: SparkSession, catalog: str) -> str:
+    """The type of a catalog, or the class that is named in place of one."""
+    setting = f"spark.sql.catalog.{catalog}"
+    for key in (f"{setting}.type", f"{setting}.catalog-impl", setting):
+        found = session.conf.get(key, None)
+        if found is not None:
+            return found.rpartition(".")[2]
+    return ""
+
+
+def _has_database(session: SparkSession, catalog: str) -> bool:
+    """Whether the database of a catalog is there, where it is a file: to ask it would make it."""
+    uri = session.conf.get(f"spark.sql.catalog.{catalog}.uri", None) or ""
+    file, is_sqlite = uri.removeprefix(_SQLITE).partition("?")[0], uri.startswith(_SQLITE)
+    return not is_sqlite or file.startswith(":") or Path(file.removeprefix("file:")).exists()
+
+
+def _has_namespace(session: SparkSession, name: TableName) -> bool:
+    try:
+        with java_errors():
+            session.sql(f"DESCRIBE NAMESPACE {name.namespace}").collect()
+    except ThrownError as error:
+        return not error.is_any(*NO_NAMESPACE)  # anything else is left to the first batch
+    return True

@@ -1,0 +1,21 @@
+"""Whether files can be written where a table is, as far as that can be seen without writing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from eo_listener.preflight.table_facts import Storage
+from eo_listener.spark.checkpoint import shown
+
+
+def storage_at(place: str) -> Storage:
+    """Look at a place that has a scheme; only that of files on this machine says who may write."""
+    parts = urlsplit(place)
+    if parts.scheme not in ("", "file"):
+        return Storage(place=shown(place), writable=None)
+    folder = Path(unquote(parts.path))
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return Storage(place=str(folder), writable=os.access(folder, os.W_OK | os.X_OK))
