@@ -38,12 +38,17 @@ _FIXED: Final = {
 }
 _DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
-_FULL: Final = 0.05  # seconds to wait for room where the queue is full
+_MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
 _LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
+_SIZE: Final = "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
+_QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by default)"
 
 
 class TooLargeError(Exception):
-    """The client refuses a record for its size; what was sent before is not affected."""
+    """The client refuses a record for its size, as the text says.
+
+    What was sent before is not affected.
+    """
 
 
 class RecordProducer:
@@ -87,14 +92,16 @@ class RecordProducer:
             try:
                 self._producer.produce(topic, value, key, partition, headers=headers)
             except BufferError:
-                self._poll()
+                if len(self._producer) == 0:  # nothing goes, so there will never be more room
+                    raise TooLargeError(_QUEUE) from None
+                self._send_queued()
                 self._require_none_failed()
                 if self.outlived:  # no room in all that time: nobody takes the records
                     raise self._failure("sending records", Answer(TIMED_OUT)) from None
             except KafkaException as error:
                 answer = answer_of(error)
                 if answer.name() == _LOCAL_SIZE:
-                    raise TooLargeError(answer.str()) from None
+                    raise TooLargeError(_SIZE) from None
                 raise self._failure("sending records", answer) from error
             else:
                 return
@@ -104,8 +111,7 @@ class RecordProducer:
         left = self._left() if timeout is None else min(timeout, self._left())
         deadline = time.monotonic() + left
         while len(self._producer):
-            # Not by flush(): when the producer is fenced meanwhile, it returns nothing at all.
-            self._poll()
+            self._send_queued()
             self._require_none_failed()
             if time.monotonic() >= deadline:
                 raise self._failure("sending records", Answer(TIMED_OUT))
@@ -121,12 +127,12 @@ class RecordProducer:
         """For how many seconds what was sent may be waited for: each record has a time-out."""
         return math.inf
 
-    def _poll(self) -> None:
-        """Serve callbacks, which makes room in the queue; waits a moment for one."""
+    def _send_queued(self) -> None:
+        """Have the queue sent without lingering, as far as a moment is enough; serve callbacks."""
         try:
-            self._producer.poll(_FULL)
-        except KafkaException as error:
-            raise self._failure("sending records", answer_of(error)) from error
+            self._producer.flush(_MOMENT)
+        except (KafkaException, SystemError) as error:
+            raise self._failure("sending records", answer_of(_thrown(error))) from error
 
     def _require_none_failed(self) -> None:
         if self._failed is not None:
@@ -162,6 +168,15 @@ class IdempotentProducer(RecordProducer):
         with suppress(KafkaException):
             self._producer.purge()
         super().leave()
+
+
+def _thrown(error: BaseException) -> KafkaException:
+    """What Kafka's client has raised: a SystemError where it then called another callback."""
+    while not isinstance(error, KafkaException):
+        if error.__cause__ is None:
+            raise error
+        error = error.__cause__
+    return error
 
 
 def _close(producer: Producer) -> None:

@@ -73,6 +73,34 @@ def test_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert producer._producer.poll(0) == 0
 
 
+class Fenced:
+    """In the place of librdkafka's producer: tells so, and then calls back with what that did."""
+
+    def __init__(self) -> None:
+        self.fatal = Answer(Answer._FENCED, "fenced", fatal=True)
+
+    def __len__(self) -> int:
+        return 1
+
+    def flush(self, _: float) -> None:
+        raise SystemError("a callback was called") from KafkaException(self.fatal)
+
+    def poll(self, _: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_one_that_is_fenced_while_it_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Says so, though confluent-kafka calls back once more and raises a SystemError of that."""
+    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+    monkeypatch.setattr(producer, "_producer", Fenced())
+    with pytest.raises(KafkaError) as caught:
+        producer.flush(5)
+    assert caught.value.code == "_FENCED"
+
+
 def test_settings_that_cannot_be() -> None:
     """Settings that librdkafka does not accept are refused when the producer is made."""
     with pytest.raises(SettingsError, match="transaction"):

@@ -96,8 +96,8 @@ def _sent(producer: BatchProducer, record: Record) -> str | None:
             headers=record.headers,
             partition=record.partition,
         )
-    except TooLargeError:
-        return "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
+    except TooLargeError as error:
+        return str(error)
     return None
 
 

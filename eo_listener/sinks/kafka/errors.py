@@ -7,6 +7,7 @@ from typing import Final
 
 from eo_listener.client_config.acls import command
 from eo_listener.kafka.batch_producer import FENCED
+from eo_listener.kafka.record_producer import TooLargeError
 from eo_listener.model.errors import (
     EoListenerError,
     ForeignWriterError,
@@ -143,6 +144,14 @@ class Explanation:
             cause="its driver died between its last record and its commit, or hangs",
             fix="Start that query again, which ends it, or wait until its time-out is over; see "
             f"eo-listener txn list -b {self.servers} --topic {self.ledger}",
+        )
+
+    def too_large(self, size: int, error: TooLargeError) -> SettingsError:
+        """The ledger's record of a batch cannot be sent, and the next one could not either."""
+        return SettingsError(
+            f"{self.label}: the ledger's record of a batch has {size:,} bytes: {error}",
+            cause="it has the offsets of each partition of the source and of the targets",
+            fix="Raise that option, and max.message.bytes of " + self.ledger,
         )
 
     def _of_topics(self) -> str:

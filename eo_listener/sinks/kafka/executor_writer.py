@@ -38,7 +38,8 @@ REASONS: Final = {
     -3: "its partition, or the one that kafka.partitioner.class chose, is none of its topic's",
     -4: "a header of it is null, or has no key",
     -5: f"the transform has marked it by {REASON}",
-    -6: "it is larger than kafka.max.request.size (1,048,576 bytes by default)",
+    -6: "it is larger than kafka.max.request.size or kafka.buffer.memory (1,048,576 and 33,554,432 "
+    "bytes by default)",
     -9: "its identity has a text that is not UTF-8, which two rows may share: keep it binary",
 }
 

@@ -244,8 +244,8 @@ def _sent(record: Record, values: str, target: RowsTarget) -> str | None:
             headers=[*(record.headers or ()), (HEADER, identity)],
             partition=partition,
         )
-    except TooLargeError:
-        return "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
+    except TooLargeError as error:
+        return str(error)
     return None
 
 

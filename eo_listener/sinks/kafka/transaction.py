@@ -10,6 +10,7 @@ from typing import Final
 
 from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.record_producer import TooLargeError
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import (
     KafkaError,
@@ -138,7 +139,10 @@ class BatchTransaction:
         partition = self.heads.records.partition(sink, entry.query, self.heads.partitions)
         records = list(ledger.records_of(sink, entry, self._before, ids))
         for record in records:
-            own.send(self.heads.name, record.value, key=record.key, partition=partition)
+            try:
+                own.send(self.heads.name, record.value, key=record.key, partition=partition)
+            except TooLargeError as error:
+                raise self.target.explain.too_large(len(record.value), error) from error
         # What the sink left there while it had no transactions would hide the new heads.
         unfenced = self.heads.records.batch_keys(sink, entry.query)
         for key in unfenced:

@@ -194,12 +194,7 @@ class UnfencedBatch:
         try:
             self._own().send(self.heads.name, value, key=key, partition=self._partition)
         except TooLargeError as error:
-            raise SettingsError(
-                f"{self.target.explain.label}: the ledger's record of a batch has "
-                f"{len(value or b''):,} bytes, more than kafka.max.request.size",
-                cause="it has the offsets of each partition of the source and of the targets",
-                fix=f"Raise kafka.max.request.size, and max.message.bytes of {self.heads.name}",
-            ) from error
+            raise self.target.explain.too_large(len(value or b""), error) from error
         self._sent += 1
 
     def _flush_ledger(self) -> None:
