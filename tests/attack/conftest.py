@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -38,9 +39,9 @@ class Attacked:
         return self.broker.bootstrap_servers
 
 
-@pytest.fixture(scope="session")
-def attacked_broker() -> Iterator[Attacked]:
-    """One for all tests; it knows its first topic and has made its coordinators."""
+@contextmanager
+def new_attacked() -> Iterator[Attacked]:
+    """Start one; it knows its first topic and has made its coordinators."""
     with (
         Proxy() as proxy,
         Broker(version=kafka_version(), listeners=[proxy.listener()]) as broker,
@@ -52,6 +53,13 @@ def attacked_broker() -> Iterator[Attacked]:
             topics=Topics(broker.bootstrap_servers),
             offsets=OffsetsTopic(broker),
         )
+
+
+@pytest.fixture(scope="session")
+def attacked_broker() -> Iterator[Attacked]:
+    """One for all tests."""
+    with new_attacked() as made:
+        yield made
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.attack.conftest import Attacked
+from tests.attack.conftest import Attacked, new_attacked
 from tests.attack.kafka_sink.cases import LATE, TASKS, VERY_LATE, Case
 from tests.attack.kafka_sink.program import Program
 from tests.attack.kafka_sink.reader import Reader, wrong
@@ -199,6 +199,24 @@ def test_an_executor_is_lost_without_transactions(
 def test_a_fetch_fails_without_transactions(unfenced: Cluster) -> None:
     """What tasks of the first attempt of a stage have written is left out of the second try."""
     fail_a_fetch(unfenced, "grouped")
+
+
+@pytest.mark.parametrize("transactions", [True, False])
+def test_the_broker_dies_in_mid_batch(holding: Path, tmp_path: Path, transactions: bool) -> None:
+    """SIGKILL with a task's rows under way, and with all acknowledged: it is there once."""
+    with ExitStack() as ends:
+        broken = ends.enter_context(new_attacked())
+        one = start(broken, holding, tmp_path / "broken", ends, transactions=transactions)
+        for point in (SENT, FLUSHED):
+            one.hold(point)
+            one.begin("plain")
+            one.held(point)
+            broken.broker.kill()
+            one.go_on(point)
+            time.sleep(1)  # requests fail, and are repeated
+            broken.broker.restart()
+            one.end()
+            one.check()
 
 
 def test_a_task_outlives_its_job_without_transactions(

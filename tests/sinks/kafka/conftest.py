@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from eo_listener.devtools.broker import Broker
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.transaction import BatchTransaction
+from eo_listener.testing.faults import broken_off
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.records import committed
@@ -86,6 +88,14 @@ def write(sink: KafkaSink, number: int = 0, rows: pa.Table | None = None, **more
 def put(sink: KafkaSink, entry: Entry, rows: pa.Table) -> Applied:
     """Write these."""
     return sink.apply(rows, entry, plan_of(entry))
+
+
+@contextmanager
+def left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kill a driver just before its commit: no request ends its transaction."""
+    with monkeypatch.context() as patch, broken_off("sink.ledger-moved"):
+        patch.setattr(BatchTransaction, "close", lambda self, failed: None)
+        yield
 
 
 def letters(place: Place, topic: str) -> list[dict[str, Any]]:

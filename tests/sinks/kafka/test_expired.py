@@ -7,16 +7,21 @@ import time
 from contextlib import closing
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.devtools.broker import Broker
+from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.kafka.batch_producer import BatchProducer
-from eo_listener.model.errors import KafkaError
+from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions
+from eo_listener.model.errors import ForeignWriterError, KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
+from eo_listener.testing.faults import Killed, hooked
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
 from tests.attack.messages import Messages
 from tests.conftest import StartBroker, kafka_version
 from tests.groups import positions
-from tests.sinks.kafka.conftest import Place, place_at, put, table, write
+from tests.sinks.kafka.conftest import Place, batch, left_open, place_at, put, table, write
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.records import is_settled
 from tests.topics import unique
@@ -24,6 +29,8 @@ from tests.topics import unique
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 LONGEST = 2**15 - 1  # an epoch is a short of Java's
+LAST = LONGEST - 1  # what a producer is given; with the one behind it brokers end transactions
+SIZE = 20  # rows of a batch
 FORGETS = {
     "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": "1000",
@@ -114,6 +121,97 @@ def test_very_many_transactions_of_one_id(place: Place) -> None:
     after, _ = identity(place)
     assert after != producer, "the epochs did not run out"
     assert place.values() == sorted(f"row {number}" for number in range(33_000))
+
+
+@pytest.mark.spark
+def test_tasks_join_before_and_after_the_epochs_run_out(
+    broker: Broker, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch is written at its first try, by the last epoch of an id and the first of the next.
+
+    The coordinator names the new producer id for the transaction that the tasks have joined.
+    """
+    place = place_at(broker.bootstrap_servers)
+    joined: list[tuple[int, int]] = []
+    describe = JavaTransactions.describe
+
+    def described(self: JavaTransactions, name: str, timeout: float) -> DescribedTransaction:
+        found = describe(self, name, timeout)
+        joined.append((found.producer_id, found.epoch))
+        return found
+
+    monkeypatch.setattr(JavaTransactions, "describe", described)
+    with place.opened:
+        sink = place.sink(write_method="executors")
+        write(sink, rows=numbered(spark, 0))
+        _take_over(place, until=LAST - 3)
+        for number in range(1, 7):
+            write(sink, number, numbered(spark, number))
+        assert place.values() == sorted(f"row {number}" for number in range(7 * SIZE))
+        assert is_settled(place.servers, place.target)
+    (first, _), *_, (last, _) = joined
+    assert first != last, "the epochs did not run out"
+    assert joined[1:] == [
+        *((first, LAST - at) for at in (2, 1, 0)),
+        *((last, at) for at in range(3)),
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("epoch", [LAST - 2, LAST - 1, LAST])
+def test_a_driver_died_in_one_of_the_last_epochs(
+    broker: Broker, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, epoch: int
+) -> None:
+    """To end what it has left open takes an epoch more, or the next id; its batch is there once."""
+    place = place_at(broker.bootstrap_servers)
+    with place.opened:
+        first, second = (place.sink(write_method="executors") for _ in range(2))
+        write(first, rows=numbered(spark, 0))
+        _take_over(place, until=epoch - 1)
+        with left_open(monkeypatch), pytest.raises(Killed):
+            write(first, 1, numbered(spark, 1))
+        write(second, 1, numbered(spark, 1))
+        write(second, 2, numbered(spark, 2))
+        assert place.values() == sorted(f"row {number}" for number in range(3 * SIZE))
+        assert is_settled(place.servers, place.target)
+        assert is_settled(place.servers, place.ledger)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("point", ["sink.copying", "sink.ledger-moved"])
+@pytest.mark.parametrize("write_method", ["driver", "executors"])
+def test_a_driver_was_suspended_in_the_last_epoch(
+    broker: Broker, spark: SparkSession, write_method: str, point: str
+) -> None:
+    """Its successor has another producer id; it writes nothing, and says why, as in any epoch."""
+    place = place_at(broker.bootstrap_servers)
+    with place.opened:
+        zombie, successor = (place.sink(write_method=write_method) for _ in range(2))
+        write(zombie, rows=numbered(spark, 0))
+        _take_over(place, until=LAST - 1)
+        heads = zombie.applied(QUERY)
+        late, later = batch(heads, 1), batch(heads, 1, run_id="successor")
+        over: list[str] = []
+
+        def overtake(name: str) -> None:
+            if name == point and not over:
+                over.append(name)
+                with hooked(lambda _: None):
+                    put(successor, later, numbered(spark, 1))
+
+        writer = SinkWriter(RetryLimits(), time.sleep, time.monotonic)
+        with hooked(overtake), pytest.raises(ForeignWriterError):
+            writer.write(zombie, numbered(spark, 2), late, plan_of(late))
+        assert over
+        assert place.values() == sorted(f"row {number}" for number in range(2 * SIZE))
+        assert zombie.applied(QUERY) == heads_of(later)
+        assert is_settled(place.servers, place.target)
+
+
+def numbered(spark: SparkSession, batch: int) -> DataFrame:
+    return spark.sql(
+        f"SELECT concat('row ', id) AS value FROM range({batch * SIZE}, {(batch + 1) * SIZE}, 1, 3)"
+    )
 
 
 def _take_over(place: Place, *, until: int) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -26,23 +25,14 @@ from eo_listener.sinks.kafka import ledger_topic
 from eo_listener.sinks.kafka.batch_transaction import TaskReport
 from eo_listener.sinks.kafka.ledger import RecordKey
 from eo_listener.sinks.kafka.method_choice import MethodChoice
-from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.sinks.kafka.write_methods import BegunTransaction
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.groups import positions
-from tests.sinks.kafka.conftest import TP, Place, batch, letters, put, table, write
+from tests.sinks.kafka.conftest import TP, Place, batch, left_open, letters, put, table, write
 from tests.sinks.kafka.records import committed, is_settled
 
 pytestmark = pytest.mark.kafka
-
-
-@contextmanager
-def left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Kill a driver just before its commit: no request ends its transaction."""
-    with monkeypatch.context() as patch, broken_off("sink.ledger-moved"):
-        patch.setattr(BatchTransaction, "close", lambda self, failed: None)
-        yield
 
 
 def test_a_record_has_all_its_parts(place: Place) -> None:
