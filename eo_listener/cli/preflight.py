@@ -98,7 +98,7 @@ def preflight(
         transaction_timeout=sink_transaction_timeout,
     )
     request = _request(servers, groups, topics, mode, recommit_interval, properties, sink)
-    plans = table_check.table_plans(sink_tables, query=sink_query, create=sink_create)
+    plans = table_check.table_plans(sink_tables, sink_query, sink_dead_letters, create=sink_create)
     _report(request, plans, spark_settings(spark_conf or ()), as_json=as_json, stdin=stdin)
 
 

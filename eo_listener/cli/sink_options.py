@@ -75,8 +75,9 @@ def sink_plan(
 ) -> SinkPlan | None:
     """What was asked for; None where no topic is named. Raises SettingsError."""
     if not topics:
-        of_topics = not transactions or any(one is not None for one in (name, dead_letters, group))
-        if of_topics or (query is not None and not tables):
+        of_topics = not transactions or any(one is not None for one in (name, group))
+        of_both = query is not None or dead_letters is not None
+        if of_topics or (of_both and not tables):
             raise SettingsError(
                 "options of a sink were given, and no topic that it writes to",
                 fix="Add --sink-topic TOPIC"

@@ -27,13 +27,21 @@ Tables = Annotated[
 
 
 def table_plans(
-    tables: Sequence[str] | None, *, query: str | None, create: bool
+    tables: Sequence[str] | None, query: str | None, dead_letters: str | None, *, create: bool
 ) -> tuple[TablePlan, ...]:
     """What was asked for. Raises SettingsError."""
-    return tuple(
+    found = [
         TablePlan(kind=one.kind, name=one.place, query=query, create=create)
         for one in map(_address, tables or ())
-    )
+    ]
+    if dead_letters is not None and any(one.kind == ICEBERG for one in found):
+        plan = TablePlan(kind=ICEBERG, name=dead_letters, create=create, letters=True)
+        return (*found, plan)
+    if dead_letters is not None and found:
+        raise SettingsError(
+            "--sink-dead-letters is given, and a DeltaSink has no dead letters", fix="Leave it out"
+        )
+    return tuple(found)
 
 
 def table_findings(

@@ -21,6 +21,8 @@ And of exactly_once and its sinks, between Spark's plan and its commit log:
     batch.judged           every ledger was read; nothing is written yet
     sink.staged            the executors have staged the rows; the transaction is not begun
                            (Iceberg: those of an upsert; there is a branch for the batch)
+    sink.letters-staged    Iceberg: the dead letters of the batch are on a branch of their own, and
+                           nothing of it in the table
     sink.fenced            Kafka: an older driver can do nothing any more; the ledger is not read
     sink.ledger-read       Kafka: it is compared next; the transaction is not begun
     sink.begun             the transaction is open, and holds the store's lock (Kafka without
@@ -33,6 +35,7 @@ And of exactly_once and its sinks, between Spark's plan and its commit log:
     sink.commit-sent       it is on its way, unanswered (SQLite, which has no way, and Iceberg: just
                            before it)
     sink.committed         the store has the batch, the sink does not say so yet
+    sink.letters-published Iceberg: the dead letters of the batch are in their table too
     batch.applied          a sink has returned; Spark does not know yet
 """
 

@@ -100,7 +100,8 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding
         )
     yield from _storage(about, facts.storage)
     yield from _iceberg_settings(about, plan, facts)
-    yield from judge_ledgers(about, plan, facts.ledgers)
+    if not plan.letters:
+        yield from judge_ledgers(about, plan, facts.ledgers)
 
 
 def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:

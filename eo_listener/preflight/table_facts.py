@@ -18,13 +18,15 @@ DELTA: Final = "delta"
 class TablePlan:
     """What a sink is to do: its table, as an address names it, and its arguments, by their names.
 
-    `kind` is ICEBERG or DELTA; `query` that of the query, None where it was not said.
+    `kind` is ICEBERG or DELTA; `query` that of the query, None where it was not said. `letters`:
+    it is the table of another one's dead letters.
     """
 
     kind: str
     name: str
     query: str | None = None
     create: bool = True
+    letters: bool = False
 
     @property
     def sink(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+_FILTER: Final = (
+    "Filter such rows out in the transform, or into a sink of their own: "
+    "exactly_once([sink, other], transform=...)"
+)
+
 logger = logging.getLogger("eo_listener")
 
 
@@ -34,16 +39,16 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 @contextmanager
-def unmarked(frame: DataFrame, label: str) -> Iterator[DataFrame]:
-    """The rows of `frame` for a store without dead letters; kept where some may be marked.
+def unmarked(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
+    """The rows of `frame` for a sink without dead letters; kept where some may be marked.
 
-    Raises PoisonRowError for one that is, SettingsError as `RowFilter.of` does.
+    Raises PoisonRowError for one that is, with `fix`, and SettingsError as `RowFilter.of` does.
     """
     if not RowFilter.of(frame.columns, None).marked:
         yield frame
         return
     with kept(frame) as computed:
-        _refuse_marked(computed, label)
+        _refuse_marked(computed, label, fix)
         yield computed.drop(REASON)
 
 
@@ -67,7 +72,7 @@ def poison_row(
     )
 
 
-def _refuse_marked(frame: DataFrame, label: str) -> None:
+def _refuse_marked(frame: DataFrame, label: str, fix: str) -> None:
     names = [F.col(quoted(name)) if name in frame.columns else F.lit(None) for name in ORIGIN]
     marked = frame.where(F.col(REASON).isNotNull()).select(*names, REASON).limit(1).collect()
     for *origin, reason in marked:
@@ -76,8 +81,7 @@ def _refuse_marked(frame: DataFrame, label: str) -> None:
             label,
             reason,
             cause="the batch fails at such a row, and nothing of it was written",
-            fix="Filter such rows out in the transform, or into a sink of their own: "
-            "exactly_once([sink, other], transform=...)",
+            fix=fix,
         )
 
 

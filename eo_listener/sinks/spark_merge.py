@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _DELETED: Final = "eo_deleted"
 _PLACE, _TIED = "eo_place", "eo_tied"
 _MICROSECONDS: Final = "yyyy-MM-dd HH:mm:ss.SSSSSS"
-_EXACT: Final = {  # else times are cut to milliseconds
+EXACT: Final = {  # else times are cut to milliseconds
     "ignoreNullFields": "false",
     "timestampFormat": _MICROSECONDS,
     "timestampNTZFormat": _MICROSECONDS,
@@ -242,7 +242,7 @@ def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:
 def _text(values: Sequence[str]) -> str:
     """Values as one text: not every type can be compared (maps)."""
     named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))
-    options = ", ".join(f"'{name}', '{value}'" for name, value in _EXACT.items())
+    options = ", ".join(f"'{name}', '{value}'" for name, value in EXACT.items())
     return f"to_json(struct({named}), map({options}))"
 
 

@@ -131,6 +131,11 @@ def test_a_machine_without_spark_can_be_all_right(
             ],
             ["--sink-group", "--no-sink-transactions"],
         ),
+        (["--sink-table", "sqlite:/secret.db"], ["iceberg:CATALOG.NAMESPACE.TABLE"]),
+        (["--sink-table", "delta:/d", "--sink-dead-letters", "d"], ["no dead letters"]),
+        (["--sink-query", "q"], ["--sink-table iceberg:..."]),
+        (["--sink-table", "iceberg:short"], ["Write all of it"]),
+        (["--sink-table", "delta:/d", "--spark-conf", "x"], ["spark.key=value"]),
         (["--recommit-interval", "inf"], ["--recommit-interval", "at least 1, got inf"]),
     ],
 )

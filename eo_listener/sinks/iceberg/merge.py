@@ -14,6 +14,8 @@ from eo_listener.sinks.spark_merge import Merge
 from eo_listener.spark.jvm.iceberg_table import java_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
     from eo_listener.sinks.iceberg.names import TableName
@@ -33,7 +35,7 @@ class Upsert:
     label: str
     appends = False
 
-    def write(self, branch: str, ledger: str) -> int | None:  # noqa: ARG002  # it is published with them
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them
         """Return how many keys the rows have. Raises as `Merge.staged` does."""
         merge = Merge(
             target=self.target,

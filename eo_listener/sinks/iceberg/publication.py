@@ -8,7 +8,7 @@ driver can come between, whatever was written on the branch and however long tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -34,10 +34,10 @@ from eo_listener.sinks.iceberg.errors import (
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
 from eo_listener.sinks.iceberg.published import Published
-from eo_listener.sinks.iceberg.snapshots import BATCH_OF, PROPERTY, Snapshot
+from eo_listener.sinks.iceberg.snapshots import BATCH_OF, LETTERS, PROPERTY, Snapshot
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
 
-_TRIES: Final = 20
+TRIES: Final = 20
 """How often in a row other commits may come first, before the batch is begun anew."""
 
 _NO_BRANCH: Final = "Cannot use branch (does not exist)"
@@ -55,8 +55,11 @@ class RowWriter(Protocol):
     @property
     def appends(self) -> bool: ...
 
-    def write(self, branch: str, ledger: str) -> int | None:
-        """Return how many it wrote, None: as the snapshot says. Raises ThrownError."""
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
+        """Return how many it wrote, None: as the snapshot says. Raises ThrownError.
+
+        One that appends gives its snapshot this `summary`.
+        """
 
 
 class Staged(NamedTuple):
@@ -73,7 +76,11 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Writes one entry into one table, once."""
+    """Writes one entry into one table, once.
+
+    `letters` says where the dead letters of the batch are; it is published with the ledger. What
+    that of the batch before says, `settle` is given before anything is written.
+    """
 
     label: str
     table: IcebergTable
@@ -81,15 +88,15 @@ class Publication:
     rows: RowWriter
     entry: Entry
     accept_expired: bool
+    letters: str | None = None
+    settle: Callable[[str], None] | None = None
 
     def write(self) -> Applied:
         """Write rows and ledger. Raises as `Sink.apply` does."""
-        with self._translated():
-            staged = self._staged()
+        staged = self.begin()
         try:
             reached("sink.begun")
-            with self._translated():
-                written = self._written(staged)
+            written = self.fill(staged)
             reached("sink.rows-written")
             reached("sink.ledger-moved")
             reached("sink.commit-sent")
@@ -97,17 +104,40 @@ class Publication:
         except OutcomeUnknownError:
             raise  # the branch may be main's head now, and the ledger's anchor
         except Exception:
-            self._drop(staged.branch)
+            self.drop(staged.branch)
             raise
         reached("sink.committed")
         return Applied(rows=added if written is None else written)
+
+    def stage(self) -> Staged:
+        """Write rows and ledger on a branch that nobody publishes here. Raises as `write` does."""
+        staged = self.begin()
+        try:
+            self.fill(staged)
+            with self._translated():
+                self.table.refresh()
+                self._check_staged(staged)
+        except Exception:
+            self.drop(staged.branch)
+            raise
+        return staged
+
+    def begin(self) -> Staged:
+        """Make the branch. Raises as `write` does."""
+        with self._translated():
+            return self._staged()
+
+    def fill(self, staged: Staged) -> int | None:
+        """Write the rows on it; return how many, if that is known. Raises as `write` does."""
+        with self._translated():
+            return self._written(staged)
 
     def _staged(self) -> Staged:
         """Make the branch, at the snapshot of main whose ledger is as the entry has found it."""
         refused: ThrownError | None = None
         # A branch that was dropped Iceberg makes anew, from main: it then lacks this snapshot.
         summary = None if self.rows.appends else {BATCH_OF: self.entry.query}
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             self.table.refresh()
             base, before, found = self.table.main, self.table.version, self._compared()
             branch = new_branch(self.entry.query, self.entry.run_id)
@@ -128,7 +158,7 @@ class Publication:
         """Write the rows; see after a failure whether a successor has dropped their branch."""
         try:
             self.table.uncache()
-            return self.rows.write(staged.branch, staged.ledger)
+            return self.rows.write(staged.branch, self._summary(staged))
         except (ThrownError, SinkError) as error:
             self.table.refresh()
             # Of two threads of one session, one may have put the table as it was into its cache.
@@ -149,12 +179,15 @@ class Publication:
         if found.replaced is not None and known:
             raise self._replaced(found.replaced)
         refuse_moved(self.label, entry, found.heads)
+        at = None if found.snapshot is None else self.ledgers.read(self.table, found.snapshot)
+        if self.settle is not None and at is not None and at.letters is not None:
+            self.settle(at.letters)
         return found
 
     def _publish(self, staged: Staged) -> int:
         """Move main on to the branch; return how many rows its snapshot has added."""
         refused: ThrownError | None = None
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             with self._translated():
                 self.table.refresh()
                 added = self._check_staged(staged)
@@ -207,7 +240,7 @@ class Publication:
         drop = [
             name for name in table.branches if is_branch_of(query, name) and name != staged.branch
         ]
-        summary = {PROPERTY: staged.ledger}
+        summary = self._summary(staged)
         if table.main == staged.base:
             table.publish(
                 staged.branch,
@@ -220,6 +253,10 @@ class Publication:
             table.publish_again(staged.branch, again, at=table.main, drop=drop, summary=summary)
         else:
             raise self._overtaken()
+
+    def _summary(self, staged: Staged) -> dict[str, str]:
+        given = {PROPERTY: staged.ledger}
+        return given if self.letters is None else {**given, LETTERS: self.letters}
 
     def _check_staged(self, staged: Staged) -> int:
         """See that the branch has what was written, all of it, and nothing else."""
@@ -280,7 +317,7 @@ class Publication:
             fix="Nothing to do: the batch is written once more",
         )
 
-    def _drop(self, branch: str) -> None:
+    def drop(self, branch: str) -> None:
         """Drop the branch of a batch that failed; where that fails too, the next batch does it."""
         try:
             self.table.refresh()

@@ -5,33 +5,48 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
+from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from eo_listener.model.errors import JvmError, SettingsError, SinkError
+from eo_listener.model.errors import JvmError, OutcomeUnknownError, SettingsError, SinkError
+from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.dead_letter_limit import SHARE, Refusals
+from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.iceberg import catalog
+from eo_listener.sinks.iceberg.appended import Append
 from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
+from eo_listener.sinks.iceberg.dead_letters import (
+    DeadLetterTables,
+    LettersOfBatch,
+    unpublished,
+)
 from eo_listener.sinks.iceberg.errors import translated
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.publication import Publication, RowWriter
 from eo_listener.sinks.iceberg.published import Published
-from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
 from eo_listener.sinks.kept_rows import unmarked
+from eo_listener.sinks.sifted_rows import flaws, marks, sifted
 from eo_listener.sinks.spark_columns import check_upsert, columns_of, types_of
 from eo_listener.sinks.target import WITH_LEDGER, Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, java_errors, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+_NAME_LETTERS: Final = (
+    'Name a table for such rows, dead_letters="lake.db.rejected", or filter them out in the '
+    "transform"
+)
 
 logger = logging.getLogger("eo_listener")
 
@@ -43,6 +58,8 @@ class IcebergSink:
     `mode`: "append"; "upsert" by `keys`, a MERGE (the newest row of a key, by `version_column` if
     there is one, else by offset). Where `delete_when`, a condition in SQL on the batch's rows, is
     true for the newest row of a key, the row in the table is deleted.
+    `dead_letters` names a table for rows that cannot be written, at most `max_dead_letters` of a
+    batch: a number, or a share of its rows as a float.
     With `apply` your own SQL statements, or a function of (branch, entry), run on the rows instead.
     They are then in the view eo_batch, and `{table}` in a statement stands for the table, which
     must exist.
@@ -73,6 +90,8 @@ class IcebergSink:
         partition_by: str | Sequence[str] = (),
         properties: Mapping[str, str] = _NONE,
         new_columns: bool = False,
+        dead_letters: str | None = None,
+        max_dead_letters: float = SHARE,
         on_expired: Literal["fail", "accept"] = "fail",
     ) -> None:
         if on_expired not in ("fail", "accept"):
@@ -89,11 +108,18 @@ class IcebergSink:
             delete_when=delete_when,
             apply=apply,
             create=create,
-            dead_letters=None,
+            dead_letters=dead_letters,
+            max_dead_letters=max_dead_letters,
             modes=WITH_LEDGER,
         )
         for statement in self._target.statements:
             check_statement(statement)
+        self._letters = None if dead_letters is None else TableName.parse(dead_letters)
+        if self._letters == self._name:
+            raise SettingsError(
+                "dead_letters= names the table itself",
+                fix="Name another one, which is made when it is absent",
+            )
         self._creation = catalog.Creation(
             create=create,
             partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
@@ -101,7 +127,7 @@ class IcebergSink:
         )
         self._new_columns = new_columns
         self._accept_expired = on_expired == "accept"
-        self._ledgers = PublishedLedgers(self.label, self._has_files_of)
+        self._open()
         self._reported: str | None = None
         self._session: Any = None  # the query's, which has the catalog
 
@@ -125,6 +151,9 @@ class IcebergSink:
             if table is None:
                 return {}
             found = self._ledgers.published(table, query, accept_expired=self._accept_expired)
+            at = None if found.snapshot is None else self._ledgers.read(table, found.snapshot)
+        if at is not None and at.letters is not None:
+            self._tables.publish(at.letters, query, self._session)
         self._report(found)
         return found.heads
 
@@ -139,30 +168,97 @@ class IcebergSink:
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # other sinks need the plan
         """Write the rows of `frame` and `entry`, and publish both in one commit."""
         self._session = frame.sparkSession
+        if self._letters is not None:
+            return self._apply_sifted(frame, entry, self._letters)
         with ExitStack() as stack:
             with self._explained(), java_errors():
-                found = find(frame.sparkSession, self._name)
-                if found is not None:
-                    check_wap(frame.sparkSession, found, self.label)
-                rows = stack.enter_context(unmarked(frame, self.label))
+                found = self._checked(frame.sparkSession)
+                rows = stack.enter_context(unmarked(frame, self.label, _NAME_LETTERS))
                 table = found or self._made(rows)
                 writer = self._writer(table, rows, entry)
-            return Publication(
-                label=self.label,
-                table=table,
-                ledgers=self._ledgers,
-                rows=writer,
-                entry=entry,
-                accept_expired=self._accept_expired,
-            ).write()
+            return self._publication(table, writer, entry).write()
 
     def close(self) -> None:
         """Let go of what was read; there is no connection but the session's."""
-        self._ledgers = PublishedLedgers(self.label, self._has_files_of)
+        self._open()
         self._session = None
 
+    def _open(self) -> None:
+        self._ledgers = PublishedLedgers(self.label, self._has_files_of)
+        self._tables = DeadLetterTables(self.label, accept_expired=self._accept_expired)
+
+    def _apply_sifted(self, frame: DataFrame, entry: Entry, name: TableName) -> Applied:
+        """Write what the table takes, and what it does not take into that of the dead letters."""
+        letters: LettersOfBatch | None = None
+        with ExitStack() as stack:
+            with self._explained(), java_errors():
+                RowFilter.of(frame.columns, None)
+                found = self._checked(frame.sparkSession)
+                table = found or self._made(frame.drop(REASON))
+                reasons = [*marks(frame), *self._flaws(frame)]
+                refusals = Refusals(label=self.label, limit=self._target.limit)
+                rows = stack.enter_context(sifted(frame, reasons, refusals))
+                given = rows.letters(entry, datetime.now(timezone.utc))
+                writer = self._writer(table, rows.rows, entry)
+            create = self._creation.create
+            self._tables.make(name, given, create=create)
+            if rows.dead:
+                owner = f"dead letters of {entry.query} in {self.key}"
+                letters = self._tables.stage(name, given, entry, owner, create=create)
+                reached("sink.letters-staged")
+            try:
+                applied = self._publication(table, writer, entry, letters).write()
+            except OutcomeUnknownError:
+                raise  # the letters may be those of a batch that is published
+            except Exception:
+                if letters is not None:
+                    self._tables.drop(letters, frame.sparkSession)
+                raise
+        if letters is not None:
+            try:
+                self._tables.publish(letters.encode(), entry.run_id, frame.sparkSession)
+            except SinkError as error:
+                raise unpublished(error, letters.table) from error
+            reached("sink.letters-published")
+        return replace(applied, dead_letters=rows.dead)
+
+    def _publication(
+        self,
+        table: IcebergTable,
+        writer: RowWriter,
+        entry: Entry,
+        letters: LettersOfBatch | None = None,
+    ) -> Publication:
+        return Publication(
+            label=self.label,
+            table=table,
+            ledgers=self._ledgers,
+            rows=writer,
+            entry=entry,
+            accept_expired=self._accept_expired,
+            letters=None if letters is None else letters.encode(),
+            settle=lambda of_batch: self._tables.publish(of_batch, entry.run_id, self._session),
+        )
+
+    def _checked(self, spark: Any) -> IcebergTable | None:
+        """The table, if there is one. Raises as `find` and `check_wap` do."""
+        found = find(spark, self._name)
+        if found is not None:
+            check_wap(spark, found, self.label)
+        return found
+
+    def _flaws(self, frame: DataFrame) -> list[Column]:
+        """What the table does not take of the rows of `frame`; of your own SQL nothing is known."""
+        if self._target.apply is not None:
+            return []
+        rows = frame.drop(REASON)
+        columns, there = catalog.matched(
+            frame.sparkSession, self._name, rows, new_columns=self._new_columns
+        )
+        return flaws(rows, columns, there, self._target)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ledgers": None, "_session": None}
+        return {**self.__dict__, "_ledgers": None, "_tables": None, "_session": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -192,7 +288,7 @@ class IcebergSink:
         spark = frame.sparkSession
         columns, there = catalog.matched(spark, name, frame, new_columns=self._new_columns)
         if target.mode is Mode.APPEND:
-            return _Append(name, catalog.fitted(frame, columns, there))
+            return Append(name, catalog.fitted(frame, columns, there))
         kinds = columns_of(frame)
         written = {column: kinds[column] for column in columns}
         check_upsert(target.keys, target.version_column, written, types_of(there))
@@ -244,19 +340,3 @@ class IcebergSink:
             raise SinkError(
                 f"{self.label}: {error.problem}", cause=error.cause, fix=error.fix
             ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Append:
-    """Rows that are appended, by one snapshot that has the ledger too."""
-
-    name: TableName
-    frame: DataFrame
-    appends = True
-
-    def write(self, branch: str, ledger: str) -> int | None:
-        """Write them on the branch."""
-        writer = self.frame.writeTo(self.name.branch(branch))
-        with java_errors():
-            writer.option(f"snapshot-property.{PROPERTY}", ledger).append()
-        return None

@@ -11,6 +11,8 @@ from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 
 PROPERTY: Final = "eo-ledger"
 """The key in a snapshot's summary; in lower case, as Spark makes each option of a writer."""
+LETTERS: Final = "eo-letters"
+"""The key of where the dead letters of a batch are, see `LettersOfBatch`."""
 BATCH_OF: Final = "eo-batch-of"
 """The key of a query's name in the snapshot that the statements of its batch come after."""
 
@@ -20,6 +22,7 @@ class Snapshot(NamedTuple):
 
     `added` is how many rows it has added; `source` the one that it was cherry-picked from;
     `staged` says that it was written under a WAP id, on no branch. `committed` is its time in ms.
+    `letters` says where the dead letters of its batch are, None where it has none.
     """
 
     id: int
@@ -31,6 +34,7 @@ class Snapshot(NamedTuple):
     source: int | None = None
     staged: bool = False
     committed: int = 0
+    letters: str | None = None
 
 
 class Snapshots(Protocol):
@@ -83,4 +87,5 @@ def parse_snapshot(text: str) -> Snapshot:
         source=None if source is None else int(source),
         staged="wap.id" in summary,
         committed=given.get("timestamp-ms", 0),
+        letters=summary.get(LETTERS),
     )

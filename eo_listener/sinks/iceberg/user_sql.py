@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -83,7 +83,7 @@ class UserSql:
     entry: Entry
     appends = False
 
-    def write(self, branch: str, ledger: str) -> int | None:  # noqa: ARG002  # it is published with them
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them
         """Return how many rows the statements were given. Raises as they do."""
         with self._staged() as rows:
             session = self.frame.sparkSession

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -166,12 +166,12 @@ class Rows:
     appends: bool = True
     tries: int = 0
 
-    def write(self, branch: str, ledger: str) -> int | None:
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
         """Write them on the branch."""
         self.tries += 1
         with java_errors():
             if self.appends:
-                self.catalog.append(self.table, self.rows, branch=branch, ledger=ledger)
+                self.catalog.append(self.table, self.rows, branch=branch, ledger=summary[PROPERTY])
                 return None
             for row in self.rows:
                 self.catalog.append(self.table, [row], branch=branch)

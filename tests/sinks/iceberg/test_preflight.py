@@ -67,6 +67,7 @@ def test_before_the_first_batch_and_after_it(lake: Lake, asking: Asking) -> None
     assert "it is there, in format 2 (jdbc catalog)" in fine
     assert f"may write to {lake.folder}/files" in fine
     assert f"the ledger of {QUERY!r} has flights-0 at 3" in fine
+    assert "ledger" not in said(asking(table, letters=True), Level.FINE)
     assert f"no ledger of 'p', but of {QUERY!r}" in said(asking(table, query="p"), Level.NOTE)
 
 
@@ -118,13 +119,16 @@ def test_the_command_by_itself(lake: Lake, tmp_path: Path) -> None:
     def ask(table: str, folder: Path) -> tuple[int, dict[str, tuple[str, str]]]:
         settings = {**jars, **catalog_conf(lake.name, folder)}
         given = [word for one in settings.items() for word in ("--spark-conf", "=".join(one))]
-        command = ("preflight", "--sink-table", f"iceberg:{table}", "--sink-query", QUERY, *given)
+        sink = ("--sink-table", f"iceberg:{table}", "--sink-query", QUERY)
+        dead = ("--sink-dead-letters", lake.table("bad"))
+        command = ("preflight", *sink, *dead, *given)
         code, document = run_apart(tmp_path, *command)
         return code, {one["what"]: (one["level"], one["advice"]) for one in document["findings"]}
 
     code, found = ask(lake.table("t"), lake.folder)
     assert code == 0, found
     assert f"the ledger of {QUERY!r} has flights-0 at 3" in found
+    assert found["it is not there: the first batch makes it, in format 2"] == ("fine", "")
     code, found = ask("lake.db.t", tmp_path / "none")
     assert code == 0
     assert ("note", "CREATE NAMESPACE lake.db") in found.values()

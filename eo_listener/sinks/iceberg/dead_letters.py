@@ -1,0 +1,290 @@
+"""The dead letters of an Iceberg table, in a table of their own.
+
+Two tables have no commit in common. So the letters of a batch are first written on a branch of
+their table, which nobody reads; the commit that publishes the batch names that branch, beside the
+ledger; and then it is published too. Whoever reads the ledger next, before the next batch or after
+a restart, publishes what was not. So there is one moment at which batch and letters come to be: a
+batch that was never published, of a zombie or an earlier try, leaves no letter, and one that was
+loses none.
+
+The table of letters has a ledger of its own for each table and query, which counts the batches
+with letters: one of that number or a greater one says that they are published.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from eo_listener.model.errors import (
+    FormatError,
+    JvmError,
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.ledger import Entry
+from eo_listener.sinks.iceberg import catalog
+from eo_listener.sinks.iceberg.appended import Append
+from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
+from eo_listener.sinks.iceberg.errors import is_refusal, translated, unanswered
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
+from eo_listener.sinks.iceberg.names import TableName, is_branch_of, new_branch
+from eo_listener.sinks.iceberg.publication import TRIES, Publication
+from eo_listener.sinks.iceberg.snapshots import PROPERTY
+from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.spark.jvm.iceberg_table import (
+    IcebergTable,
+    MainMovedError,
+    ThrownError,
+    session,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_VERSION: Final = 1
+
+logger = logging.getLogger("eo_listener")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LettersOfBatch:
+    """Where the letters of a batch are: on `branch` of `table`, as number `number` of its ledger.
+
+    `owner` is the name that this ledger has.
+    """
+
+    table: str
+    owner: str
+    branch: str
+    number: int
+
+    def encode(self) -> str:
+        """Its text in the summary of the snapshot that has the batch. Format 1, JSON."""
+        return json.dumps(
+            {
+                "v": _VERSION,
+                "table": self.table,
+                "owner": self.owner,
+                "branch": self.branch,
+                "number": self.number,
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def decode(cls, text: str) -> LettersOfBatch:
+        """Read that text. Raises FormatError."""
+        try:
+            given = json.loads(text)
+            found = cls(
+                table=str(given["table"]),
+                owner=str(given["owner"]),
+                branch=str(given["branch"]),
+                number=int(given["number"]),
+            )
+            known = given["v"] == _VERSION
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"what a commit says of its dead letters is none of format {_VERSION}",
+                cause="another program has written it, or a newer release of eo_listener",
+                fix="Use that release here too",
+            ) from error
+        if not known:
+            raise FormatError(
+                f"what a commit says of its dead letters is not of format {_VERSION}",
+                cause="a newer release of eo_listener has written it",
+                fix="Use that release here too",
+            )
+        return found
+
+
+class DeadLetterTables:
+    """Tables of dead letters; `label` names the sink whose they are, `accept_expired` is its own.
+
+    All methods raise as `Sink.apply` does.
+    """
+
+    def __init__(self, label: str, *, accept_expired: bool) -> None:
+        self._label = label
+        self._accept_expired = accept_expired
+        self._made: str | None = None
+        self._published: str | None = None
+        self._ledgers_of: dict[str, PublishedLedgers] = {}
+
+    def make(self, name: TableName, letters: DataFrame, *, create: bool) -> None:
+        """Have the table there, before the first batch that may need it."""
+        if self._made != name.key:
+            with self._translated(name):
+                self._table(letters.sparkSession, name, letters, create=create)
+            self._made = name.key
+
+    def stage(
+        self, name: TableName, letters: DataFrame, entry: Entry, owner: str, *, create: bool
+    ) -> LettersOfBatch:
+        """Write the letters on a branch, which `publish` publishes."""
+        spark = letters.sparkSession
+        with self._translated(name):
+            table = self._table(spark, name, letters, create=create)
+            columns, there = catalog.matched(spark, name, letters, new_columns=False)
+            rows = catalog.fitted(letters, columns, there)
+        staged = Publication(
+            label=_label(name),
+            table=table,
+            ledgers=self._ledgers(name, spark),
+            rows=Append(name, rows),
+            entry=Entry(
+                query=owner,
+                query_id=entry.query_id,
+                run_id=entry.run_id,
+                batch_id=entry.batch_id,
+                moves={},
+            ),
+            accept_expired=self._accept_expired,
+        ).stage()
+        number = LedgerText.decode(staged.ledger).number
+        return LettersOfBatch(table=name.key, owner=owner, branch=staged.branch, number=number)
+
+    def drop(self, found: LettersOfBatch, spark: Any) -> None:
+        """Drop the letters of a batch that was not published."""
+        name = TableName.parse(found.table)
+        try:
+            table = find(spark, name)
+            if table is not None and found.branch in table.branches:
+                table.drop_branch(found.branch)
+        except (ThrownError, JvmError, SettingsError) as error:
+            logger.warning(
+                "%s: branch %s of a batch that failed is left for the next one with letters: %s",
+                _label(name),
+                found.branch,
+                type(error).__name__,
+            )
+
+    def publish(self, text: str, run_id: str, spark: Any = None) -> None:
+        """Publish the letters of a batch that was published, if they are not yet."""
+        if text == self._published:
+            return
+        try:
+            found = LettersOfBatch.decode(text)
+        except FormatError as error:
+            raise SinkError(
+                f"{self._label}: {error.problem}", cause=error.cause, fix=error.fix
+            ) from error
+        name = TableName.parse(found.table)
+        with self._translated(name):
+            spark = session(name.parts[0], spark)
+            table = find(spark, name)
+            ledgers = self._ledgers(name, spark)
+            for _ in range(TRIES):
+                done = True
+                if table is None:
+                    self._refuse_lost(found)
+                elif not self._is_published(table, ledgers, found):
+                    done = self._moved(table, ledgers, found, run_id)
+                if done:
+                    self._published = text
+                    return
+        raise RetriableSinkError(
+            f"{_label(name)}: other commits came first while dead letters were published",
+            cause="other programs write to the table, or compact it, at the same time",
+            fix="Nothing to do: it is tried once more",
+        )
+
+    def _is_published(
+        self, table: IcebergTable, ledgers: PublishedLedgers, found: LettersOfBatch
+    ) -> bool:
+        table.refresh()
+        there = ledgers.published(table, found.owner, accept_expired=self._accept_expired)
+        return there.ledger.number >= found.number
+
+    def _moved(
+        self, table: IcebergTable, ledgers: PublishedLedgers, found: LettersOfBatch, run_id: str
+    ) -> bool:
+        """Move main on to the branch; whether that was done, or else others came first."""
+        at = table.branches.get(found.branch)
+        head = None if at is None else ledgers.read(table, at)
+        if head is None or head.ledger is None or head.ledger.number != found.number:
+            self._refuse_lost(found)
+            return True
+        drop = [
+            name
+            for name in table.branches
+            if is_branch_of(found.owner, name) and name != found.branch
+        ]
+        try:
+            if table.main is None or table.main == head.parent:
+                table.publish(found.branch, at=table.main, drop=drop)
+            else:
+                table.publish_again(
+                    found.branch,
+                    new_branch(found.owner, run_id),
+                    at=table.main,
+                    drop=drop,
+                    summary={PROPERTY: head.ledger.encode()},
+                )
+        except MainMovedError:
+            return False
+        except ThrownError as error:
+            if not is_refusal(error):
+                raise unanswered(error, _label(TableName.parse(found.table))) from error
+            return False
+        return True
+
+    def _table(
+        self, spark: Any, name: TableName, letters: DataFrame, *, create: bool
+    ) -> IcebergTable:
+        found = find(spark, name)
+        if found is None:
+            plan = catalog.Creation(create=create, partition_by=(), properties={})
+            found = catalog.make(spark, name, letters, plan)
+        check_wap(spark, found, _label(name))
+        return found
+
+    def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
+        """Those of the table; what they have read of its snapshots is kept."""
+        found = self._ledgers_of.get(name.key)
+        if found is None:
+            label = _label(name)
+            found = self._ledgers_of[name.key] = PublishedLedgers(
+                label, lambda snapshot: has_files_of(spark, name, label, snapshot)
+            )
+        return found
+
+    def _refuse_lost(self, found: LettersOfBatch) -> None:
+        if self._accept_expired:
+            return
+        raise SinkError(
+            f"{self._label}: the dead letters of its last batch are not in {found.table}, and "
+            f"branch {found.branch} with them is gone",
+            cause="the table of dead letters was dropped, replaced or rolled back, or that branch "
+            "was dropped",
+            fix='To go on without them: on_expired="accept", for one start',
+        )
+
+    @contextmanager
+    def _translated(self, name: TableName) -> Iterator[None]:
+        try:
+            yield
+        except ThrownError as error:
+            raise translated(error, _label(name)) from error
+        except JvmError as error:
+            raise SinkError(f"{_label(name)}: {error.problem}", cause=error.cause) from error
+
+
+def unpublished(error: SinkError, name: str) -> OutcomeUnknownError:
+    """What an error means that came when the batch was published, and its letters were not yet."""
+    return OutcomeUnknownError(
+        f"the batch is published, and its dead letters are not yet in {name}: {error.problem}",
+        cause=error.cause,
+        fix="Nothing to do: they are published when the ledger is read",
+    )
+
+
+def _label(name: TableName) -> str:
+    return f"Iceberg table {name.key}"

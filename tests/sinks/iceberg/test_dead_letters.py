@@ -1,0 +1,441 @@
+"""Rows that an Iceberg table cannot take: in a table of their own, once, whatever dies when."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import udf, when
+
+from eo_listener.model.errors import (
+    EoListenerError,
+    ForeignWriterError,
+    OutcomeUnknownError,
+    PoisonRowError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks import sifted_rows
+from eo_listener.sinks.iceberg import IcebergSink
+from eo_listener.sinks.iceberg.dead_letters import DeadLetterTables, LettersOfBatch
+from eo_listener.sinks.iceberg.publication import Publication
+from eo_listener.sinks.iceberg.snapshots import PROPERTY
+from eo_listener.spark.jvm.iceberg_table import IcebergTable
+from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from tests.sinks.iceberg.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+TP = TopicPartition("flights", 0)
+POINTS = (
+    "sink.letters-staged",
+    "sink.begun",
+    "sink.rows-written",
+    "sink.commit-sent",
+    "sink.committed",
+    "sink.letters-published",
+)
+_SIZE = 4
+
+
+def batch(lake: Lake, number: int, *, odd: Sequence[int] = (1,), mark: str = "odd") -> DataFrame:
+    """Rows of batch `number`; those at these places are marked."""
+    start = _SIZE * number
+    marked = ", ".join(map(str, odd)) or "-1"
+    return lake.spark.range(start, start + _SIZE, 1, 1).selectExpr(
+        "'flights' topic",
+        "0 partition",
+        "id offset",
+        "concat('w', id) word",
+        f"if(id - {start} IN ({marked}), '{mark}', null) eo_poison",
+    )
+
+
+def entry(lake: Lake, number: int, run: str = "run-1", found: Any = None) -> Entry:
+    """That of batch `number`, judged by what the table has now."""
+    heads = lake.sink("t").applied(QUERY) if found is None else found
+    ranges = {TP: OffsetRange(_SIZE * number, _SIZE * (number + 1))}
+    return entry_of(heads, ranges, run_id=run, batch_id=number)
+
+
+def write(lake: Lake, frame: DataFrame, one: Entry, **given: Any) -> Applied:
+    return sink_of(lake, **given).apply(frame, one, plan_of(one))
+
+
+def sink_of(lake: Lake, **given: Any) -> IcebergSink:
+    return lake.sink("t", **{"dead_letters": lake.table("bad"), **given})
+
+
+def rows(lake: Lake) -> list[int]:
+    return [
+        row[0]
+        for row in lake.other().table(lake.table("t")).select("offset").sort("offset").collect()
+    ]
+
+
+def dead(lake: Lake) -> list[tuple[int, str]]:
+    """Offset and reason of all letters that another session reads."""
+    found = lake.other().table(lake.table("bad")).select("offset", "reason")
+    return [(row[0], row[1]) for row in found.sort("offset", "reason").collect()]
+
+
+def test_they_go_into_a_table_of_their_own(lake: Lake) -> None:
+    """With origin, reason, batch and contents; the table is there before there is a letter."""
+    write(lake, batch(lake, 0, odd=()), entry(lake, 0))
+    assert (rows(lake), dead(lake)) == ([0, 1, 2, 3], [])
+    one = entry(lake, 1)
+    applied = write(lake, batch(lake, 1, odd=(1, 2)), one)
+    assert (applied.rows, applied.dead_letters) == (2, 2)
+    assert (rows(lake), dead(lake)) == ([0, 1, 2, 3, 4, 7], [(5, "odd"), (6, "odd")])
+    first = lake.other().table(lake.table("bad")).sort("offset").first()
+    assert first is not None
+    found = first.asDict()
+    assert json.loads(found.pop("row")) == {
+        "topic": "flights", "partition": 0, "offset": 5, "word": "w5"
+    }  # fmt: skip
+    assert found.pop("put_at") is not None
+    assert found == {
+        "query": QUERY,
+        "query_id": one.query_id,
+        "run_id": "run-1",
+        "batch_id": 1,
+        "topic": "flights",
+        "partition": 0,
+        "offset": 5,
+        "reason": "odd",
+    }
+
+
+def test_what_a_table_does_not_take(lake: Lake) -> None:
+    """A null that it requires, a number that does not fit: each with the column. Others go in."""
+    lake.spark.sql(
+        f"CREATE TABLE {lake.table('t')} (offset bigint, a int NOT NULL, b decimal(4,1), c float) "
+        "USING iceberg"
+    )
+    frame = lake.spark.sql(
+        "SELECT 'flights' topic, 0 partition, offset, a, b, 1d c FROM VALUES (0L, 1L, 1.25BD), "
+        "(1L, null, 1BD), (2L, 3000000000L, 1BD), (3L, 4L, 99999.9BD), (4L, 5L, null) "
+        "AS v(offset, a, b)"
+    )
+    applied = write(lake, frame, entry(lake, 0), max_dead_letters=3)
+    assert (applied.rows, applied.dead_letters) == (2, 3)
+    found = lake.other().table(lake.table("t")).sort("offset").collect()
+    assert [(row.offset, row.a, str(row.b)) for row in found] == [(0, 1, "1.3"), (4, 5, "None")]
+    assert dead(lake) == [
+        (1, "column 'a' is null, which the table does not take"),
+        (2, "column 'a' holds a number that int cannot"),
+        (3, "column 'b' holds a number that decimal(4,1) cannot"),
+    ]
+
+
+def test_an_upsert(lake: Lake) -> None:
+    """A null key or version; the next newest of a key is written. A row that deletes needs none."""
+    lake.spark.sql(
+        f"CREATE TABLE {lake.table('t')} (id bigint, version bigint, a int NOT NULL) USING iceberg"
+    )
+    given: dict[str, Any] = {
+        "mode": "upsert",
+        "keys": "id",
+        "version_column": "version",
+        "delete_when": "a = -1 OR a IS NULL AND version = 9",
+    }
+    frame = lake.spark.sql(
+        "SELECT 'flights' topic, 0 partition, offset, id, version, a FROM VALUES (0L, 1L, 1L, 1), "
+        "(1L, null, 1L, 1), (2L, 2L, null, 1), (3L, 1L, 2L, null), (4L, 3L, 1L, 7) "
+        "AS v(offset, id, version, a)"
+    )
+    applied = write(lake, frame, entry(lake, 0), **given)
+    assert (applied.rows, applied.dead_letters) == (2, 3)
+
+    def there() -> list[tuple[int, ...]]:
+        return sorted(map(tuple, lake.other().table(lake.table("t")).collect()))
+
+    assert there() == [(1, 1, 1), (3, 1, 7)]
+    assert dead(lake) == [
+        (1, "key 'id' is null"),
+        (2, "version 'version' is null"),
+        (3, "column 'a' is null, which the table does not take"),
+    ]
+    frame = lake.spark.sql(
+        "SELECT 'flights' topic, 0 partition, 4L offset, 3L id, 9L version, cast(null AS int) a"
+    )
+    applied = write(lake, frame, entry(lake, 1), **given)
+    assert (applied.dead_letters, there()) == (0, [(1, 1, 1)])
+
+
+def test_your_own_sql(lake: Lake) -> None:
+    """It gets the rows that are not marked."""
+    lake.spark.sql(f"CREATE TABLE {lake.table('t')} (offset bigint) USING iceberg")
+    insert = "INSERT INTO {table} SELECT offset FROM eo_batch"
+    applied = write(lake, batch(lake, 0), entry(lake, 0), apply=insert)
+    assert (applied.rows, applied.dead_letters) == (3, 1)
+    assert (rows(lake), dead(lake)) == ([0, 2, 3], [(1, "odd")])
+
+
+def test_a_batch_of_which_most_are_refused_fails(lake: Lake) -> None:
+    """With the first and the most frequent reason; nothing of it is in either table."""
+    write(lake, batch(lake, 0, odd=()), entry(lake, 0))
+    frame = batch(lake, 1, odd=(1, 2))
+    with pytest.raises(PoisonRowError, match=r"2 rows of 4 .* offset 5 of flights-0: odd"):
+        write(lake, frame, entry(lake, 1), max_dead_letters=1)
+    assert (rows(lake), dead(lake)) == ([0, 1, 2, 3], [])
+    with pytest.raises(SettingsError, match="names the table itself"):
+        lake.sink("t", dead_letters=f"{lake.name}.{lake.namespace}.t")
+    with pytest.raises(SettingsError, match="neither the mark"):
+        write(lake, frame.withColumnRenamed("eo_poison", "EO_poison"), entry(lake, 1))
+    with pytest.raises(SettingsError, match="holds int, not text"):
+        write(lake, frame.selectExpr("offset", "1 eo_poison"), entry(lake, 1))
+
+
+def test_a_table_of_letters_that_is_not_to_be_made(lake: Lake) -> None:
+    """create=False is for both tables."""
+    write(lake, batch(lake, 0, odd=()), entry(lake, 0), dead_letters=None)
+    with pytest.raises(SettingsError, match=r"there is no table .*bad.*, and create=False"):
+        write(lake, batch(lake, 1), entry(lake, 1), create=False)
+    assert rows(lake) == [0, 1, 2, 3]
+
+
+def crash_and_repeat(lake: Lake, point: str) -> None:
+    """A driver dies at `point`; its successor finds other rows odd, and goes on."""
+    write(lake, batch(lake, 0), entry(lake, 0))
+    one = entry(lake, 1)
+    with broken_off(point), pytest.raises(Killed):
+        write(lake, batch(lake, 1), one)
+    done = lake.sink("t").applied(QUERY)[TP].range.until == 2 * _SIZE
+    assert done == (point in ("sink.committed", "sink.letters-published")), point
+    if not done:
+        assert dead(lake) == [(1, "odd")], point
+        again = entry(lake, 1, "run-2")
+        write(lake, batch(lake, 1, odd=(2, 3), mark="again"), again)
+    odd = [(5, "odd")] if done else [(6, "again"), (7, "again")]
+    assert dead(lake) == [(1, "odd"), *odd], point
+    write(lake, batch(lake, 2), entry(lake, 2, "run-2"))
+    assert dead(lake) == [(1, "odd"), *odd, (9, "odd")], point
+    lost = {offset for offset, _ in dead(lake)}
+    assert sorted([*rows(lake), *lost]) == list(range(3 * _SIZE)), point
+    left = [name for name in lake.java("bad").branches if name.startswith("eo_")]
+    assert len(left) == 1, point
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_a_crash_neither_loses_nor_doubles_a_letter(lake: Lake, point: str) -> None:
+    """At each point of a batch; what is judged again leaves nothing of the try before."""
+    crash_and_repeat(lake, point)
+
+
+def test_who_does_not_ask_first_finishes_the_batch_before(lake: Lake) -> None:
+    """The letters of a batch whose driver died are published before the next batch is written."""
+    one = entry(lake, 0)
+    with broken_off("sink.committed"), pytest.raises(Killed):
+        write(lake, batch(lake, 0), one)
+    heads = {tp: one.head(tp) for tp in one.moves}
+    write(
+        lake,
+        batch(lake, 1, odd=()).drop("eo_poison"),
+        entry(lake, 1, found=heads),
+        dead_letters=None,
+    )
+    assert dead(lake) == [(1, "odd")]
+
+
+def test_where_others_write_to_the_table(lake: Lake) -> None:
+    """The files are added behind them, and still say where their letters are; the driver dies."""
+    write(lake, batch(lake, 0), entry(lake, 0))
+
+    def between(point: str) -> None:
+        if point == "sink.commit-sent":
+            lake.append("t", [("flights", 0, 100, "other")])
+        if point == "sink.committed":
+            raise Killed
+
+    with hooked(between), pytest.raises(Killed):
+        write(lake, batch(lake, 1), entry(lake, 1))
+    assert rows(lake) == [0, 2, 3, 4, 6, 7, 100]
+    assert dead(lake) == [(1, "odd")]
+    assert sink_of(lake).applied(QUERY)[TP].range.until == 2 * _SIZE
+    assert dead(lake) == [(1, "odd"), (5, "odd")]
+
+
+def test_a_zombie_leaves_no_letter(lake: Lake) -> None:
+    """Its batch was judged before its successor's; neither table has anything of it."""
+    write(lake, batch(lake, 0), entry(lake, 0))
+    one, two = entry(lake, 1), entry(lake, 1, "run-2")
+
+    def overtake(point: str) -> None:
+        if point == "sink.letters-staged":
+            with hooked(lambda _: None):
+                write(lake, batch(lake, 1, odd=(2,), mark="new"), two)
+
+    with hooked(overtake), pytest.raises(ForeignWriterError):
+        write(lake, batch(lake, 1), one)
+    assert (rows(lake), dead(lake)) == ([0, 2, 3, 4, 5, 7], [(1, "odd"), (6, "new")])
+
+
+def test_others_who_write_letters(lake: Lake) -> None:
+    """Two tables share a table of letters; what comes between is no obstacle, a DELETE neither."""
+    write(lake, batch(lake, 0), entry(lake, 0))
+    other = lake.sink("u", dead_letters=lake.table("bad"))
+
+    def between(point: str) -> None:
+        if point == "sink.committed":
+            with hooked(lambda _: None):
+                one = entry(lake, 0, found={})
+                other.apply(batch(lake, 0, mark="other"), one, plan_of(one))
+                lake.other().sql(f"DELETE FROM {lake.table('bad')} WHERE reason = 'odd'")
+
+    with hooked(between):
+        write(lake, batch(lake, 1), entry(lake, 1))
+    assert dead(lake) == [(1, "other"), (5, "odd")]
+
+
+def test_a_table_of_letters_that_was_dropped(lake: Lake) -> None:
+    """Whether it had its last letters, nothing says: the query stops, until that is accepted."""
+    write(lake, batch(lake, 0), entry(lake, 0))
+    lake.spark.sql(f"DROP TABLE {lake.table('bad')}")
+    with pytest.raises(SinkError, match=r"dead letters of its last batch are not in .*is gone"):
+        sink_of(lake).applied(QUERY)
+    accepting = sink_of(lake, on_expired="accept")
+    one = entry(lake, 1, found=accepting.applied(QUERY))
+    accepting.apply(batch(lake, 1), one, plan_of(one))
+    assert dead(lake) == [(5, "odd")]
+    assert sink_of(lake).applied(QUERY)[TP].range.until == 2 * _SIZE
+
+
+def test_after_a_rollback_letters_stay(lake: Lake) -> None:
+    """The table goes back alone; what is read again brings its letters once more."""
+    write(lake, batch(lake, 0), entry(lake, 0))
+    before = lake.java("t").main
+    write(lake, batch(lake, 1), entry(lake, 1))
+    lake.java("t")._table.manageSnapshots().rollbackTo(before).commit()
+    write(lake, batch(lake, 1), entry(lake, 1, "run-2"))
+    assert (rows(lake), dead(lake)) == ([0, 2, 3, 4, 6, 7], [(1, "odd"), (5, "odd"), (5, "odd")])
+
+
+def test_expired_and_compacted(lake: Lake) -> None:
+    """The branch of the last letters keeps their ledger, whatever else expires."""
+    for number in range(3):
+        write(lake, batch(lake, number), entry(lake, number))
+    java = lake.java("bad")._table
+    java.expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+    lake.java("t")._table.expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+    assert sink_of(lake).applied(QUERY)[TP].range.until == 3 * _SIZE
+    write(lake, batch(lake, 3), entry(lake, 3))
+    assert dead(lake) == [(1, "odd"), (5, "odd"), (9, "odd"), (13, "odd")]
+
+
+def test_an_answer_that_is_lost(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the letters' commit: unknown, as the batch is published; then the ledger is read."""
+    write(lake, batch(lake, 0), entry(lake, 0))
+    real = IcebergTable.publish
+    calls: list[str] = []
+
+    def lost(self: IcebergTable, branch: str, **given: Any) -> None:
+        real(self, branch, **given)
+        calls.append(branch)
+        if len(calls) == 2:
+            raise SinkError("the answer was lost")
+
+    monkeypatch.setattr(IcebergTable, "publish", lost)
+    sink = sink_of(lake)
+    one = entry(lake, 1)
+    with pytest.raises(OutcomeUnknownError, match="is published, and its dead letters are not yet"):
+        sink.apply(batch(lake, 1), one, plan_of(one))
+    assert sink.applied(QUERY)[TP].range.until == 2 * _SIZE
+    assert (len(calls), dead(lake)) == (2, [(1, "odd"), (5, "odd")])
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def letters_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = DeadLetterTables.stage
+
+    def stage(self: DeadLetterTables, *given: Any, **more: Any) -> Any:
+        found = real(self, *given, **more)
+        self.publish(found.encode(), "run")
+        return found
+
+    monkeypatch.setattr(DeadLetterTables, "stage", stage)
+
+
+def finished_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = DeadLetterTables.publish
+
+    def publish(self: DeadLetterTables, text: str, run_id: str, spark: Any = None) -> None:
+        number = LettersOfBatch.decode(text).number
+        if _staged.get(id(self)) == number:
+            real(self, text, run_id, spark)
+
+    _staged: dict[int, int] = {}
+    stage = DeadLetterTables.stage
+
+    def noted(self: DeadLetterTables, *given: Any, **more: Any) -> Any:
+        found = stage(self, *given, **more)
+        _staged[id(self)] = found.number
+        return found
+
+    monkeypatch.setattr(DeadLetterTables, "publish", publish)
+    monkeypatch.setattr(DeadLetterTables, "stage", noted)
+
+
+def staged_taken_for_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeadLetterTables, "_is_published", lambda *_: True)
+
+
+def published_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeadLetterTables, "_is_published", lambda *_: False)
+
+
+def batch_without_its_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    def summary(self: Publication, staged: Any) -> dict[str, str]:
+        return {PROPERTY: staged.ledger}
+
+    monkeypatch.setattr(Publication, "_summary", summary)
+
+
+def rows_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sifted_rows, "kept", nullcontext)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "point"),
+    [
+        (letters_first, "sink.begun"),
+        (finished_by_nobody_else, "sink.committed"),
+        (staged_taken_for_published, "sink.committed"),
+        (published_each_time, "sink.letters-published"),
+        (batch_without_its_letters, "sink.committed"),
+    ],
+)
+def test_planted_bugs_are_found(lake: Lake, plant: Plant, point: str) -> None:
+    """Each by the test of crashes, at a point."""
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        with pytest.raises((AssertionError, EoListenerError)):
+            crash_and_repeat(lake, point)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", [None, rows_computed_twice])
+def test_each_row_is_in_one_of_the_tables(lake: Lake, plant: Plant | None) -> None:
+    """Also where a transform marks other rows each time that it is computed."""
+    frame = lake.spark.range(0, 400, 1, 1).selectExpr("'flights' topic", "0 partition", "id offset")
+    with pytest.MonkeyPatch.context() as patch:
+        if plant is not None:
+            plant(patch)
+        unstable = udf(lambda: random.random() < 0.3, "boolean").asNondeterministic()
+        frame = frame.withColumn("eo_poison", when(unstable(), "x"))
+        applied = write(lake, frame, entry(lake, 0))
+    there = sorted([*rows(lake), *(offset for offset, _ in dead(lake))])
+    assert (there == list(range(400))) == (plant is None)
+    assert applied.dead_letters > 0
