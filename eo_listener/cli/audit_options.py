@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from eo_listener.cli import completion
+
 COLUMNS = "topic,partition,offset"
 
 CheckpointUrl = Annotated[
@@ -28,6 +30,7 @@ Ledgers = Annotated[
     list[str] | None,
     typer.Option(
         "--ledger",
+        autocompletion=completion.ledger,
         help="A sink's ledger: sqlite:FILE, postgresql://user@host/database (the password by "
         "PGPASSWORD or ~/.pgpass), kafka:TOPIC or kafka://host:port/TOPIC, "
         "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH; repeatable.",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from eo_listener.cli import completion
 from eo_listener.cli.options import as_properties, require_one_of, seconds, storage_options
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
@@ -57,6 +58,7 @@ GuardChoice = Annotated[
     str | None,
     typer.Option(
         "--guard",
+        autocompletion=completion.one_of(one.value for one in GuardMode),
         help="When a batch does not continue the one before it: withhold, warn or off. "
         "Default: withhold.",
     ),
@@ -65,12 +67,17 @@ OnRewindChoice = Annotated[
     str | None,
     typer.Option(
         "--on-rewind",
+        autocompletion=completion.one_of(one.value for one in OnRewind),
         help="When a checkpoint is behind its group: refuse or allow. Default: refuse.",
     ),
 ]
 Mode = Annotated[
     str | None,
-    typer.Option("--mode", help="Commit as: simple, member or transactional. Default: simple."),
+    typer.Option(
+        "--mode",
+        autocompletion=completion.one_of(one.value for one in CommitMode),
+        help="Commit as: simple, member or transactional. Default: simple.",
+    ),
 ]
 Once = Annotated[bool, typer.Option("--once", help="Commit what is durable now, and end.")]
 Timeout = Annotated[

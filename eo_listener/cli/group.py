@@ -13,8 +13,9 @@ from typing import Annotated, Final
 
 import typer
 
+from eo_listener.cli import completion
 from eo_listener.cli import group_origins as origins
-from eo_listener.cli.group_changes import LEAVE, Manner, Rules, change_group
+from eo_listener.cli.group_changes import LEAVE, POLICIES, RECREATED, Manner, Rules, change_group
 from eo_listener.cli.group_origins import NamedLedger, NamedOrigin
 from eo_listener.cli.options import (
     BootstrapServers,
@@ -54,18 +55,24 @@ Topics = Annotated[
 Missing = Annotated[
     str,
     typer.Option(
+        autocompletion=completion.one_of((*POLICIES, LEAVE)),
         help="For a partition of which neither the origin nor the group has an offset: earliest, "
-        "latest, fail or leave."
+        "latest, fail or leave.",
     ),
 ]
 OutOfRange = Annotated[
     str,
-    typer.Option(help="For an offset that the log does not have: earliest, latest or fail."),
+    typer.Option(
+        autocompletion=completion.one_of(POLICIES),
+        help="For an offset that the log does not have: earliest, latest or fail.",
+    ),
 ]
 OnRecreated = Annotated[
     str,
     typer.Option(
-        "--recreated", help="For a topic that was recreated since: earliest (its start) or fail."
+        "--recreated",
+        autocompletion=completion.one_of(RECREATED),
+        help="For a topic that was recreated since: earliest (its start) or fail.",
     ),
 ]
 Watch = Annotated[

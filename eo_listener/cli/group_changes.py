@@ -39,6 +39,8 @@ from eo_listener.model.errors import GuardError, SettingsError, few
 from eo_listener.model.offsets import Position, TopicPartition
 
 LEAVE: Final = "leave"
+POLICIES: Final = tuple(one.value for one in Policy)
+RECREATED: Final = tuple(one.value for one in Recreated)
 _ARGUMENT: Final = re.compile(r'\b(missing|out_of_range|recreated)="(\w+)"')
 
 
@@ -53,10 +55,9 @@ class Rules:
     @classmethod
     def of(cls, missing: str, out_of_range: str, recreated: str) -> Rules:
         """Read the options. Raises SettingsError."""
-        policies = [one.value for one in Policy]
-        require_one_of("missing", missing, [*policies, LEAVE])
-        require_one_of("out-of-range", out_of_range, policies)
-        require_one_of("recreated", recreated, [one.value for one in Recreated])
+        require_one_of("missing", missing, [*POLICIES, LEAVE])
+        require_one_of("out-of-range", out_of_range, POLICIES)
+        require_one_of("recreated", recreated, RECREATED)
         return cls(
             missing=None if missing == LEAVE else Policy(missing),
             out_of_range=Policy(out_of_range),

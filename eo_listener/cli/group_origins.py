@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import typer
 
+from eo_listener.cli import completion
 from eo_listener.cli.checkpoint_argument import end_of, newest_of, open_checkpoint
 from eo_listener.cli.options import require_names, utc
 from eo_listener.cli.spark_options import spark_for, spark_settings
@@ -45,6 +46,7 @@ FromLedger = Annotated[
     str | None,
     typer.Option(
         "--from-ledger",
+        autocompletion=completion.ledger,
         help="How far a sink has applied its query, by its ledger: sqlite:FILE, "
         "postgresql://user@host/database, kafka:TOPIC or kafka://host:port/TOPIC, "
         "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH.",

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
+from eo_listener.cli import completion
 from eo_listener.cli.checkpoint_argument import open_checkpoint
 from eo_listener.cli.options import (
     BootstrapServers,
@@ -65,7 +66,11 @@ def handover(
         ),
     ] = None,
     to: Annotated[
-        str, typer.Option(help="Who goes on: a consumer of the group, or a new spark query.")
+        str,
+        typer.Option(
+            autocompletion=completion.one_of(_NEXT),
+            help="Who goes on: a consumer of the group, or a new spark query.",
+        ),
     ] = "consumer",
     interval: Annotated[float, typer.Option(help="Seconds between two readings.")] = 2.0,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,

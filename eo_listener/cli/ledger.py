@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from eo_listener.cli import completion
 from eo_listener.cli.options import (
     Execute,
     Json,
@@ -55,6 +56,7 @@ Address = Annotated[
     str,
     typer.Argument(
         metavar="LEDGER",
+        autocompletion=completion.ledger,
         help="sqlite:FILE, postgresql://user@host/database, kafka:TOPIC (with -b), "
         "kafka://host:port/TOPIC, iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH.",
     ),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from eo_listener.cli import completion
 from eo_listener.cli.options import require_names, require_one_of, seconds
 from eo_listener.client_config.identities import sink_key
 from eo_listener.model.errors import SettingsError
@@ -45,7 +46,14 @@ Group = Annotated[
         help="The sink's group=; name the source's topics with -t.",
     ),
 ]
-Method = Annotated[str, typer.Option("--sink-write-method", help="The sink's write_method=")]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--sink-write-method",
+        autocompletion=completion.one_of(_METHODS),
+        help="The sink's write_method=",
+    ),
+]
 Transactions = Annotated[
     bool,
     typer.Option("--sink-transactions/--no-sink-transactions", help="The sink's transactions=."),

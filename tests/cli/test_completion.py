@@ -31,10 +31,18 @@ def in_bash(script: str, home: Path) -> list[str]:
         ("eo-listener pre", ["preflight"]),
         ("eo-listener ledger re", ["rename"]),
         ("eo-listener group rewind --from-c", ["--from-checkpoint"]),
+        ("eo-listener audit --ledger sq", ["sqlite:", "sqlite:FILE"]),
+        ("eo-listener ledger show ice", ["iceberg:", "iceberg:CATALOG.NAMESPACE.TABLE"]),
+        ("eo-listener group seed g --from-ledger de", ["delta:", "delta:TABLE", "delta:/PATH"]),
+        ("eo-listener group seed g --missing l", ["latest", "leave"]),
+        ("eo-listener follow --mode t", ["transactional"]),
+        ("eo-listener handover g --to s", ["spark"]),
+        ("eo-listener audit --checkpoint /tm", []),  # then the shell completes files
+        ("eo-listener status -b localhost:9092 flights", []),
     ],
 )
 def test_tab_completes(words: str, completed: list[str], tmp_path: Path) -> None:
-    """Commands, those below them, and options; nothing else is printed."""
+    """Commands, options and their values; of groups and topics nothing, and Kafka is not asked."""
     typed = words.split(" ")
     pressed = (
         'eval "$(eo-listener --show-completion bash)"; '

@@ -1,0 +1,45 @@
+"""The values that a shell completes: what is known without asking anybody. Pure.
+
+Names of groups and topics are not: Kafka would be asked at each Tab, with what secrets there are in
+a half-typed line, and a shell waits for as long as a cluster that is away. Files are completed by
+the shell itself, where nothing is offered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+_LEDGERS: Final = (
+    "sqlite:FILE",
+    "postgresql://USER@HOST/DATABASE",
+    "kafka:TOPIC",
+    "kafka://HOST:PORT/TOPIC",
+    "iceberg:CATALOG.NAMESPACE.TABLE",
+    "delta:TABLE",
+    "delta:/PATH",
+)
+
+
+def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
+    """Complete the words that an option takes."""
+    known = tuple(values)
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in known if value.startswith(incomplete)]
+
+    return complete
+
+
+def ledger(incomplete: str) -> list[str]:
+    """Complete the kind of a ledger's address.
+
+    The kind comes with its form, so that a shell, which inserts what all of them begin with, leaves
+    no blank behind it.
+    """
+    found: list[str] = []
+    for form in _LEDGERS:
+        kind = form.partition(":")[0] + ":"
+        if kind.startswith(incomplete):
+            found += [kind, form] if kind not in found else [form]
+    return found
