@@ -20,6 +20,8 @@ _SMALL: Final = {
     "queued.min.messages": "1",
     "fetch.wait.max.ms": "10",
     "fetch.error.backoff.ms": "20",
+    # A second, else, before a partition is fetched whose broker has sent another one's alone.
+    "fetch.queue.backoff.ms": "10",
 }
 
 
