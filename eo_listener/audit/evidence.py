@@ -16,13 +16,16 @@ class AppliedRange:
     """What a ledger says of one partition: all of `range` was applied.
 
     `topic_id` is that of the topic then, None where it is not known; `gaps` are offsets in it
-    that were lost and accepted as lost. `older` are the ranges that were applied of older topics of
-    the same name, by their ids: their rows look like those of this one.
+    that were lost and accepted as lost. Below `known_from` it is not known whether all was applied:
+    the ledger no longer says where the query began, and which gaps were accepted. `older` are the
+    ranges that were applied of older topics of the same name, by their ids: their rows look like
+    those of this one.
     """
 
     range: OffsetRange
     topic_id: str | None = None
     gaps: tuple[OffsetRange, ...] = ()
+    known_from: int = 0
     older: Mapping[str, OffsetRange] = field(default_factory=lambda: MappingProxyType({}))
 
 

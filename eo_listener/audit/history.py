@@ -36,12 +36,14 @@ class OlderTopic:
 class HistoryFacts:
     """What `read_history` has found, by partition; a partition without any is left out.
 
-    `began` is where the first batch started, `gaps` what was accepted as lost. `missing` are
-    offsets between two batches that no accepted gap explains, `repeated` those that two batches
-    have. `older` are older topics of the same name, by their ids.
+    `began` is where the first batch started, `known` where the oldest one did that is recorded,
+    which may be a later one. `gaps` are what was accepted as lost. `missing` are offsets between
+    two batches that no accepted gap explains, `repeated` those that two batches have. `older` are
+    older topics of the same name, by their ids.
     """
 
     began: dict[TopicPartition, int] = field(default_factory=dict)
+    known: dict[TopicPartition, int] = field(default_factory=dict)
     gaps: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     missing: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     repeated: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
@@ -49,14 +51,14 @@ class HistoryFacts:
 
 
 def read_history(
-    batches: Iterable[AppliedBatch], heads: Mapping[TopicPartition, Head]
+    batches: Iterable[AppliedBatch], heads: Mapping[TopicPartition, Head], *, newest: bool = False
 ) -> HistoryFacts:
     """Walk over the batches, each partition's in the order of offsets.
 
     Those of a topic before the present one of its name do not count, and are in `older` alone. Of
     old batches only the first of a partition is kept, and those with a gap: what followed them is
-    not recorded any more, and counts as applied. Memory grows with what is found, not with the
-    batches.
+    not recorded any more, and counts as applied. `newest`: there may be older ones of any kind.
+    Memory grows with what is found, not with the batches.
     """
     found = HistoryFacts()
     last: dict[TopicPartition, AppliedBatch] = {}
@@ -69,8 +71,10 @@ def read_history(
         before = last.get(tp)
         if before is not None:
             _compare(found, before, batch)
-        elif _begins(batch):
-            found.began[tp] = _start(batch)
+        else:
+            found.known[tp] = _start(batch)
+            if _begins(batch, newest=newest):
+                found.began[tp] = _start(batch)
         if batch.gap is not None:
             found.gaps.setdefault(tp, []).append(batch.gap)
         if before is None or batch.head.range.until >= before.head.range.until:
@@ -96,9 +100,10 @@ def _start(batch: AppliedBatch) -> int:
     return start if batch.gap is None else min(start, batch.gap.start)
 
 
-def _begins(batch: AppliedBatch) -> bool:
-    """Whether a partition may begin with it."""
-    return batch.gap is not None or batch.verdict == BatchVerdict.FIRST.value
+def _begins(batch: AppliedBatch, *, newest: bool) -> bool:
+    """Whether a partition begins with it."""
+    skips = batch.gap is not None and not newest
+    return skips or batch.verdict == BatchVerdict.FIRST.value
 
 
 def _is_kept(batch: AppliedBatch) -> bool:

@@ -132,9 +132,8 @@ def explain(
     )
     absent = common(absent, union([OffsetRange(log.start, log.end)]))
     lost = common(absent, committed if read_committed else shown)
-    tail = tuple(one for one in rows.absent if one.until == claim.range.until)
-    yield from findings(AuditFindingKind.MISSING, without(lost, tail))
-    yield from findings(AuditFindingKind.TAIL, common(lost, tail))
+    for kind, ones in _lost(claim, rows, lost):
+        yield from findings(kind, ones)
     hidden = without(common(absent, shown), lost)
     yield from findings(
         AuditFindingKind.ABORTED, common(hidden, union([OffsetRange(0, log.stable)]))
@@ -143,6 +142,18 @@ def explain(
         AuditFindingKind.OPEN, common(hidden, union([OffsetRange(log.stable, log.end)]))
     )
     yield from findings(_kind_of_nothing(log), without(absent, shown))
+
+
+def _lost(
+    claim: AppliedRange, rows: RowFacts, lost: Intervals
+) -> Iterator[tuple[AuditFindingKind, Intervals]]:
+    """What Kafka has and the store does not: by what the ledger knows of it, and where it is."""
+    unrecorded = common(lost, union([OffsetRange(0, claim.known_from)]))
+    yield AuditFindingKind.UNRECORDED, unrecorded
+    missing = without(lost, unrecorded)
+    tail = tuple(one for one in rows.absent if one.until == claim.range.until)
+    yield AuditFindingKind.MISSING, without(missing, tail)
+    yield AuditFindingKind.TAIL, common(missing, tail)
 
 
 def _kind_of_nothing(log: LogFacts) -> AuditFindingKind:

@@ -33,6 +33,9 @@ class AuditFindingKind(Enum):
     RETENTION = "deleted from Kafka by now, and not in the store"
     GONE = "the partition is no longer in Kafka"
     MISSING = "in Kafka and not in the store"
+    UNRECORDED = (
+        "in Kafka and not in the store; the ledger no longer says whether they were applied"
+    )
     TAIL = "in Kafka and not in the store, up to the ledger's head"
     UNEXPLAINED = "not in Kafka, though nothing deletes single records there"
     DUPLICATE = "in the store more than once"
@@ -61,6 +64,7 @@ _UNPROVABLE = frozenset(
         AuditFindingKind.MARKER_OR_COMPACTED,
         AuditFindingKind.COUNTED,
         AuditFindingKind.EITHER_TOPIC,
+        AuditFindingKind.UNRECORDED,
     }
 )
 

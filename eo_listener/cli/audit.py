@@ -81,6 +81,7 @@ def audit(
         spark_conf=spark_conf,
         query=query,
         sink=sink,
+        counts_rows=rows,
     )
     three = _three(columns) if rows else None
     _report(request, three, read_committed=read_committed, as_json=as_json)
@@ -99,6 +100,7 @@ def audit_request(
     spark_conf: Sequence[str] | None = None,
     query: str | None,
     sink: str | None,
+    counts_rows: bool = False,
 ) -> AuditRequest:
     """What the options of a command ask for. Raises SettingsError."""
     require_names("group", groups or ())
@@ -115,6 +117,7 @@ def audit_request(
         query=query,
         sink=sink,
         uncommitted=frozenset(uncommitted or ()),
+        counts_rows=counts_rows,
     )
 
 

@@ -74,7 +74,7 @@ class LedgerChoice:
 
 def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
     """What a ledger and its history say."""
-    history = read_history(reader.history(ledger.key), ledger.heads)
+    history = read_history(reader.history(ledger.key), ledger.heads, newest=ledger.newest_only)
     return LedgerPositions(
         store=reader.label,
         key=ledger.key,
@@ -91,7 +91,8 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
 def claims(reader: LedgerReader, sink: str) -> dict[TopicPartition, AppliedRange]:
     """What the table of a sink must have, by the ledgers of every query that writes to it.
 
-    Where the history does not say how a partition began, it counts from 0.
+    Where the history does not say how a partition began, it counts from 0, and nothing that is
+    absent before the oldest batch of the history is lost for certain.
     """
     found: dict[TopicPartition, AppliedRange] = {}
     for key, ledger in reader.ledgers().items():
@@ -104,7 +105,7 @@ def claims(reader: LedgerReader, sink: str) -> dict[TopicPartition, AppliedRange
 def _claims(
     reader: LedgerReader, ledger: StoredLedger
 ) -> Iterator[tuple[TopicPartition, AppliedRange]]:
-    history = read_history(reader.history(ledger.key), ledger.heads)
+    history = read_history(reader.history(ledger.key), ledger.heads, newest=ledger.newest_only)
     for tp, head in ledger.heads.items():
         if tp != BATCHES:
             yield (
@@ -113,6 +114,7 @@ def _claims(
                     range=OffsetRange(history.began.get(tp, 0), head.range.until),
                     topic_id=head.topic_id,
                     gaps=tuple(history.gaps.get(tp, ())),
+                    known_from=history.began.get(tp, history.known.get(tp, head.range.start)),
                     older={name: one.range for name, one in history.older.get(tp, {}).items()},
                 ),
             )
@@ -127,6 +129,7 @@ def _both(one: AppliedRange, other: AppliedRange) -> AppliedRange:
         range=_spanned(one.range, other.range),
         topic_id=other.topic_id,
         gaps=union((*one.gaps, *other.gaps)),
+        known_from=max(one.known_from, other.known_from),
         older=older,
     )
 

@@ -44,6 +44,7 @@ from eo_listener.model.protocols import LedgerReader
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.session.local_spark import LocalSpark
 
 _SETTLE: Final = 3.0  # seconds that a listener at work is given to commit what was just done
 _PAUSE: Final = 0.5
@@ -59,6 +60,7 @@ class AuditRequest:
     `properties`, `storage` and `spark`, the settings of the Spark that reads tables, are secret.
 
     `query` and `sink` choose among the ledgers of a store. `uncommitted` are topics of no group.
+    `counts_rows`: the rows of the sinks' tables will be counted.
     """
 
     properties: Mapping[str, str] | None = field(default=None, repr=False)
@@ -72,6 +74,12 @@ class AuditRequest:
     query: str | None = None
     sink: str | None = None
     uncommitted: frozenset[str] = frozenset()
+    counts_rows: bool = False
+
+    @property
+    def in_tables(self) -> frozenset[str]:
+        """The ledgers in tables, which a Spark reads, as they are shown to people."""
+        return frozenset(one.shown for one in self.ledgers if one.in_table)
 
     @property
     def servers(self) -> str | None:
@@ -80,10 +88,14 @@ class AuditRequest:
 
 
 class PositionReader:
-    """Reads once; `failures` are then what could not be read. `close` lets go of connections."""
+    """Reads once; `failures` are then what could not be read. `close` lets go of connections.
 
-    def __init__(self, request: AuditRequest) -> None:
+    Tables are read by `spark`, which stays open; without it by a Spark that ends with `close`.
+    """
+
+    def __init__(self, request: AuditRequest, spark: LocalSpark | None = None) -> None:
         self._request = request
+        self._spark = spark
         self._opened = ExitStack()
         self.failures: list[PositionFinding] = []
         self.readers: dict[str, LedgerReader] = {}
@@ -218,13 +230,18 @@ class PositionReader:
     def _stores(self, checkpoint: CheckpointPositions | None) -> list[StorePositions]:
         request = self._request
         choice = LedgerChoice(request.query, request.sink, checkpoint)
-        spark = spark_for(request.ledgers, request.spark)
-        self._opened.enter_context(closing(spark))
+        spark = self._spark
+        if spark is None:
+            spark = self._opened.enter_context(closing(spark_for(request.ledgers, request.spark)))
         found: dict[int, StorePositions] = {}
         # Tables first: while Spark starts, what was read of others would grow old.
         for at, address in sorted(enumerate(request.ledgers), key=lambda one: not one[1].in_table):
             reader = address.open(
-                request.properties, schema=request.schema, spark=spark, query=request.query
+                request.properties,
+                schema=request.schema,
+                spark=spark,
+                query=request.query,
+                counts_rows=request.counts_rows,
             )
             self._opened.enter_context(closing(reader))
             store = self._tried(reader.label, lambda: choice.read(reader))  # noqa: B023  # called at once

@@ -87,7 +87,8 @@ class StoredLedger:
     """What a store holds of one sink and query, as it was read at one moment.
 
     `moved_at` has times in the store's own format, where the store has any. `begun` is a batch that
-    was begun and not finished, of a sink without transactions.
+    was begun and not finished, of a sink without transactions. `newest_only`: the history is that
+    of the newest batches, and may lack the first of a partition and those with a gap.
     """
 
     key: LedgerKey
@@ -95,6 +96,7 @@ class StoredLedger:
     moved_at: Mapping[TopicPartition, str]
     begun: int | None = None
     taken_back: TakenBack | None = None
+    newest_only: bool = False
 
 
 class Move(NamedTuple):

@@ -14,6 +14,7 @@ from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.model.errors import MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_repair import LedgerRepair
+from eo_listener.sinks.ledger_steps import BATCHES_COUNTED, BATCHES_READ
 from eo_listener.spark.checkpoint import shown
 
 if TYPE_CHECKING:
@@ -81,16 +82,21 @@ class LedgerAddress:
         schema: str | None,
         spark: LocalSpark,
         query: str | None = None,
+        counts_rows: bool = False,
     ) -> LedgerReader:
         """Return its reader. `properties` are those of the Kafka client, with the servers.
 
         A table is read by `spark`. With `query`, the ledger of any other query in a table that
-        cannot be known has no heads. Raises SettingsError, and MissingExtraError where the store's
+        cannot be known has no heads; with `counts_rows` the history of a table goes further back.
+        Raises SettingsError, and MissingExtraError where the store's
         package is not installed.
         """
         reader: LedgerReader
         if self.in_table:
-            reader = _loaded(self.kind, _TABLES[self.kind])(self.place, spark, query=query)
+            batches = BATCHES_COUNTED if counts_rows else BATCHES_READ
+            reader = _loaded(self.kind, _TABLES[self.kind])(
+                self.place, spark, query=query, batches=batches
+            )
         elif self.kind == "sqlite":
             reader = _loaded("sqlite", "SqliteLedgerReader")(self.place)
         elif self.kind == "postgres":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
+from itertools import islice
 from typing import Final, NamedTuple
 
 from eo_listener.model.counted_sources import BATCHES
@@ -18,6 +19,9 @@ from eo_listener.sinks.packed_heads import Heads
 
 BATCHES_READ: Final = 100
 """Of how many batches the history is read, the newest: each may be a file."""
+BATCHES_COUNTED: Final = 2_000
+"""The same where rows are counted: what older batches have left out counts as not known."""
+_ENTRIES: Final = 200_000  # heads of all these batches together, some 300 bytes each
 
 
 class LedgerStep(NamedTuple):
@@ -33,6 +37,16 @@ class LedgerStep(NamedTuple):
     at: int
 
 
+def newest_steps(steps: Iterable[LedgerStep], batches: int) -> Iterator[LedgerStep]:
+    """The first of `steps`: as many as `batches`, less where each has very many heads."""
+    heads = 0
+    for number, step in enumerate(islice(steps, batches)):
+        heads += len(step.heads)
+        if number >= BATCHES_READ and heads > _ENTRIES:
+            return
+        yield step
+
+
 def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
     """What `steps`, the newest first, have applied: each partition's together, the oldest first."""
     found = [one for step in steps for one in _applied(step)]
@@ -40,10 +54,43 @@ def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
     return sorted(found, key=lambda one: one.partition)
 
 
+def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
+    """When each head of the first of `steps`, the newest first, was moved there, as far as known.
+
+    No more of them are taken than are needed, and at most BATCHES_READ.
+    """
+    found: dict[TopicPartition, str] = {}
+    heads: Heads = {}
+    for number, step in enumerate(islice(steps, BATCHES_READ)):
+        heads = step.heads if number == 0 else heads
+        for tp, head in step.heads.items():
+            if tp not in found and heads.get(tp) == head and _has_moved(step, tp):
+                found[tp] = _moment(step.at)
+        if len(found) == len(heads):
+            break
+    return found
+
+
+def _has_moved(step: LedgerStep, tp: TopicPartition) -> bool:
+    """Whether it was this batch; without what was before it, by the batch that a head names.
+
+    Of one checkpoint, that is one query id, the heads of the highest number are of the newest.
+    """
+    if step.before is not None:
+        return step.before.get(tp) != step.heads[tp]
+    queries = {head.query_id for head in step.heads.values()}
+    newest = max(head.batch_id for head in step.heads.values())
+    return len(queries) == 1 and step.heads[tp].batch_id == newest
+
+
+def _moment(at: int) -> str:
+    moment = datetime.fromtimestamp(at / 1000, timezone.utc)
+    return moment.isoformat(timespec="milliseconds")
+
+
 def _applied(step: LedgerStep) -> Iterator[AppliedBatch]:
     if step.before is None:
         return
-    moment = datetime.fromtimestamp(step.at / 1000, timezone.utc)
     for tp, head in step.heads.items():
         old = step.before.get(tp)
         if head == old or (old is not None and _is_empty(tp, old, head)):
@@ -57,7 +104,7 @@ def _applied(step: LedgerStep) -> Iterator[AppliedBatch]:
             rows=step.rows,
             verdict=verdict.value if gap is None else GAP_ACCEPTED,
             gap=gap,
-            applied_at=moment.isoformat(timespec="milliseconds"),
+            applied_at=_moment(step.at),
         )
 
 

@@ -1,9 +1,8 @@
-"""The columns of a SQL table that say of which source offset its rows are."""
+"""The columns of a table that say of which source offset its rows are."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NoReturn
 
 from eo_listener.model.errors import SettingsError
 
@@ -20,12 +19,3 @@ def require_origin_columns(table: str, there: Collection[str], columns: Sequence
             "transform must keep",
             fix="Name the columns that have them: --columns TOPIC,PARTITION,OFFSET",
         )
-
-
-def refuse_uncounted(label: str) -> NoReturn:
-    """Raise SettingsError for a table whose rows cannot be compared with its ledger."""
-    raise SettingsError(
-        f"the rows of {label} cannot be counted",
-        cause="its ledger does not say where its query began, and which gaps were accepted",
-        fix="Leave --rows out; what its ledger says is compared all the same",
-    )

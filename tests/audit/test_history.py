@@ -115,3 +115,13 @@ def test_a_ledger_that_began_in_mid_stream() -> None:
     found = read_history([batch(40, 50, 9, verdict="gap accepted", gap=(0, 40))], {})
     assert found.began == {TP: 0}
     assert found.gaps == {TP: [OffsetRange(0, 40)]}
+
+
+def test_a_history_of_the_newest_batches_begins_anywhere() -> None:
+    """A gap in its oldest one is no beginning; only a first batch is."""
+    gap = batch(40, 50, 9, verdict="gap accepted", gap=(30, 40))
+    found = read_history([gap, batch(50, 60, 10)], {}, newest=True)
+    assert (found.began, found.known) == ({}, {TP: 30})
+    assert found.gaps == {TP: [OffsetRange(30, 40)]}
+    found = read_history([batch(5, 9, 0, verdict="first")], {}, newest=True)
+    assert found.began == found.known == {TP: 5}

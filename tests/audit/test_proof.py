@@ -245,6 +245,22 @@ def test_accepted_gaps() -> None:
     ]
 
 
+def test_what_the_ledger_no_longer_records_is_not_called_lost() -> None:
+    """Nor applied: nobody can tell. What is there twice is there twice all the same."""
+    claim = replace(CLAIM, known_from=5)
+    rows = [*sorted(ALL - {2, 3, 6}), 7]
+    assert found(sorted([*rows, 1]), Log(LOG), claim) == [
+        (AuditFindingKind.DUPLICATE, OffsetRange(1, 2)),
+        (AuditFindingKind.DUPLICATE, OffsetRange(7, 8)),
+        (AuditFindingKind.UNRECORDED, OffsetRange(2, 4)),
+        (AuditFindingKind.MISSING, OffsetRange(6, 7)),
+    ]
+    assert found([], Log(LOG), claim) == [
+        (AuditFindingKind.UNRECORDED, OffsetRange(0, 5)),
+        (AuditFindingKind.TAIL, OffsetRange(5, 10)),
+    ]
+
+
 def test_partitions_without_a_claim_or_without_rows() -> None:
     """A partition that only the store or only the ledger knows is judged too."""
     other = TopicPartition("u", 3)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
 from eo_listener.audit.positions import CheckpointPositions
-from eo_listener.cli.ledger_choice import LedgerChoice
-from eo_listener.model.ledger import Head, LedgerKey, StoredLedger, TakenBack
+from eo_listener.cli.ledger_choice import LedgerChoice, claims
+from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger, TakenBack
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import entry_of, heads_of
 
@@ -52,3 +53,46 @@ def test_a_ledger_without_heads(ledgers: list[StoredLedger], chosen: set[str]) -
     choice = LedgerChoice(None, None, CHECKPOINT)
     found = choice.chosen({one.key: one for one in ledgers})
     assert {key.query for key in found} == chosen
+
+
+class NewestOnly:
+    """A reader of a table, which has the newest batches of its history alone."""
+
+    label = "table t"
+
+    def __init__(self, *history: AppliedBatch) -> None:
+        self._history = history
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        head = heads_of(entry_of({}, {TP: OffsetRange(60, 70)}))
+        return {LedgerKey("t", "a"): replace(ledger("a", head), newest_only=True)}
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        return iter(self._history)
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        return iter(())
+
+    def close(self) -> None: ...
+
+
+def applied(start: int, until: int, verdict: str, gap: OffsetRange | None = None) -> AppliedBatch:
+    (head,) = heads_of(entry_of({}, {TP: OffsetRange(start, until)})).values()
+    return AppliedBatch(
+        partition=TP, head=head, rows=1, verdict=verdict, gap=gap, applied_at="2026-11-23"
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "start", "known_from"),
+    [
+        ([applied(5, 60, "first"), applied(60, 70, "next")], 5, 5),
+        ([applied(50, 60, "next"), applied(60, 70, "next")], 0, 50),
+        ([applied(60, 70, "gap accepted", OffsetRange(40, 60))], 0, 40),
+        ([], 0, 60),  # the last batch itself has its range in the ledger
+    ],
+)
+def test_what_a_table_must_have(history: list[AppliedBatch], start: int, known_from: int) -> None:
+    """Since when that is known for certain is where the oldest batch of the history begins."""
+    (claim,) = claims(NewestOnly(*history), "t").values()
+    assert (claim.range, claim.known_from) == (OffsetRange(start, 70), known_from)

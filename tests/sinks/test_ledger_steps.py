@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from eo_listener.audit.history import read_history
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_steps import LedgerStep, applied_batches
+from eo_listener.sinks.ledger_steps import LedgerStep, applied_batches, moved_at
 
 T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
 Heads = Mapping[TopicPartition, Head]
@@ -77,3 +77,42 @@ def test_what_is_not_known_is_not_concluded() -> None:
     assert of(None, {T0: head(5, 9, 1)}, {T0: head(9, 10, 2)}) == [
         (T0, "next", OffsetRange(9, 10), None)
     ]
+
+
+def test_when_each_head_was_moved() -> None:
+    """By the batch that has moved it last, which need not be the newest."""
+    first = {T0: head(0, 5, 0), T1: head(3, 4, 0)}
+    second = {T0: head(5, 9, 1), T1: first[T1]}
+    newest, oldest = LedgerStep(second, first, 1, 1764000060000), LedgerStep(first, {}, 1, 0)
+    assert moved_at([newest, oldest]) == {
+        T0: "2025-11-24T16:01:00.000+00:00",
+        T1: "1970-01-01T00:00:00.000+00:00",
+    }
+    assert moved_at([newest]).keys() == {T0}
+    assert moved_at([LedgerStep({}, None, 1, 0)]) == moved_at([]) == {}
+
+
+def test_when_a_head_was_moved_is_known_without_the_batch_before() -> None:
+    """Its batch is named by the head; of two checkpoints nothing tells which is newer."""
+    known = {T0: head(5, 9, 8), T1: head(3, 4, 7)}
+    assert moved_at([LedgerStep(known, None, 1, 0)]).keys() == {T0}
+    unknown = {T0: head(5, 9, 0, query="new"), T1: head(3, 4, 7)}
+    assert moved_at([LedgerStep(unknown, None, 1, 0)]) == {}
+
+
+def test_no_more_batches_are_read_than_are_needed() -> None:
+    """Each may be a file: the newest alone, where all heads are of it; never more than 100."""
+    taken = 0
+
+    def steps(batches: int) -> Iterator[LedgerStep]:
+        nonlocal taken
+        for number in range(1000, 1000 - batches, -1):
+            taken += 1
+            after = {T0: head(number, number + 1, number), T1: head(0, 1, 0)}
+            yield LedgerStep(after, {**after, T0: head(number - 1, number, number - 1)}, 1, 0)
+
+    assert moved_at(steps(500)).keys() == {T0}
+    assert taken == 100
+    taken = 0
+    assert moved_at(LedgerStep({T0: one.heads[T0]}, None, 1, 0) for one in steps(5)).keys() == {T0}
+    assert taken == 1

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, NoReturn
+from itertools import chain
+from typing import TYPE_CHECKING
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.model.errors import JvmError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_records import QueryState
 from eo_listener.sinks.delta.connection import Connection, TableLog
 from eo_listener.sinks.delta.errors import taken_back
-from eo_listener.sinks.ledger_steps import BATCHES_READ, LedgerStep, applied_batches
-from eo_listener.sinks.origin_columns import refuse_uncounted
+from eo_listener.sinks.ledger_steps import (
+    BATCHES_READ,
+    LedgerStep,
+    applied_batches,
+    moved_at,
+    newest_steps,
+)
+from eo_listener.sinks.spark_row_origins import row_origins
 from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.jvm.calls import asking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,14 +34,23 @@ class DeltaLedgerReader:
     """The `LedgerReader` of a table; `place` is its name or its path, as the sink was given it.
 
     With `query` the ledger of any other one has no heads where it cannot be known; without, that is
-    an error. Raises SettingsError for a place that cannot be.
+    an error. The history is that of the newest `batches`. Raises SettingsError for a place that
+    cannot be.
     """
 
-    def __init__(self, place: str, spark: LocalSpark, *, query: str | None = None) -> None:
+    def __init__(
+        self,
+        place: str,
+        spark: LocalSpark,
+        *,
+        query: str | None = None,
+        batches: int = BATCHES_READ,
+    ) -> None:
         self._place = place
         self._target = Target.to_read(place)
         self._spark = spark
         self._query = query
+        self._batches = batches
         self._connection = Connection(self._target, self.label, writes=False)
         self._log: TableLog | None = None
 
@@ -64,11 +80,21 @@ class DeltaLedgerReader:
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as the log has their commits."""
         log = self._log or self._found(self._spark.session())
-        return iter(applied_batches(islice(self._steps(log, key.query), BATCHES_READ)))
+        return iter(applied_batches(newest_steps(self._steps(log, key.query), self._batches)))
 
-    def row_origins(self, sink: str, columns: Sequence[str]) -> NoReturn:  # noqa: ARG002  # the protocol's
-        """Raises SettingsError: the ledger does not say where its query began."""
-        refuse_uncounted(self.label)
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
+        """Read of which offset each row is, in the version that the ledger was read of."""
+        session = self._spark.session()
+        log = self._log or self._found(session)
+        reader = session.read.format("delta").option("versionAsOf", log.newest)
+        try:
+            with asking("read a table"):
+                frame = reader.load(log.table.location)
+            yield from row_origins(frame, self.label, columns)
+        except JvmError as error:
+            raise SinkError(
+                f"{self.label}: {error.problem}", cause=error.cause, fix=error.fix
+            ) from error
 
     def close(self) -> None:
         """Let go of what was read; the Spark is closed by who has made it."""
@@ -85,7 +111,14 @@ class DeltaLedgerReader:
             return StoredLedger(key=key, heads={}, moved_at={})
         by = self._connection.taken_back_by(log, query)
         back = None if by is None else taken_back(self._connection.reference, by, log.newest)
-        return StoredLedger(key=key, heads=heads, moved_at={}, taken_back=back)
+        at = moved_at(chain(self._newest(log, heads, state), self._steps(log, query)))
+        return StoredLedger(key=key, heads=heads, moved_at=at, taken_back=back, newest_only=True)
+
+    def _newest(self, log: TableLog, heads: Heads, state: QueryState) -> Iterator[LedgerStep]:
+        """The commit that has the heads, without what was before it, which is another file."""
+        commit = None if state.version is None else self._connection.commit(log, state.version)
+        if commit is not None:
+            yield LedgerStep(heads, None, None, commit.at)
 
     def _steps(self, log: TableLog, query: str) -> Iterator[LedgerStep]:
         """The newest first. A record has where the batch before it is, whatever came between."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from eo_listener.model.errors import JvmError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger, TakenBack
@@ -14,8 +13,14 @@ from eo_listener.sinks.iceberg.errors import unreadable
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.published import Published
-from eo_listener.sinks.ledger_steps import BATCHES_READ, applied_batches
-from eo_listener.sinks.origin_columns import refuse_uncounted
+from eo_listener.sinks.ledger_steps import (
+    BATCHES_READ,
+    LedgerStep,
+    applied_batches,
+    moved_at,
+    newest_steps,
+)
+from eo_listener.sinks.spark_row_origins import row_origins
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError
 
@@ -31,13 +36,22 @@ class IcebergLedgerReader:
     """The `LedgerReader` of a table; `name` is as the sink was given it.
 
     With `query` the ledger of any other one has no heads where it cannot be known; without, that is
-    an error. Raises SettingsError for a name that cannot be.
+    an error. The history is that of the newest `batches`. Raises SettingsError for a name that
+    cannot be.
     """
 
-    def __init__(self, name: str, spark: LocalSpark, *, query: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        spark: LocalSpark,
+        *,
+        query: str | None = None,
+        batches: int = BATCHES_READ,
+    ) -> None:
         self._name = TableName.parse(name)
         self._spark = spark
         self._query = query
+        self._batches = batches
         self._ledgers = PublishedLedgers(self.label, self._has_files_of)
         self._table: IcebergTable | None = None
 
@@ -78,12 +92,17 @@ class IcebergLedgerReader:
         """Read what the newest batches have applied, as far as their snapshots have not expired."""
         with self._explained():
             table = self._table or self._found()
-            steps = list(islice(self._ledgers.steps(table, key.query), BATCHES_READ))
-        return iter(applied_batches(steps))
+            steps = self._ledgers.steps(table, key.query)
+            return iter(applied_batches(newest_steps(steps, self._batches)))
 
-    def row_origins(self, sink: str, columns: Sequence[str]) -> NoReturn:  # noqa: ARG002  # the protocol's
-        """Raises SettingsError: the ledger does not say where its query began."""
-        refuse_uncounted(self.label)
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
+        """Read of which offset each row is, in the snapshot that the ledger was read of."""
+        with self._explained():
+            table = self._table or self._found()
+            sql = f"SELECT * FROM {self._name.sql} VERSION AS OF {table.main}"
+            with asking("read a table"):
+                frame = self._spark.session().sql(sql)
+            yield from row_origins(frame, self._name.key, columns)
 
     def close(self) -> None:
         """Let go of what was read; the Spark is closed by who has made it."""
@@ -101,7 +120,17 @@ class IcebergLedgerReader:
         back = self._taken_back(table, found)
         if not found.heads and back is None:
             return None
-        return StoredLedger(key=key, heads=found.heads, moved_at={}, taken_back=back)
+        at = {} if found.snapshot is None else moved_at(self._steps(table, found, found.snapshot))
+        return StoredLedger(
+            key=key, heads=found.heads, moved_at=at, taken_back=back, newest_only=True
+        )
+
+    def _steps(self, table: IcebergTable, found: Published, snapshot: int) -> Iterator[LedgerStep]:
+        """The snapshot that has the ledger by itself, for main may not lead there any more."""
+        read = self._ledgers.read(table, snapshot)
+        if read is not None:
+            yield LedgerStep(found.heads, None, None, read.committed)
+        yield from self._ledgers.steps(table, found.ledger.query)
 
     def _taken_back(self, table: IcebergTable, found: Published) -> TakenBack | None:
         if found.rolled_back is not None:

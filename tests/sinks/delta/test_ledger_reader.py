@@ -78,12 +78,11 @@ def test_all_queries_of_a_table(reading: Reading) -> None:
     assert found.keys() == {KEY, LedgerKey(PLACE, "other")}
     assert found[KEY].heads[TP].range.until == 3
     assert found[KEY].taken_back is None
+    assert found[KEY].moved_at.keys() == {TP}
     assert [one.head.range.until for one in reader.history(KEY)] == [1, 3]
     assert [one.verdict for one in reader.history(KEY)] == ["first", "next"]
     del log.files[first]
     assert list(reading(log).history(KEY)) == []
-    with pytest.raises(SettingsError, match="cannot be counted"):
-        reader.row_origins(PLACE, ("topic", "partition", "offset"))
 
 
 def test_a_restore_is_said_with_the_command(reading: Reading) -> None:

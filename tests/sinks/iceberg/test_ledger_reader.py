@@ -73,12 +73,11 @@ def test_all_queries_of_a_table(reading: Reading) -> None:
     assert found.keys() == {KEY, LedgerKey(NAME, OTHER_QUERY)}
     assert found[KEY].heads[TP].range == OffsetRange(1, 2)
     assert found[KEY].taken_back is None
+    assert found[KEY].moved_at == {TP: "1970-01-01T00:00:03.000+00:00"}
     assert [(one.head.range, one.rows) for one in reader.history(KEY)] == [
         (OffsetRange(0, 1), 5),
         (OffsetRange(1, 2), 5),
     ]
-    with pytest.raises(SettingsError, match="cannot be counted"):
-        reader.row_origins(NAME, ("topic", "partition", "offset"))
 
 
 def test_a_rollback_is_said_with_the_command(reading: Reading) -> None:

@@ -1,0 +1,69 @@
+"""Reads back of which source offset each row of a table of Spark's is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from eo_listener.sinks.origin_columns import require_origin_columns
+from eo_listener.spark.jvm.calls import asking
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BUCKET: Final = 100_000
+"""How many offsets of a partition one task sorts at a time."""
+
+
+def row_origins(
+    frame: DataFrame, table: str, columns: Sequence[str]
+) -> Iterator[tuple[str, int, int]]:
+    """Topic, partition and offset of each row, in this order; rows without one of them last.
+
+    Spark sorts them, in temporary files where they are many, and sends each run of offsets that
+    follow each other as one row. So what comes here does not grow with the table, but with its
+    gaps. `columns` are the names of the three, `table` is for people. A value that is no number
+    counts as none. Raises SettingsError where a column is absent, and JvmError.
+    """
+    require_origin_columns(table, frame.columns, columns)
+    with asking("count the rows of a table"):
+        for topic, partition, first, last, times in _runs(frame, columns).toLocalIterator():
+            if None in (topic, partition, first):
+                for _ in range(times):
+                    yield topic, partition, first
+            else:
+                for offset in range(first, last + 1):
+                    for _ in range(times):
+                        yield topic, partition, offset
+
+
+def _runs(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """A row for each run of offsets that are there equally often.
+
+    Of a run without gaps, offset and row number grow alike, so that their difference is one.
+    """
+    from pyspark.sql import Window  # noqa: PLC0415  # no other ledger needs it
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # its usual name; as above
+
+    topic, partition, offset = (f"`{name.replace('`', '``')}`" for name in columns)
+    bucket = ["topic", "partition", "bucket"]
+    each = (
+        frame.selectExpr(
+            f"CAST({topic} AS STRING) AS topic",
+            f"try_cast({partition} AS INT) AS partition",
+            f"try_cast({offset} AS BIGINT) AS offset",
+        )
+        .withColumn("bucket", F.expr(f"offset DIV {BUCKET}"))
+        .repartition(*bucket)  # once: what follows groups by these and more
+        .groupBy(*bucket, "offset")
+        .agg(F.count("*").alias("times"))
+    )
+    row = F.row_number().over(Window.partitionBy(*bucket, "times").orderBy("offset"))
+    runs = (
+        each.withColumn("run", F.col("offset") - row)
+        .groupBy(*bucket, "times", "run")
+        .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+    )
+    lacking = F.expr("topic IS NULL OR partition IS NULL OR first IS NULL")
+    ordered = runs.orderBy(lacking, "topic", "partition", "first")
+    return ordered.select("topic", "partition", "first", "last", "times")
