@@ -129,7 +129,7 @@ def test_no_registry_and_no_machine_is_named() -> None:
     ).stdout.split()
     assert listed
     for path in (ROOT / name for name in listed if name != "tests/test_house.py"):
-        if path.exists():
+        if path.exists() and path.suffix != ".png":
             assert not named.search(path.read_text()), path
 
 

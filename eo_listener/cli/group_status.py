@@ -59,6 +59,11 @@ class GroupStatus:
         return any(row.stable_end not in (None, row.log_end) for row in self.rows)
 
     @property
+    def withheld(self) -> tuple[TopicPartition, ...]:
+        """The partitions whose newer offsets the listener's guard does not let through."""
+        return tuple(row.partition for row in self.rows if row.writer and row.writer.withheld)
+
+    @property
     def newest(self) -> CommitMetadata | None:
         """The commit of the newest batch; None where no commit names one."""
         named = [row.writer for row in self.rows if row.writer is not None]

@@ -2,7 +2,8 @@
 
 A real demo is run into SQLite, and copies its table in mid-course. When it is over, more flights
 are sent, and the table is put back to that copy: a store that was restored from a backup. So
-nothing in a picture is made up.
+nothing in a picture is made up. The page is looked at by a browser without a screen, as wide as a
+phone; where there is none, its picture stays as it was.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import signal
 import sqlite3
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -20,12 +24,19 @@ from typing import Final
 from confluent_kafka import Producer
 
 from eo_listener.devtools.demo.demo_settings import GROUP, TOPIC
+from tests.browser import chromium
+from tests.browser import program as browser
 from tests.documents.markdown import DOCS
 from tests.documents.terminal import Shown, as_svg, shown
 
 PICTURES: Final = DOCS / "pictures"
 _COLUMNS, _LINES = 104, 34
 _MORE: Final = 40_000  # flights that the query has not read
+_PHONE: Final = 390  # pixels of CSS
+_LONGEST: Final = 1_240  # of them; more is cut off at the bottom
+_SCALE: Final = 1.08  # pixels of the picture for one of CSS
+_LATEST: Final = 180.0  # seconds; a group counts as stopped after ten readings
+_STOPPED: Final = "/STOP group[^]*not applied/.test(document.body.innerText)"
 _HALF: Final = 170_000  # of the flights; then the table is copied
 _LIVE: Final = re.compile(r"committed\b.*?([\d,]+)\s+by group")
 
@@ -88,18 +99,51 @@ def main() -> None:
             backup.put_back()
             for picture, typed in _typed(servers, place):
                 _save(picture, typed, run(typed, place).text)
+            _page(program, servers, place)
         finally:
             run(f"eo-listener broker stop --data {data}", folder)
 
 
 def _typed(servers: str, place: Path) -> Iterator[tuple[str, str]]:
-    (checkpoint,) = (path.parent.name for path in place.glob("*/commits"))
     yield "status", f"eo-listener status {GROUP} -b {servers}"
-    ledger = "sqlite:flights.sqlite"
-    yield (
-        "audit",
-        f"eo-listener audit --checkpoint {checkpoint} -b {servers} -g {GROUP} --ledger {ledger}",
-    )
+    yield "audit", f"eo-listener audit -b {servers} -g {GROUP} {_compared(place)}"
+
+
+def _compared(place: Path) -> str:
+    """The options for what an audit compares with the group."""
+    (checkpoint,) = (path.parent.name for path in place.glob("*/commits"))
+    return f"--checkpoint {checkpoint} --ledger sqlite:flights.sqlite"
+
+
+def _page(program: Path, servers: str, place: Path) -> None:
+    """What `serve` shows when the query has stopped, and records go on coming."""
+    path = browser()
+    if path is None:
+        sys.stderr.write(
+            "page.png stays as it was: there is no browser. "
+            "Fix: install Chromium, or name it by EO_TEST_CHROMIUM\n"
+        )
+        return
+    typed = f"serve {GROUP} -b {servers} {_compared(place)} --port 0 --every 1 --audit-every 5"
+    with (
+        subprocess.Popen(
+            [program, *typed.split()], cwd=place, stdout=subprocess.PIPE, text=True
+        ) as process,
+        chromium(path) as phone,
+    ):
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[1]
+            page = phone.open(url, width=_PHONE, scale=_SCALE)
+            deadline = time.monotonic() + _LATEST
+            while not page.value(_STOPPED):
+                assert time.monotonic() < deadline
+                _send_more(servers, _MORE // 20)
+                time.sleep(1.0)
+            picture = page.picture(longest=_LONGEST)
+        finally:
+            process.send_signal(signal.SIGINT)
+    (PICTURES / "page.png").write_bytes(picture)
 
 
 def _kept(text: str) -> tuple[str, str]:
@@ -122,9 +166,9 @@ def _plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
-def _send_more(servers: str) -> None:
+def _send_more(servers: str, count: int = _MORE) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50})
-    for number in range(_MORE):
+    for number in range(count):
         producer.produce(TOPIC, value=b"{}", partition=number % 4)
         producer.poll(0)
     assert producer.flush(60) == 0

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.documents.markdown import ROOT
+from tests.documents.markdown import DOCS, ROOT
 from tests.documents.pictures import PICTURES
 from tests.documents.terminal import as_svg, shown
 
@@ -67,3 +67,13 @@ def test_each_picture_is_shown(path: Path) -> None:
     drawn = re.sub(r"<!--.*?-->", "", text)
     assert set(re.findall(r"\w+://[\w.]+", drawn)) == {"http://www.w3.org"}  # SVG's own name
     ET.fromstring(text)  # noqa: S314  # our own
+
+
+def test_the_page_is_shown() -> None:
+    """In README and where it is explained, with a text for who cannot see it; it is small."""
+    found = (PICTURES / "page.png").read_bytes()
+    assert found.startswith(b"\x89PNG")
+    assert len(found) < 150_000
+    shown = rf"!\[[^\]]{{20,}}\]\(%s{PICTURES.name}/page\.png\)"
+    assert re.search(shown % "docs/", (ROOT / "README.md").read_text())
+    assert re.search(shown % "", (DOCS / "serve.md").read_text())

@@ -3,33 +3,48 @@
 Groups are described by requests that may end the whole process while a broker restarts (a fault of
 librdkafka, see `eo_listener.kafka`). And a store that does not answer is given up by ending what
 waits for it.
+
+Ledgers in tables are read by a Spark that this process starts and keeps: to start one costs much,
+to ask it once more little. Where a table could not be read the process is ended with its Spark, for
+a JVM that has died is not replaced within one process.
 """
 
 from __future__ import annotations
 
+import tempfile
 from concurrent.futures import TimeoutError as Late
 from concurrent.futures.process import BrokenProcessPool
 from typing import Final
 
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_reading import AuditReading, read_audit
+from eo_listener.cli.spark_options import spark_for
 from eo_listener.kafka.separate_process import SeparateProcess
 from eo_listener.model.errors import EoListenerError, UnavailableError
+from eo_listener.spark.session.local_spark import LocalSpark
 
-LONGEST: Final = 150.0  # seconds of an audit
+_LONGEST: Final = 150.0  # seconds of an audit
+_LONGEST_OF_TABLES: Final = 600.0  # Spark may have to download what reads them
 
 
 class AuditProcess:
     """Reads what is asked for; for one thread, but any may call `close`, which ends a reading."""
 
-    def __init__(self, request: AuditRequest, *, longest: float = LONGEST) -> None:
-        self._request, self._longest = request, longest
+    def __init__(self, request: AuditRequest, *, longest: float | None = None) -> None:
+        self._request = request
+        self.longest = longest or (_LONGEST_OF_TABLES if request.in_tables else _LONGEST)
         self._process = SeparateProcess()
+        # The process is killed, so it cannot remove what it and its Spark have made.
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="eo-listener-serve-", ignore_cleanup_errors=True
+        )
 
     def read(self) -> AuditReading:
         """Read once. Raises UnavailableError, with the text of what the audit itself raised."""
         try:
-            found = self._process.call(_read, self._request, timeout=self._longest)
+            found = self._process.call(
+                _read, self._request, self._folder.name, timeout=self.longest
+            )
         except BrokenProcessPool as error:
             raise UnavailableError(
                 "the process that reads the audit has ended",
@@ -38,22 +53,34 @@ class AuditProcess:
             ) from error
         except Late:
             raise UnavailableError(
-                f"the audit has not ended within {self._longest:g} s",
+                f"the audit has not ended within {self.longest:g} s",
                 cause="a ledger, the checkpoint's storage or Kafka does not answer",
                 fix="Run eo-listener audit with the same options, which waits for longer",
             ) from None
+        if isinstance(found, str) or not found.read_tables:
+            self._process.close()
         if isinstance(found, str):
             raise UnavailableError(found)
         return found
 
     def close(self) -> None:
-        """End the process, whatever it waits for."""
+        """End the process, whatever it waits for; a JVM of its own ends with it."""
         self._process.close()
+        self._folder.cleanup()
 
 
-def _read(request: AuditRequest) -> AuditReading | str:
+class _Kept:
+    """What the process has from one reading to the next."""
+
+    spark: LocalSpark | None = None
+
+
+def _read(request: AuditRequest, folder: str) -> AuditReading | str:
     """The reading, or the text of an error: errors themselves cannot be sent."""
+    tempfile.tempdir = folder
+    if _Kept.spark is None:
+        _Kept.spark = spark_for(request.ledgers, request.spark)
     try:
-        return read_audit(request)
+        return read_audit(request, _Kept.spark)
     except EoListenerError as error:
         return str(error)

@@ -14,6 +14,7 @@ from eo_listener.cli.audit import advice_for, document
 from eo_listener.cli.audit_screen import cells, headings, shown_rows, side_by_side
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
 from eo_listener.cli.serve.last_batches import LastBatches, last_batches
+from eo_listener.spark.session.local_spark import LocalSpark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,8 @@ class ShownFinding:
 class AuditReading:
     """An audit. `rows` are some of `partitions`, with whether something was found of them.
 
-    `document` is that of `eo-listener audit`, and the last batches.
+    `document` is that of `eo-listener audit`, and the last batches. `read_tables`: no ledger in a
+    table is missing.
     """
 
     document: dict[str, Any]
@@ -58,11 +60,15 @@ class AuditReading:
     doubled: int
     to_act_on: int
     complete: bool
+    read_tables: bool
 
 
-def read_audit(request: AuditRequest) -> AuditReading:
-    """Read and judge, once. Raises EoListenerError for what cannot be asked for."""
-    reader = PositionReader(request)
+def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditReading:
+    """Read and judge, once; tables by this Spark. Raises EoListenerError for what cannot be asked.
+
+    Without one a Spark is started for them, and ended.
+    """
+    reader = PositionReader(request, spark)
     try:
         positions = reader.read()
         ledgers = tuple(_ledgers(reader, positions))
@@ -83,6 +89,7 @@ def read_audit(request: AuditRequest) -> AuditReading:
         doubled=found.count(Harm.DOUBLED),
         to_act_on=len(found.to_act_on),
         complete=found.complete,
+        read_tables=request.in_tables <= {one.address for one in positions.stores},
     )
 
 

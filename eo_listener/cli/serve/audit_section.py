@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -14,6 +14,7 @@ from eo_listener.cli.serve.last_batches import LastBatches, WholeBatch
 _FINDINGS: Final = 50
 _LEDGERS: Final = 20
 _TEXT: Final = 4_000  # characters of a finding's text
+_TO_ACT_ON: Final = (Severity.WARNING, Severity.PROBLEM)
 _KINDS: Final = {
     Severity.FINE: "good",
     Severity.NOTE: "",
@@ -22,19 +23,43 @@ _KINDS: Final = {
 }
 
 
+def found_to_act_on(found: AuditReading) -> Iterator[Element]:
+    """The verdict, and what to act on, the gravest first; nothing where nobody has to act."""
+    wrong = [one for one in reversed(found.findings) if one.severity in _TO_ACT_ON]
+    if not wrong:
+        return
+    yield node("p", node("strong", f"audit: {found.verdict}", cls="bad"))
+    for one in wrong[:_FINDINGS]:
+        yield _finding(one)
+    if len(wrong) > _FINDINGS:
+        yield node("p", f"and {len(wrong) - _FINDINGS:,} more findings; /api/audit has them all")
+
+
 def audit_section(found: AuditReading) -> Element:
-    """The gravest finding first."""
-    findings = found.findings[::-1]
-    more = len(findings) - _FINDINGS
+    """The verdict, what is as it should be, positions, and the last batches of each ledger."""
+    rest = [one for one in reversed(found.findings) if one.severity not in _TO_ACT_ON]
     kind = "bad" if found.to_act_on else "good"
     return node(
         "section",
         node("h2", "audit"),
-        node("p", node("strong", found.verdict, cls=f"badge {kind}")),
-        *(_finding(one) for one in findings[:_FINDINGS]),
-        node("p", f"and {more:,} more findings; /api/audit has them all") if more > 0 else None,
+        node("p", node("strong", found.verdict, cls=kind)),
+        _fine(rest),
         _positions(found),
         *(_ledger(one) for one in found.ledgers[:_LEDGERS]),
+    )
+
+
+def _fine(rest: Sequence[ShownFinding]) -> Element | None:
+    """What nobody has to act on, folded."""
+    if not rest:
+        return None
+    more = len(rest) - _FINDINGS
+    return node(
+        "details",
+        node("summary", f"{counted(len(rest), 'finding')} to know of"),
+        *(_finding(one) for one in rest[:_FINDINGS]),
+        node("p", f"and {more:,} more findings; /api/audit has them all") if more > 0 else None,
+        id="fine",
     )
 
 
@@ -47,6 +72,7 @@ def _finding(one: ShownFinding) -> Element:
             f" {cut(one.about)}: {cut(one.what, _TEXT)}",
         ),
         *_advice(one),
+        cls="wrong" if one.severity in _TO_ACT_ON else None,
     )
 
 
@@ -85,7 +111,7 @@ def _ledger(ledger: LastBatches) -> Element:
         table(
             ["batch", "run", "partitions", "offsets", "rows", "gap", "applied at"],
             [_batch(one) for one in ledger.batches],
-            cls="numbers",
+            cls="batches",
         )
         if ledger.batches
         else node("p", "nothing was applied yet"),

@@ -26,16 +26,19 @@ from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_process import AuditProcess
 from eo_listener.cli.serve.hosts import AllowedHosts
 from eo_listener.cli.serve.page_server import PageServer
-from eo_listener.cli.serve.poller import Poller
+from eo_listener.cli.serve.poller import STUCK, Poller
 from eo_listener.cli.serve.responses import Response, respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.cli.service import begin_log, stop_signals
-from eo_listener.cli.spark_options import spark_for
+from eo_listener.cli.spark_options import SparkConf, spark_for
 from eo_listener.model.errors import SettingsError, UnavailableError
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
+from eo_listener.spark.checkpoint import shown
 
 EXAMPLE = "Example: eo-listener serve 'spark-*' -b localhost:9092"
 _PORT: Final = 9405
+_WITHOUT: Final = (60.0, 5.0)  # seconds between two audits, and at least
+_WITH_SPARK: Final = (300.0, 30.0)  # the same where a ledger is in a table
 _CLOSING: Final = 5.0  # seconds; what then still waits for Kafka ends with the process
 
 
@@ -48,7 +51,13 @@ AllowHost = Annotated[
     list[str] | None,
     typer.Option(help="A name that the page is called by, such as a proxy's; repeatable."),
 ]
-AuditEvery = Annotated[float, typer.Option(help="Seconds between two audits.")]
+AuditEvery = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds between two audits; 60 if not given, 300 with a ledger in a table.",
+        show_default=False,
+    ),
+]
 
 
 def serve(
@@ -66,10 +75,11 @@ def serve(
     topics: audit_options.Topics = None,
     uncommitted: audit_options.Uncommitted = None,
     schema: audit_options.Schema = None,
+    spark_conf: SparkConf = None,
     query: audit_options.Query = None,
     sink: audit_options.Sink = None,
     storage: Storage = None,
-    audit_every: AuditEvery = 60.0,
+    audit_every: AuditEvery = None,
 ) -> None:
     """Serve a page of groups, lag over time, verdicts and errors, until Ctrl-C.
 
@@ -82,7 +92,6 @@ def serve(
     require_names("group", names)
     hosts = _require_place(address, port, allow_host)
     every = seconds("every", every, least=1.0)
-    audit_every = seconds("audit-every", audit_every, least=5.0)
     given = as_properties(servers, properties)
     request = audit_request(
         given,
@@ -93,20 +102,41 @@ def serve(
         uncommitted=uncommitted,
         ledgers=ledgers,
         schema=schema,
+        spark_conf=spark_conf,
         query=query,
         sink=sink,
     )
     asked = bool(checkpoint or ledgers or audited)
-    if not asked and any((topics, uncommitted, schema, query, sink, storage)):
+    if not asked:
+        _refuse(topics, uncommitted, schema, spark_conf, query, sink, storage)
+    _require_packages(request)
+    between = _between(audit_every, request)
+    audits = between if asked else None
+    watched = Watched(servers, every=every, audit_every=audits, checkpoints=_checkpoints(request))
+    begin_log(logging.INFO)
+    reader = StatusReader(given, names, every=every_group, again=True)
+    _Service(watched, reader, request if asked else None, between).run(address, port, hosts)
+
+
+def _refuse(*of_an_audit: object) -> None:
+    """Raise SettingsError where something of an audit is given that there is none of."""
+    if any(of_an_audit):
         raise SettingsError(
             "options of an audit are given, and nothing that it could compare",
             fix="Add --checkpoint FOLDER, --ledger ADDRESS or -g GROUP",
         )
-    _require_packages(request)
-    watched = Watched(servers, every=every, audit_every=audit_every if asked else None)
-    begin_log(logging.INFO)
-    reader = StatusReader(given, names, every=every_group, again=True)
-    _Service(watched, reader, request if asked else None, audit_every).run(address, port, hosts)
+
+
+def _between(audit_every: float | None, request: AuditRequest) -> float:
+    """Seconds between two audits. Raises SettingsError."""
+    usual, least = _WITH_SPARK if request.in_tables else _WITHOUT
+    return seconds("audit-every", usual if audit_every is None else audit_every, least=least)
+
+
+def _checkpoints(request: AuditRequest) -> dict[str, str]:
+    """The checkpoint of each group that is audited, without its secrets, where it is known."""
+    place = request.checkpoint
+    return {} if place is None else dict.fromkeys(request.groups, shown(place))
 
 
 def _require_place(address: str, port: int, names: list[str] | None) -> AllowedHosts:
@@ -116,18 +146,9 @@ def _require_place(address: str, port: int, names: list[str] | None) -> AllowedH
 
 
 def _require_packages(request: AuditRequest) -> None:
-    """Raise MissingExtraError now, and not on the page: what reads a ledger connects later.
-
-    Raises SettingsError for a ledger in a table of Spark's.
-    """
+    """Raise MissingExtraError now, and not on the page: what reads a ledger connects later."""
+    spark = spark_for(request.ledgers, request.spark)
     for one in request.ledgers:
-        if one.in_table:
-            raise SettingsError(
-                f"the page does not read the ledger {one.shown}",
-                cause="it is in a table, and each reading would start a Spark",
-                fix=f"Leave it out, and ask by itself: eo-listener audit --ledger {one.shown}",
-            )
-        spark = spark_for([one], {})
         with closing(one.open(request.properties, schema=request.schema, spark=spark)):
             pass
 
@@ -161,6 +182,7 @@ class _Service:
                     lambda: watched.read_audit(audit),
                     watched.audit_failed,
                     every=audit_every,
+                    stuck=max(STUCK, audit.longest + _CLOSING),
                 )
             )
 

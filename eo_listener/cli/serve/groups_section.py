@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import utc
+from eo_listener.cli.serve.attention import MEANINGS, UNKNOWN_CHECKPOINT, GroupAlarm, alarm
 from eo_listener.cli.serve.charts import chart
 from eo_listener.cli.serve.elements import counted, cut, node, number, table
 from eo_listener.cli.serve.lag_history import Point
@@ -22,13 +23,7 @@ AT_ONCE: Final = 50
 """Groups of one page."""
 _ROWS: Final = 500  # partitions of a group
 _GONE: Final = 20
-_MEANINGS: Final = {
-    LagVerdict.OK: "there is no lag, or it goes down",
-    LagVerdict.WARN: "it commits, and its lag does not go down: it is slow",
-    LagVerdict.STALL: "it commits the same offset again and again, and there is lag",
-    LagVerdict.STOP: "it does not commit any more, and there is lag",
-    LagVerdict.REWIND: "an offset went back",
-}
+_ALARMS: Final = 5
 
 
 def path_of(group: str) -> str:
@@ -45,8 +40,45 @@ def gravest(found: Sequence[GroupStatus]) -> GroupStatus | None:
 def _gravity(one: GroupStatus) -> tuple[int, int, float]:
     """An unknown lag counts as more than any."""
     verdict = -1 if one.verdict is None else one.verdict.gravity
-    unread = int(one.error is not None or not one.rows)
+    unread = 2 if one.error is not None or not one.rows else int(bool(one.withheld))
     return unread, verdict, float("inf") if one.lag is None else one.lag
+
+
+def alarms(view: View, found: Groups) -> Iterator[Element]:
+    """The gravest groups that somebody has to look at, each with what to type."""
+    wrong = [
+        (one, raised)
+        for one in sorted(found, key=_gravity, reverse=True)
+        if (raised := _alarm(view, one)) is not None
+    ]
+    for one, raised in wrong[:_ALARMS]:
+        yield node("article", *_raised(one, raised), cls="wrong")
+    if len(wrong) > _ALARMS:
+        yield node("p", f"and {counted(len(wrong) - _ALARMS, 'group')} more, below")
+
+
+def _alarm(view: View, one: GroupStatus) -> GroupAlarm | None:
+    return alarm(one, view.servers, view.checkpoints.get(one.group))
+
+
+def _raised(one: GroupStatus, raised: GroupAlarm) -> Iterator[Element]:
+    yield node(
+        "p",
+        node("strong", raised.kind, cls="badge bad"),
+        " group ",
+        node("a", cut(one.group), href=path_of(one.group)),
+        f": {cut(raised.what, 2_000)}",
+    )
+    yield node("p", f"cause: {raised.cause}")
+    yield from _typed(raised.commands)
+
+
+def _typed(commands: Sequence[str]) -> Iterator[Element]:
+    yield node("p", "What to type:")
+    for command in commands:
+        yield node("pre", cut(command, 2_000))
+    if any(UNKNOWN_CHECKPOINT in shlex.split(command) for command in commands):
+        yield node("p", f"{UNKNOWN_CHECKPOINT} is the query's checkpointLocation")
 
 
 def groups_section(view: View, found: Groups, page: int) -> Element:
@@ -70,15 +102,11 @@ def group_section(view: View, one: GroupStatus) -> Element:
     """One group, with its partitions: those that are furthest behind first."""
     rows = sorted(one.rows, key=_behind, reverse=True)
     more = len(rows) - _ROWS
-    command = ["status"] if one.error is None else ["preflight", "-g"]
-    commands = [shlex.join(["eo-listener", *command, one.group, "-b", view.servers])]
-    if one.held_up:
-        commands.append(transactions_command(view.servers, [one.group]))
+    raised = _alarm(view, one)
     return node(
         "section",
         _card(view, one, link=False),
-        node("p", "What to type:"),
-        *(node("pre", cut(command, 2_000)) for command in commands),
+        *(_advice(view, one) if raised is None else _raised(one, raised)),
         table(
             ["partition", "committed", "stable", "log end", "lag", "age", "verdict", "query"],
             [_row(one, row) for row in rows[:_ROWS]],
@@ -88,6 +116,14 @@ def group_section(view: View, one: GroupStatus) -> Element:
         else None,
         node("p", f"and {more:,} more partitions; /api/status has them all") if more > 0 else None,
     )
+
+
+def _advice(view: View, one: GroupStatus) -> Iterator[Element]:
+    """What to type where nothing is wrong that can be seen here."""
+    commands = [shlex.join(["eo-listener", "status", one.group, "-b", view.servers])]
+    if one.held_up:
+        commands.append(transactions_command(view.servers, [one.group]))
+    yield from _typed(commands)
 
 
 def _behind(row: PartitionLag) -> float:
@@ -130,7 +166,7 @@ def _badge(one: GroupStatus) -> Element:
     if one.verdict is None:
         return node("span", "no verdict yet", cls="badge")
     kind = {LagVerdict.OK: "good", LagVerdict.WARN: "warn"}.get(one.verdict, "bad")
-    return node("strong", one.verdict.value, cls=f"badge {kind}", title=_MEANINGS[one.verdict])
+    return node("strong", one.verdict.value, cls=f"badge {kind}", title=MEANINGS[one.verdict])
 
 
 def _facts(one: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
@@ -147,6 +183,8 @@ def _facts(one: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
         "last commit": "-" if one.quiet is None else f"{length(one.quiet)} ago",
         "partitions": number(len(one.rows)),
     }
+    if one.withheld:
+        facts["guard"] = f"withholds {counted(len(one.withheld), 'partition')}"
     if one.held_up:
         facts["open transaction"] = "holds readers up"
     if newest is not None:
@@ -202,7 +240,7 @@ def legend() -> Element:
             "dl",
             *(
                 node("div", node("dt", one.value), node("dd", meaning))
-                for one, meaning in _MEANINGS.items()
+                for one, meaning in MEANINGS.items()
             ),
         ),
         id="legend",

@@ -7,10 +7,11 @@ from xml.etree.ElementTree import Element
 
 from eo_listener.cli.options import utc
 from eo_listener.cli.serve.audit_reading import AuditReading
-from eo_listener.cli.serve.audit_section import audit_section
+from eo_listener.cli.serve.audit_section import audit_section, found_to_act_on
 from eo_listener.cli.serve.elements import cut, html, node
 from eo_listener.cli.serve.error_log import LoggedError
 from eo_listener.cli.serve.groups_section import (
+    alarms,
     gravest,
     group_section,
     groups_section,
@@ -27,7 +28,7 @@ _TEXT: Final = 2_000
 
 
 def overview(view: View, page: int = 1) -> bytes:
-    """All groups, the audit, and the last errors."""
+    """What is wrong, with what to type; all groups; the audit; and the last errors."""
     groups = view.groups
     known = (
         _unknown(view, "groups", groups)
@@ -36,9 +37,24 @@ def overview(view: View, page: int = 1) -> bytes:
     )
     return html(
         _document(
-            view, _title(view), known, _audit(view), _errors(view), None if page > 1 else legend()
+            view,
+            _title(view),
+            _to_act_on(view),
+            known,
+            _audit(view),
+            _errors(view),
+            None if page > 1 else legend(),
         )
     )
+
+
+def _to_act_on(view: View) -> Element | None:
+    """What is wrong now, before all that is well."""
+    groups, audit = view.groups, view.audit
+    wrong = [] if isinstance(groups, Unknown) else list(alarms(view, groups.value))
+    if isinstance(audit, Reading):
+        wrong += found_to_act_on(audit.value)
+    return node("section", node("h2", "to act on"), *wrong) if wrong else None
 
 
 def group_page(view: View, path: str) -> bytes | None:
@@ -64,6 +80,9 @@ def _title(view: View) -> str:
     if isinstance(view.groups, Unknown):
         return "unknown"
     first = gravest(view.groups.value)
+    audited = isinstance(view.audit, Reading) and view.audit.value.to_act_on
+    if audited and not any(alarms(view, view.groups.value)):
+        return "audit: to act on"
     if first is None:
         return "no group"
     verdict = "" if first.verdict is None else f"{first.verdict.value} "

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 _PAUSE: Final = 0.5  # seconds between two readings at least, however long one takes
-_STUCK: Final = 180.0  # seconds; every wait of a reading is bounded, together they take less
+STUCK: Final = 180.0
+"""Seconds. Every wait of a reading is bounded; together they take less, but for those of tables."""
 
 logger = logging.getLogger("eo_listener")
 
@@ -17,7 +18,8 @@ logger = logging.getLogger("eo_listener")
 class Poller:
     """Calls `read` every so many seconds, the first time after `wait`.
 
-    `failed` is given the text of what `read` should not have raised; reading then goes on.
+    `failed` is given the text of what `read` should not have raised; reading then goes on. One that
+    has taken `stuck` seconds is a `problem`.
     """
 
     def __init__(
@@ -28,8 +30,10 @@ class Poller:
         *,
         every: float,
         wait: float = 0.0,
+        stuck: float = STUCK,
     ) -> None:
         self.name = name
+        self._stuck = stuck
         self._read, self._failed = read, failed
         self._every, self._wait = every, wait
         self._stop = threading.Event()
@@ -60,7 +64,7 @@ class Poller:
         since = self._since
         if not self._thread.is_alive() and not self._stop.is_set():
             return f"the thread that reads the {self.name} has ended"
-        if since is not None and (waited := time.monotonic() - since) > _STUCK:
+        if since is not None and (waited := time.monotonic() - since) > self._stuck:
             return f"a reading of the {self.name} has taken {waited:.0f} s, and has not ended"
         return None
 

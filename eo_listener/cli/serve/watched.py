@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -39,7 +39,8 @@ class AuditReader(Protocol):
 class View:
     """All of it at one moment. `audit` is None where none was asked for.
 
-    `gone` are groups that were there before, and when, in monotonic seconds.
+    `gone` are groups that were there before, and when, in monotonic seconds. `checkpoints` are the
+    checkpointLocations that are known of groups.
     """
 
     now: Moment
@@ -50,6 +51,7 @@ class View:
     errors: tuple[LoggedError, ...]
     points: dict[str, tuple[Point, ...]] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
 
     def wall(self, monotonic: float) -> float:
         """That moment for people, in seconds since 1970."""
@@ -65,6 +67,7 @@ class Watched:
         *,
         every: float,
         audit_every: float | None,
+        checkpoints: Mapping[str, str] | None = None,
         now: Callable[[], Moment] = Moment.now,
     ) -> None:
         self.servers, self.every, self._now = servers, every, now
@@ -77,6 +80,7 @@ class Watched:
         self._errors = ErrorLog()
         self._failing: dict[str, str] = {}
         self._closed = False
+        self._checkpoints = dict(checkpoints or {})
 
     def read_groups(self, reader: GroupReader) -> None:
         """Read them once. Raises EoListenerError."""
@@ -147,6 +151,7 @@ class Watched:
             errors=errors,
             points=points,
             gone=gone,
+            checkpoints=self._checkpoints,
         )
 
     def _log(self, about: str, error: str) -> None:

@@ -72,10 +72,13 @@ def group(
     topic: str = "flights",
     query: str = "delays",
     verdict: LagVerdict | None = LagVerdict.OK,
+    withheld: bool = False,
     **others: Any,
 ) -> GroupStatus:
     """A group that holds these offsets of a topic whose logs all end at `end`."""
-    writer = CommitMetadata(name=query, query_id="q" * 36, run_id="r" * 36, batch_id=12)
+    writer = CommitMetadata(
+        name=query, query_id="q" * 36, run_id="r" * 36, batch_id=12, withheld=withheld
+    )
     rows = tuple(
         PartitionLag(
             partition=TopicPartition(topic, number),

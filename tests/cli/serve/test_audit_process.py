@@ -52,10 +52,10 @@ def test_one_that_does_not_end_is_ended(request_of_two: AuditRequest) -> None:
     process.read()
     assert process._process.pid is not None
     os.kill(process._process.pid, signal.SIGSTOP)
-    process._longest = 0.2
+    process.longest = 0.2
     with pytest.raises(UnavailableError, match="not ended within"):
         process.read()
-    process._longest = 60.0
+    process.longest = 60.0
     process.read()
     os.kill(process._process.pid, signal.SIGSTOP)
     ending = threading.Timer(0.5, process.close)

@@ -97,10 +97,32 @@ def test_an_audit_is_of_the_groups_that_are_named(
     assert request.groups == groups
 
 
-def test_a_ledger_in_a_table_is_refused() -> None:
-    """Each reading would start a Spark; the command that reads it once is named."""
-    with pytest.raises(SettingsError, match="eo-listener audit --ledger delta:/lake/delays"):
-        typed("g", "-b", "127.0.0.1:1", "--ledger", "delta:/lake/delays")
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        (["sqlite:s.db"], 60.0),
+        (["delta:/lake/delays"], 300.0),
+        (["iceberg:lake.db.t", "--audit-every", "30", "--spark-conf", "spark.a=b"], 30.0),
+    ],
+)
+def test_a_ledger_in_a_table_is_read_more_seldom(
+    words: list[str], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its readings costs a Spark more than one of a database."""
+    made: list[float] = []
+
+    class Service:
+        def __init__(self, watched: Watched, reader: object, request: object, between: float):
+            made.append(between)
+
+        def run(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(command, "_Service", Service)
+    monkeypatch.setattr(command, "StatusReader", lambda *_, **__: None)
+    typed("g", "-b", "127.0.0.1:1", "--ledger", *words)
+    assert made == [seconds]
+    with pytest.raises(SettingsError, match="at least 30"):
+        typed("g", "-b", "127.0.0.1:1", "--ledger", "delta:/d", "--audit-every", "29")
 
 
 @contextmanager

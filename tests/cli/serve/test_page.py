@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from eo_listener.cli.options import escaped
+from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.groups_section import AT_ONCE, path_of
 from eo_listener.cli.serve.page import group_page, overview
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.lag_window import LagVerdict
-from tests.cli.serve.made_up import HOSTILE, SERVERS, group, watched
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.ledger_address import LedgerAddress
+from tests.cli.checkpoint_files import CheckpointFiles
+from tests.cli.serve.made_up import HOSTILE, SERVERS, AuditHere, FakeReader, group, watched
+from tests.cli.sqlite_ledger import Store
 
+STOP, WARN = LagVerdict.STOP, LagVerdict.WARN
 _TAGS = frozenset(
     {
         *("html", "head", "meta", "title", "link", "noscript", "script", "body"),
@@ -109,8 +116,55 @@ def test_what_is_gravest_comes_first() -> None:
     )
     page = Page(overview(made.view()))
     names = ["refused", "stopped", "slower", "slow", "ok"]
-    assert [one["href"] for one in page.found("a")][:5] == [path_of(name) for name in names]
+    links = [one["href"] for one in page.found("a")]
+    assert links[:7] == [path_of(name) for name in (*names[:2], *names)]  # two are to be acted on
     assert "refused - eo-listener" in page.text
+
+
+def test_what_is_wrong_stands_first_with_what_to_type() -> None:
+    """Before any group that is well: what it is, its cause, and the command for this cluster."""
+    made, _, _ = watched([group(f"well-{n}") for n in range(60)] + [group("stopped", verdict=STOP)])
+    text = Page(overview(made.view())).text
+    assert text.index("STOP group stopped: it does not commit any more") < text.index("61 groups")
+    typed = f"eo-listener audit --checkpoint CHECKPOINT -b {SERVERS} -g stopped"
+    assert text.index(typed) < text.index("CHECKPOINT is the query's") < text.index("61 groups")
+    one = group_page(made.view(), path_of("stopped"))
+    assert one is not None
+    assert typed in Page(one).text
+
+
+def test_of_many_that_are_wrong_the_gravest_are_named() -> None:
+    """Five; how many more there are is said, and that all are below."""
+    made, _, _ = watched([group(f"stopped-{n}", verdict=STOP) for n in range(60)])
+    text = Page(overview(made.view())).text
+    assert text.count("STOP group stopped-") == 5
+    assert "and 55 groups more, below" in text
+
+
+def test_what_an_audit_has_found_stands_first_with_what_to_type(tmp_path: Path) -> None:
+    """What it found to be as it should be stands below the groups, folded."""
+    files = CheckpointFiles(tmp_path / "c", {TopicPartition("flights", 0): 0})
+    files.plan(0, {TopicPartition("flights", 0): 10})
+    files.commit(0)
+    ledger = LedgerAddress.parse(Store(tmp_path / "s.db").address)
+    made = Watched(SERVERS, every=10.0, audit_every=60.0)
+    made.read_groups(FakeReader([group("well")]))
+    made.read_audit(AuditHere(AuditRequest(checkpoint=str(files.folder), ledgers=[ledger])))
+    page = Page(overview(made.view()))
+    assert "audit: to act on - eo-listener" in page.text
+    top, _, rest = page.text.partition("1 group")
+    assert "audit: nothing found lost" in top
+    assert "problem" in top
+    assert "cause: " in top
+    assert "fine checkpoint" not in top
+    assert "fine checkpoint" in rest
+    assert {one.get("id") for one in page.found("details")} >= {"fine", "positions"}
+
+
+def test_where_all_is_well_nothing_is_to_be_acted_on() -> None:
+    """A group that is slow, or has no verdict yet, pages nobody."""
+    made, _, _ = watched([group("g"), group("slow", verdict=WARN), group("new", verdict=None)])
+    assert "to act on" not in Page(overview(made.view())).text
 
 
 def test_no_old_number_is_shown_as_current() -> None:

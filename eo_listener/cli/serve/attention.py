@@ -1,0 +1,84 @@
+"""What is wrong now, and what to type: the first thing on the page. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from eo_listener.cli.group_status import GroupStatus
+from eo_listener.cli.status_screen import transactions_command
+from eo_listener.model.lag_window import LagVerdict
+
+UNKNOWN_CHECKPOINT: Final = "CHECKPOINT"
+"""Stands in a command for a checkpointLocation that the page does not know."""
+MEANINGS: Final = {
+    LagVerdict.OK: "there is no lag, or it goes down",
+    LagVerdict.WARN: "it commits, and its lag does not go down: it is slow",
+    LagVerdict.STALL: "it commits the same offset again and again, and there is lag",
+    LagVerdict.STOP: "it does not commit any more, and there is lag",
+    LagVerdict.REWIND: "an offset went back",
+}
+_CAUSES: Final = {
+    LagVerdict.STALL: "the query hangs in a batch, or its commits are refused; its log says which",
+    LagVerdict.STOP: "the query's driver has ended, it hangs in a batch, or its commits fail; its "
+    "log says which",
+    LagVerdict.REWIND: "the query was started from an older or a new checkpoint, somebody has "
+    "taken the group back, or a second driver commits to it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAlarm:
+    """Why somebody has to look at a group: `kind` in a word or two, and `commands` to type."""
+
+    kind: str
+    what: str
+    cause: str
+    commands: tuple[str, ...]
+
+
+def alarm(one: GroupStatus, servers: str, checkpoint: str | None) -> GroupAlarm | None:
+    """What is wrong with a group; None where nobody has to act."""
+    preflight = shlex.join(["eo-listener", "preflight", "-b", servers, "-g", one.group])
+    if one.error is not None:
+        return GroupAlarm(
+            kind="not read",
+            what=f"Kafka has refused it: {one.error}",
+            cause="this client lacks a right, or the group's coordinator is away",
+            commands=(preflight,),
+        )
+    if not one.rows:
+        return GroupAlarm(
+            kind="holds no offsets",
+            what="nothing was ever committed to it, its offsets expired, or it was deleted",
+            cause="another name or cluster is meant, or its query has not run for a week",
+            commands=(preflight,),
+        )
+    withheld = one.withheld
+    if withheld:
+        more = f" and {len(withheld) - 3} more" if len(withheld) > 3 else ""
+        return GroupAlarm(
+            kind="withheld",
+            what="the listener's guard withholds newer offsets of "
+            f"{', '.join(map(str, withheld[:3]))}{more}",
+            cause="a batch did not continue the one before it: GuardViolation in the query's log. "
+            'To accept it, start the query with guard="warn"',
+            commands=tuple(_commands(one, servers, checkpoint)),
+        )
+    if one.verdict in _CAUSES:
+        return GroupAlarm(
+            kind=one.verdict.value,
+            what=MEANINGS[one.verdict],
+            cause=_CAUSES[one.verdict],
+            commands=tuple(_commands(one, servers, checkpoint)),
+        )
+    return None
+
+
+def _commands(one: GroupStatus, servers: str, checkpoint: str | None) -> Iterator[str]:
+    where = ["--checkpoint", checkpoint or UNKNOWN_CHECKPOINT]
+    yield shlex.join(["eo-listener", "audit", *where, "-b", servers, "-g", one.group])
+    if one.held_up:
+        yield transactions_command(servers, [one.group])

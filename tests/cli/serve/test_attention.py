@@ -1,0 +1,61 @@
+"""Which groups somebody has to look at, and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eo_listener.cli.serve.attention import GroupAlarm, alarm
+from eo_listener.model.lag_window import LagVerdict
+from tests.cli.serve.made_up import SERVERS, group
+
+
+def raised(checkpoint: str | None = None, **others: Any) -> GroupAlarm | None:
+    return alarm(group("a b", **others), SERVERS, checkpoint)
+
+
+@pytest.mark.parametrize("verdict", [None, LagVerdict.OK, LagVerdict.WARN])
+def test_nobody_has_to_act_on_a_group_that_commits(verdict: LagVerdict | None) -> None:
+    """Also where it is slow, which its card says, or there is no verdict yet."""
+    assert raised(verdict=verdict) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "command"),
+    [
+        ({"verdict": LagVerdict.STALL}, "STALL", "audit --checkpoint CHECKPOINT"),
+        ({"verdict": LagVerdict.STOP}, "STOP", "audit --checkpoint CHECKPOINT"),
+        ({"verdict": LagVerdict.REWIND}, "REWIND", "audit --checkpoint CHECKPOINT"),
+        ({"withheld": True}, "withheld", "audit --checkpoint CHECKPOINT"),
+        ({"offsets": ()}, "holds no offsets", "preflight"),
+        ({"offsets": (), "error": "NOT_COORDINATOR"}, "not read", "preflight"),
+    ],
+)
+def test_what_is_wrong_has_a_command(given: dict[str, Any], kind: str, command: str) -> None:
+    """For this cluster and this group, quoted for a shell."""
+    found = raised(**given)
+    assert found is not None
+    assert found.kind == kind
+    assert found.commands == (f"eo-listener {command} -b {SERVERS} -g 'a b'",)
+
+
+def test_a_source_that_is_withheld_is_named_whatever_the_verdict() -> None:
+    """Its lag may be small; a few of its partitions are enough."""
+    found = raised(offsets=(9,) * 5, withheld=True)
+    assert found is not None
+    assert found.what.endswith("offsets of flights-0, flights-1, flights-2 and 2 more")
+    assert 'guard="warn"' in found.cause
+
+
+def test_the_checkpoint_stands_in_the_command_where_it_is_known() -> None:
+    """And transactions that hold readers up have a command of their own."""
+    one = group("g", verdict=LagVerdict.STOP)
+    one = replace(one, rows=tuple(replace(row, stable_end=8) for row in one.rows))
+    found = alarm(one, SERVERS, "/data/my checkpoint")
+    assert found is not None
+    assert found.commands == (
+        f"eo-listener audit --checkpoint '/data/my checkpoint' -b {SERVERS} -g g",
+        f"eo-listener txn list -b {SERVERS} --group g",
+    )
