@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
@@ -43,9 +43,7 @@ def write_rows(
         **_argument(topics, tasks, columns, mark),
         **({} if partitioner is None else partitioner.argument()),
     }
-    with asking("arrange the rows of a batch"):
-        arranged = _class(frame, "RowColumns").arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # pyspark offers no public way to its JVM
-    _save(frame, arranged, batch)
+    _write(frame, batch, "RowColumns", argument)
 
 
 def write_identified_rows(
@@ -72,9 +70,7 @@ def write_identified_rows(
         "before": header.before,
         "after": header.after,
     }
-    with asking("arrange the rows of a batch"):
-        arranged = _class(frame, "IdentifiedRows").arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
-    _save(frame, arranged, batch)
+    _write(frame, batch, "IdentifiedRows", argument)
 
 
 def _argument(
@@ -88,18 +84,16 @@ def _argument(
     }
 
 
-def _class(frame: Any, name: str) -> Any:
-    found = class_of(frame.sparkSession._jvm, f"{_SINK}.{name}")  # noqa: SLF001  # as above
-    if found is None:
-        raise JvmError(
-            "Spark's JVM has no shim, or an older one",
-            cause="its jar was not given to Spark",
-            fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
-        )
-    return found
-
-
-def _save(frame: Any, arranged: Any, batch: str) -> None:
-    rows = type(frame)(arranged, frame.sparkSession)
-    writer = rows.write.format(f"{_SINK}.TransactionProvider")
+def _write(frame: Any, batch: str, rows: str, argument: Mapping[str, Any]) -> None:
+    """Have the shim's class `rows` arrange them, and Spark write what that makes of them."""
+    with asking("arrange the rows of a batch"):
+        made_by = class_of(frame.sparkSession._jvm, f"{_SINK}.{rows}")  # noqa: SLF001  # pyspark offers no public way to its JVM
+        if made_by is None:
+            raise JvmError(
+                "Spark's JVM has no shim, or an older one",
+                cause="its jar was not given to Spark",
+                fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
+            )
+        arranged = made_by.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
+    writer = type(frame)(arranged, frame.sparkSession).write.format(f"{_SINK}.BatchProvider")
     writer.mode("append").option("batch", batch).save()

@@ -9,17 +9,17 @@ import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 
-/** What Spark takes a transaction for that rows are written to. */
-final class TransactionTable implements SupportsWrite {
+/** What Spark takes a batch for: a table that rows are written to. */
+final class BatchTable implements SupportsWrite {
   private final StructType schema;
 
-  TransactionTable(StructType schema) {
+  BatchTable(StructType schema) {
     this.schema = schema;
   }
 
   @Override
   public String name() {
-    return "eo_listener_transaction";
+    return "eo_listener_batch";
   }
 
   @Override
@@ -38,7 +38,7 @@ final class TransactionTable implements SupportsWrite {
     if (!RowColumns.fit(info.schema())) {
       throw new RefusedException("these rows were not made by RowColumns");
     }
-    OrderedBatchWrite rows = BatchWrites.find(info.options().get(TransactionProvider.BATCH));
+    OrderedBatchWrite rows = BatchWrites.find(info.options().get(BatchProvider.BATCH));
     return new WriteBuilder() {
       @Override
       public Write build() {

@@ -11,7 +11,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The format by which Python has Spark write the rows of a batch: append, with the option
  * {@value #BATCH}, which is the name of a batch in {@link BatchWrites}. Not for users.
  */
-public final class TransactionProvider implements TableProvider {
+public final class BatchProvider implements TableProvider {
   static final String BATCH = "batch";
 
   /** Rows come with their schema; there is nothing to be read. */
@@ -23,7 +23,7 @@ public final class TransactionProvider implements TableProvider {
   @Override
   public Table getTable(
       StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new TransactionTable(schema);
+    return new BatchTable(schema);
   }
 
   @Override
