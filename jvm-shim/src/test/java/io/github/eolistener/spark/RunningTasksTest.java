@@ -19,10 +19,8 @@ class RunningTasksTest {
   @Test
   @DisplayName("A job has failed, and a task of it runs on until it ends by itself")
   void outlives() throws InterruptedException {
-    SparkConf conf =
-        new SparkConf().setMaster("local[2]").setAppName("test").set("spark.ui.enabled", "false");
     RunningTasks tasks = new RunningTasks();
-    try (JavaSparkContext spark = new JavaSparkContext(conf)) {
+    try (JavaSparkContext spark = context()) {
       assertFalse(tasks.any());
       tasks.begin(spark.sc());
       assertTrue(tasks.any()); // and it is about to start
@@ -46,10 +44,8 @@ class RunningTasksTest {
   @Test
   @DisplayName("Nothing runs once the context was stopped, whose last events nobody gets")
   void stopped() {
-    SparkConf conf =
-        new SparkConf().setMaster("local[1]").setAppName("test").set("spark.ui.enabled", "false");
     RunningTasks tasks = new RunningTasks();
-    try (JavaSparkContext spark = new JavaSparkContext(conf)) {
+    try (JavaSparkContext spark = context()) {
       tasks.begin(spark.sc());
       assertTrue(tasks.any());
     }
@@ -60,10 +56,8 @@ class RunningTasksTest {
   @Test
   @DisplayName("To listen no more waits for no event: a context that is stopped waits for both")
   void closes() throws InterruptedException {
-    SparkConf conf =
-        new SparkConf().setMaster("local[1]").setAppName("test").set("spark.ui.enabled", "false");
     RunningTasks tasks = new RunningTasks();
-    try (JavaSparkContext spark = new JavaSparkContext(conf)) {
+    try (JavaSparkContext spark = context()) {
       tasks.begin(spark.sc());
       Thread closing = new Thread(tasks::close);
       synchronized (tasks) { // as an event has it
@@ -73,6 +67,11 @@ class RunningTasksTest {
       }
       assertFalse(tasks.any());
     }
+  }
+
+  private static JavaSparkContext context() {
+    return new JavaSparkContext(
+        new SparkConf().setMaster("local[2]").setAppName("test").set("spark.ui.enabled", "false"));
   }
 
   private static void work(int number) throws InterruptedException {
