@@ -32,7 +32,7 @@ from eo_listener.sinks.kafka.write_methods import BegunTransaction
 _SPECULATION: Final = "spark.speculation"
 INSTEAD: Final = 'Use write_method="driver"'
 # By the numbers that the shim's TargetPartitions and RowColumns give to rows that are not sent.
-REASONS: Final = {
+_REASONS: Final = {
     -1: "its topic is null",
     -2: "its topic is none of those that the sink was given",
     -3: "its partition, or the one that kafka.partitioner.class chose, is none of its topic's",
@@ -199,7 +199,7 @@ def _refuse_failed(reports: Sequence[WrittenRows], label: str) -> None:
     refuse_errors(reports)
     for reason, count in sorted(refused_rows(reports).items(), reverse=True):
         raise PoisonRowError(
-            f"a row cannot be written to {label}: {REASONS[reason]} ({count} rows)",
+            refused(label, reason, count),
             cause="the batch fails at such a row, and nothing of it was written",
             fix='Filter such rows out; or name a topic for them, dead_letters="...", with '
             'write_method="driver"',
@@ -213,9 +213,14 @@ def refuse_errors(reports: Sequence[WrittenRows]) -> None:
             raise failure(f"writing in task {one.partition_id}", one.error)
 
 
+def refused(label: str, reason: int, count: int) -> str:
+    """Say which rows were not sent, by the shim's number of the reason."""
+    return f"a row cannot be written to {label}: {_REASONS[reason]} ({count} rows)"
+
+
 def refused_rows(reports: Sequence[WrittenRows]) -> Counter[int]:
     """How many rows were not sent, by the shim's number of the reason."""
-    refused: Counter[int] = Counter()
+    found: Counter[int] = Counter()
     for one in reports:
-        refused.update(one.refused)
-    return refused
+        found.update(one.refused)
+    return found

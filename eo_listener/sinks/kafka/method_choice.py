@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eo_listener.kafka.java_transactions import JavaTransactions
     from eo_listener.model.planned_batch import PlannedBatch
     from eo_listener.sinks.kafka.connection import ConnectionSettings
-    from eo_listener.sinks.kafka.ordered_rows import UnfencedRows
+    from eo_listener.sinks.kafka.unfenced_rows import UnfencedRows
     from eo_listener.sinks.kafka.write_methods import RowWriter
 
 WriteMethod = Literal["driver", "executors"]

@@ -35,14 +35,14 @@ from eo_listener.sinks.dead_letters import REASON
 from eo_listener.sinks.kafka.batch_transaction import refuse_repeated
 from eo_listener.sinks.kafka.executor_writer import (
     INSTEAD,
-    REASONS,
     refuse_errors,
+    refused,
     refused_rows,
     task_reports,
 )
-from eo_listener.sinks.kafka.ordered_rows import KnownRows, RowsTarget, stays, twice
 from eo_listener.sinks.kafka.row_identity import HEADER, around_values
 from eo_listener.sinks.kafka.unfenced_batch import Places
+from eo_listener.sinks.kafka.unfenced_rows import KnownRows, RowsTarget, stays, twice
 
 TWICE: Final = -7
 PRESENT: Final = -8
@@ -167,16 +167,12 @@ class TaskRows:
 
     def _refuse_rows(self, reports: Sequence[WrittenRows]) -> None:
         """Raise PoisonRowError for rows that were not sent, and are not there."""
-        refused = refused_rows(reports)
-        refused.pop(PRESENT, None)
-        for reason, count in sorted(refused.items(), reverse=True):
+        found = refused_rows(reports)
+        found.pop(PRESENT, None)
+        for reason, count in sorted(found.items(), reverse=True):
             if reason == TWICE:
                 raise twice(self._label, self.identity, f" ({count} such rows)")
-            raise stays(
-                PoisonRowError(
-                    f"a row cannot be written to {self._label}: {REASONS[reason]} ({count} rows)"
-                )
-            )
+            raise stays(PoisonRowError(refused(self._label, reason, count)))
 
     def _await_end(self, batch: str) -> None:
         """Wait until no task of the try can send any more; say so where that takes too long."""

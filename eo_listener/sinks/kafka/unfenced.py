@@ -25,7 +25,6 @@ from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
-from eo_listener.sinks.kafka.ordered_rows import RowsTarget, UnfencedRows
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
 from eo_listener.sinks.kafka.tail import TailRecord
 from eo_listener.sinks.kafka.unfenced_batch import (
@@ -34,6 +33,7 @@ from eo_listener.sinks.kafka.unfenced_batch import (
     UnfencedHow,
     write_unfenced,
 )
+from eo_listener.sinks.kafka.unfenced_rows import RowsTarget, UnfencedRows
 from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL
 
 

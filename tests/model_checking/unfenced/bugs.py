@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from eo_listener.sinks.kafka import ordered_rows, task_rows, unfenced, unfenced_batch
 from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord
-from eo_listener.sinks.kafka.ordered_rows import OrderedRows, RowsTarget
+from eo_listener.sinks.kafka.ordered_rows import OrderedRows
 from eo_listener.sinks.kafka.tail import Findings
 from eo_listener.sinks.kafka.task_rows import TaskRows
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 from eo_listener.sinks.kafka.unfenced_batch import Places
+from eo_listener.sinks.kafka.unfenced_rows import RowsTarget
 from tests.model_checking.bugs import Bug
 from tests.model_checking.unfenced.tasks import Tasks
 

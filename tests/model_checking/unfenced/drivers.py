@@ -14,8 +14,9 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
-from eo_listener.sinks.kafka.ordered_rows import OrderedRows, UnfencedRows
+from eo_listener.sinks.kafka.ordered_rows import OrderedRows
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
+from eo_listener.sinks.kafka.unfenced_rows import UnfencedRows
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.model_checking.ledger import require
 from tests.model_checking.unfenced.cluster import (

@@ -8,11 +8,11 @@ from typing import Any, cast
 from eo_listener.kafka.java_transactions import WrittenRows
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import ordered_rows
-from eo_listener.sinks.kafka.ordered_rows import KnownRows, RowsTarget
 from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity
 from eo_listener.sinks.kafka.task_rows import PRESENT, TaskRows
 from eo_listener.sinks.kafka.types import Record
 from eo_listener.sinks.kafka.unfenced_batch import Places
+from eo_listener.sinks.kafka.unfenced_rows import KnownRows, RowsTarget
 from tests.model_checking.unfenced.cluster import PARTITIONS, TARGET, Cluster, Producer, Row
 
 Rows = list[tuple[int, Row]]

@@ -10,7 +10,8 @@ import pytest
 from eo_listener.model.errors import PoisonRowError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.catalog import Target, Targets
-from eo_listener.sinks.kafka.ordered_rows import OrderedRows, RowsTarget
+from eo_listener.sinks.kafka.ordered_rows import OrderedRows
+from eo_listener.sinks.kafka.unfenced_rows import RowsTarget
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
 

@@ -21,8 +21,8 @@ from eo_listener.model.errors import (
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink, task_rows
 from eo_listener.sinks.kafka.catalog import Target, Targets
-from eo_listener.sinks.kafka.ordered_rows import RowsTarget
 from eo_listener.sinks.kafka.task_rows import PRESENT, TWICE, TaskRows, unfenced_properties
+from eo_listener.sinks.kafka.unfenced_rows import RowsTarget
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
 
