@@ -117,6 +117,7 @@ class UnfencedBatch:
         """Write the heads of the batch before it, and that it is begun; delete older runs'."""
         sink, query = self.target.sink, self.entry.query
         key = BatchKey(sink, query, record.run_id)
+        self._refuse_others()  # before heads are written, which would be older ones
         for head_record in self._heads_to_write(query):
             self._to_ledger(head_record.key, head_record.value)
         self._to_ledger(key.encode(), record.encode())
@@ -124,9 +125,7 @@ class UnfencedBatch:
             if other != key:
                 self._to_ledger(other.encode(), None)
         self._flush_ledger()
-        found = self._others()
-        if found:
-            raise foreign_writer(self.target.explain.label, self.entry, found, self.entry.moves)
+        self._refuse_others()
         reached("sink.begun")
 
     def read_records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterable[TailRecord]:
@@ -199,6 +198,11 @@ class UnfencedBatch:
 
     def _flush_ledger(self) -> None:
         self._own().flush(self.target.access.timeout)
+
+    def _refuse_others(self) -> None:
+        found = self._others()
+        if found:
+            raise foreign_writer(self.target.explain.label, self.entry, found, self.entry.moves)
 
     def _others(self) -> str | None:
         """What is in the ledger, beside our own records, since it was read; None if nothing."""

@@ -58,7 +58,7 @@ class Stage:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     counts: Counter[str] = field(default_factory=Counter)
     at: dict[tuple[str, int], Callable[[], None]] = field(default_factory=dict)
-    first: dict[int, int] = field(default_factory=dict)  # where the target ended at first
+    first: dict[int, int] = field(default_factory=dict)  # where the target ended before any batch
     named: list[UnexpectedRecords] = field(default_factory=list)
     disturbed: bool = False
     what: str = ""  # the last thing that anybody did
@@ -82,7 +82,7 @@ class Stage:
         happens = self.at.pop((by, number), None)
         if happens is not None:
             happens()
-        if what == "ends" and not self.first:
+        if what == "ends" and not self.cluster.ledger:
             self.first = {number: len(log) for number, log in self.cluster.logs.items()}
 
 

@@ -6,13 +6,14 @@ import json
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from eo_listener.kafka.target_logs import TargetLog
 from eo_listener.model.errors import (
     ForeignWriterError,
     PoisonRowError,
@@ -24,13 +25,14 @@ from eo_listener.model.errors import (
     UnfinishedBatchError,
 )
 from eo_listener.model.ledger import Applied, Entry, Unexpected
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.ordered_rows import place_of
 from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, writer_of
+from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 from eo_listener.testing.faults import Killed, broken_off, hooked
-from eo_listener.testing.made_up_entries import QUERY, heads_of
-from tests.sinks.kafka.conftest import TP, Place, batch, put
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
+from tests.sinks.kafka.conftest import TP, Place, batch, put, table
 from tests.sinks.kafka.records import committed
 
 pytestmark = pytest.mark.kafka
@@ -103,6 +105,36 @@ def test_a_record_says_which_row_it_is(place: Place) -> None:
     assert first.partition() == third.partition()
     assert second.partition() == place_of('["flights",0,1]', 2)
     assert sink.applied(QUERY) == heads_of(entry)
+
+
+def test_a_driver_that_was_suspended_before_its_batch_began_moves_no_head_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the heads of the batch before to write, and finds that its ledger is an older one."""
+    zombie, successor = open_sink(place, id="value"), open_sink(place, id="value")
+    other = TopicPartition("flights", 1)
+
+    def entry(number: int, *partitions: TopicPartition, run_id: str = "run-1") -> Entry:
+        ranges = {tp: OffsetRange(3 * number, 3 * number + 3) for tp in partitions}
+        return entry_of(successor.applied(QUERY), ranges, batch_id=number, run_id=run_id)
+
+    put(zombie, entry(0, TP, other), table("row 0"))
+    late = entry(1, TP, other)
+    asked = UnfencedBatch.read_targets
+
+    def suspended(self: UnfencedBatch) -> Mapping[str, TargetLog]:
+        found = asked(self)
+        monkeypatch.setattr(UnfencedBatch, "read_targets", asked)
+        put(successor, entry(1, TP, other, run_id="run-2"), table("row 1"))
+        put(successor, entry(2, TP, run_id="run-2"), table("row 2"))
+        return found
+
+    monkeypatch.setattr(UnfencedBatch, "read_targets", suspended)
+    with pytest.raises(ForeignWriterError):
+        put(zombie, late, table("row 1"))
+    found = successor.applied(QUERY).items()
+    assert {tp: head.range.until for tp, head in found} == {TP: 9, other: 6}
+    assert place.values() == ["row 0", "row 1", "row 2"]
 
 
 @pytest.mark.parametrize("point", ["sink.begun", "sink.copying", "sink.rows-written"])
