@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -107,6 +107,8 @@ class Publication:
             self.drop(staged.branch)
             raise
         reached("sink.committed")
+        with suppress(ThrownError, JvmError):  # whatever comes of it, the batch is in the table
+            self.table.uncache()
         return Applied(rows=added if written is None else written)
 
     def stage(self) -> Staged:

@@ -140,7 +140,8 @@ class IcebergTable:
     def load(cls, spark: Any, name: str, catalog: str) -> IcebergTable | None:
         """Load the table `name`, quoted as Spark SQL has it; None where `catalog` is none.
 
-        Past the session's cache, which holds on to a table that was dropped or made again.
+        Past the session's cache, which holds on to a table that was dropped or made again. Nor is
+        it left there: the session would read it as it is now, when others have written to it.
         """
         with java_errors():
             util = class_of(spark._jvm, _UTIL)  # noqa: SLF001  # as above
@@ -151,10 +152,14 @@ class IcebergTable:
                 return None  # Spark takes an unknown first part for a namespace
             found.catalog().invalidateTable(found.identifier())
             loaded = util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001  # as above
+            found.catalog().invalidateTable(found.identifier())
             return cls(spark, loaded, found)
 
     def uncache(self) -> None:
-        """Have the session read the table from the catalog the next time it uses it."""
+        """Have the session read the table from the catalog the next time it uses it.
+
+        It keeps a table as it was for 30 s after its last use, whatever else has written to it.
+        """
         if self._found is not None:
             with java_errors():
                 self._found.catalog().invalidateTable(self._found.identifier())

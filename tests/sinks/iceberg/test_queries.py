@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from eo_listener import IcebergSink, exactly_once
 from eo_listener.model.counted_sources import BATCHES
@@ -28,8 +30,14 @@ COUNT = (
 class Job:
     """A query that reads files of one row each, a file a batch, into sinks."""
 
-    def __init__(self, lake: Lake, folder: Path, *sinks: IcebergSink) -> None:
-        self.lake, self.sinks = lake, sinks
+    def __init__(
+        self,
+        lake: Lake,
+        folder: Path,
+        *sinks: IcebergSink,
+        transform: Callable[[DataFrame], DataFrame] | None = None,
+    ) -> None:
+        self.lake, self.sinks, self.transform = lake, sinks, transform
         self.files, self.checkpoint = folder / "in", folder / "checkpoint"
         self.files.mkdir()
         self.next = 0
@@ -44,7 +52,9 @@ class Job:
         """Have the query read all that is there; raises what it fails with."""
         events: list[Event] = []
         failed: list[BaseException] = []
-        apply = exactly_once(*self.sinks, name="q", observers=[events.append])
+        apply = exactly_once(
+            *self.sinks, name="q", observers=[events.append], transform=self.transform
+        )
         reader = self.lake.spark.readStream.schema("n int").option("maxFilesPerTrigger", 1)
 
         def each(frame: Any, number: int) -> None:
@@ -106,6 +116,26 @@ def test_counting_by_merge_counts_once(lake: Lake, tmp_path: Path) -> None:
     found = lake.other().table(lake.table("c")).orderBy("n").collect()
     assert [tuple(row) for row in found] == [(0, 2), (1, 2)]
     assert numbers(lake, "t") == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("given", [{}, {"mode": "upsert", "keys": "n"}])
+def test_no_session_keeps_the_table_as_it_was(
+    lake: Lake, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    """A transform reads what all batches before have written, and so does the user's session."""
+    name, seen = lake.table("t"), []
+
+    def look(frame: DataFrame) -> DataFrame:
+        session = frame.sparkSession
+        there = session.table(name).count() if session.catalog.tableExists(name) else 0
+        seen.append(there)
+        return frame
+
+    job = Job(lake, tmp_path, lake.sink("t", **given), transform=look)
+    job.add(3)
+    job.run()
+    assert seen == [0, 1, 2]
+    assert lake.spark.table(name).count() == 3
 
 
 def test_after_a_rollback_the_query_stops(lake: Lake, tmp_path: Path) -> None:
