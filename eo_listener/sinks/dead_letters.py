@@ -101,14 +101,19 @@ class RowFilter:
 
     @classmethod
     def of(
-        cls, names: Sequence[str], target: Collection[str] | None, version: str | None = None
+        cls,
+        names: Sequence[str],
+        target: Collection[str] | None,
+        version: str | None = None,
+        *,
+        fix: str = "or add them to the table",
     ) -> RowFilter:
         """For a frame's columns and a target's (None: it is still to be made).
 
-        `eo_poison` is never written; topic, partition and offset are dropped where the target
-        lacks them. Raises SettingsError for any other column that the target lacks, for names
-        that differ in nothing but case, for `eo_poison` in another case, and for a frame with no
-        column to write.
+        `fix` is what else can be done where the target lacks one. `eo_poison` is never written;
+        topic, partition and offset are dropped where the target lacks them. Raises SettingsError
+        for any other column that the target lacks, for names that differ in nothing but case, for
+        `eo_poison` in another case, and for a frame with no column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
@@ -130,7 +135,7 @@ class RowFilter:
             raise SettingsError(
                 f"the target has no column {_listed(missing)}; it has {_listed(target or ())}",
                 cause="columns are matched by name, upper and lower case included",
-                fix="Select or rename the columns in the transform, or add them to the table",
+                fix=f"Select or rename the columns in the transform, {fix}",
             )
         columns = tuple(name for name in names if name != REASON and name not in lacking)
         if not columns:

@@ -17,6 +17,9 @@ _ORDERED: Final = frozenset(
     {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz"}
 )
 _PADDED: Final = re.compile(r"\bchar\(")
+NEW_COLUMNS: Final = "or have the sink add them to the table: new_columns=True"
+"""What else can be done about a column that a table lacks."""
+
 _OF_KAFKA: Final = ("string", "int", "bigint")
 _WIDER: Final = {
     "tinyint": ("smallint", "int", "bigint"),

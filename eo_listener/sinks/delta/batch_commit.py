@@ -27,7 +27,7 @@ from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.sinks.spark_columns import check_upsert, columns_of
+from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_upsert, columns_of
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
 
@@ -119,7 +119,8 @@ class BatchCommit:
         known = {name.casefold() for name in there}
         new = [name for name in rows if name != REASON and name.casefold() not in known]
         wanted = {*there, *(new if self._target.new_columns else ())}
-        columns = RowFilter.of(tuple(rows), wanted, self._target.version_column).columns
+        row_filter = RowFilter.of(tuple(rows), wanted, self._target.version_column, fix=NEW_COLUMNS)
+        columns = row_filter.columns
         self._check_columns(columns, rows, there)
         if self._target.new_columns and new:
             add_columns(self._frame, location, new)

@@ -14,7 +14,7 @@ from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.sinks.spark_columns import quoted
+from eo_listener.sinks.spark_columns import NEW_COLUMNS, quoted
 from eo_listener.spark.jvm.iceberg_table import (
     IcebergTable,
     ThrownError,
@@ -92,7 +92,7 @@ def matched(
         with java_errors():
             spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({added})")
             there = spark.table(name.sql).schema
-    return RowFilter.of(frame.columns, there.names).columns, there
+    return RowFilter.of(frame.columns, there.names, fix=NEW_COLUMNS).columns, there
 
 
 def fitted(frame: DataFrame, columns: Sequence[str], there: StructType) -> DataFrame:
