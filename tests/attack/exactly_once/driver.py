@@ -25,6 +25,7 @@ from eo_listener import OffsetCommitListener, exactly_once
 from eo_listener.model.errors import EoListenerError
 from tests import delta_lake, iceberg_jars
 from tests.attack.blows import fell, note
+from tests.attack.exactly_once.versions import SCHEMA
 from tests.attack.faults import LOG, driver_processes, reached
 from tests.attack.offerer import say
 from tests.sinks.iceberg.java_tables import NAMESPACE
@@ -53,9 +54,10 @@ class Strike:
 class Job:
     """What a driver is started with; `sink` are further arguments of the sink.
 
-    `shape` is "rows" (each record becomes a row) or "windows" (counts by event time; the offset is
-    the second at which it happened). `where` is a file of SQLite, a DSN, a topic, or a folder
-    (Iceberg: of the catalog, which has the table's namespace).
+    `shape` is "rows" (each record becomes a row), "windows" (counts by event time; the offset is
+    the second at which it happened) or "versions" (of `versions.py`). `where` is a file of SQLite,
+    a DSN, a topic, or a folder (Iceberg: of the catalog, which has the table's namespace). Of the
+    checkpoint's files `retained` batches are kept at least.
     """
 
     servers: str
@@ -64,8 +66,9 @@ class Job:
     checkpoint: str
     where: str
     store: Literal["sqlite", "postgres", "kafka", "delta", "iceberg"] = "sqlite"
-    shape: Literal["rows", "windows"] = "rows"
+    shape: Literal["rows", "windows", "versions"] = "rows"
     batch: int = 300
+    retained: int = 10_000
     master: str = "local[2]"
     sink: Mapping[str, Any] = field(default_factory=dict)
     strike: Strike | None = None
@@ -142,6 +145,9 @@ def stream(spark: SparkSession, job: Job) -> DataFrame:
 def _shaped(job: Job, records: DataFrame) -> DataFrame:
     if job.shape == "rows":
         return records.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+    if job.shape == "versions":
+        event = F.from_json(F.col("value").cast("string"), SCHEMA)
+        return records.withColumn("event", event).select("event.*", "topic", "partition", "offset")
     return (
         records.select(F.timestamp_seconds("offset").alias("at"))
         .withWatermark("at", f"{DELAY} seconds")
@@ -173,7 +179,7 @@ def main() -> None:
     spark = new_session(
         {
             "spark.master": job.master,
-            "spark.sql.streaming.minBatchesToRetain": "10000",
+            "spark.sql.streaming.minBatchesToRetain": str(job.retained),
             **(delta_lake.conf() if job.store == "delta" else {}),
             **(lake_conf(job.where) if job.store == "iceberg" else {}),
         }

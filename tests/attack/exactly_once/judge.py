@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from eo_listener.model.offsets import TopicPartition
+from tests.attack.exactly_once import versions
 from tests.attack.exactly_once.driver import DELAY, WINDOW
 from tests.attack.exactly_once.store import Holding
 
-ROWS = 'topic, partition, "offset"'
-WINDOWS = "begun, events"
+COLUMNS = {  # by the shape of the rows
+    "rows": 'topic, partition, "offset"',
+    "windows": "begun, events",
+    "versions": versions.COLUMNS,
+}
 
 Ends = Mapping[TopicPartition, int]
 

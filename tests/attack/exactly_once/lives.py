@@ -171,7 +171,7 @@ class Lives:
         return holding
 
     def read(self) -> Holding:
-        return self.store.read(judge.ROWS if self.job.shape == "rows" else judge.WINDOWS)
+        return self.store.read(judge.COLUMNS[self.job.shape])
 
     def checkpoint(self) -> judge.Ends:
         """Where the checkpoint's last durable batch ends."""

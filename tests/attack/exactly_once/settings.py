@@ -74,9 +74,13 @@ def begin(
     request: pytest.FixtureRequest,
     folder: Path,
     sink: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
 ) -> Lives:
-    """A query under that setting, which has not lived yet; `sink` goes to its sink."""
-    chosen = {**SETTINGS[name], "sink": {**SETTINGS[name].get("sink", {}), **sink}}
+    """A query under that setting, which has not lived yet; `sink` goes to its sink.
+
+    `more` are further arguments of its Job.
+    """
+    chosen = {**SETTINGS[name], "sink": {**SETTINGS[name].get("sink", {}), **sink}, **more}
     broker: Broker = request.getfixturevalue("broker")
     if chosen.get("store") == "postgres":
         schema = contextlib.ExitStack()
