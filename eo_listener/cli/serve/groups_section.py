@@ -32,9 +32,9 @@ def path_of(group: str) -> str:
     return f"/group/{digest[:16]}"
 
 
-def gravest(found: Sequence[GroupStatus]) -> GroupStatus | None:
-    """What comes first on the page."""
-    return max(found, key=_gravity, default=None)
+def by_gravity(found: Groups) -> Groups:
+    """In the order of the page: what somebody has to look at first, then by verdict and lag."""
+    return tuple(sorted(found, key=_gravity, reverse=True))
 
 
 def _gravity(one: GroupStatus) -> tuple[int, int, float]:
@@ -44,13 +44,14 @@ def _gravity(one: GroupStatus) -> tuple[int, int, float]:
     return unread, verdict, float("inf") if one.lag is None else one.lag
 
 
-def alarms(view: View, found: Groups) -> Iterator[Element]:
+def alarms(view: View, ordered: Groups) -> Iterator[Element]:
     """The gravest groups that somebody has to look at, each with what to type."""
-    wrong = [
-        (one, raised)
-        for one in sorted(found, key=_gravity, reverse=True)
-        if (raised := _alarm(view, one)) is not None
-    ]
+    wrong: list[tuple[GroupStatus, GroupAlarm]] = []
+    for one in ordered:
+        raised = _alarm(view, one)
+        if raised is None:
+            break  # what follows is less grave
+        wrong.append((one, raised))
     for one, raised in wrong[:_ALARMS]:
         yield node("article", *_raised(one, raised), cls="wrong")
     if len(wrong) > _ALARMS:
@@ -81,9 +82,8 @@ def _typed(commands: Sequence[str]) -> Iterator[Element]:
         yield node("p", f"{UNKNOWN_CHECKPOINT} is the query's checkpointLocation")
 
 
-def groups_section(view: View, found: Groups, page: int) -> Element:
+def groups_section(view: View, ordered: Groups, page: int) -> Element:
     """The cards of one page, counted from 1."""
-    ordered = sorted(found, key=_gravity, reverse=True)
     pages = max(1, -(-len(ordered) // AT_ONCE))
     page = min(page, pages)
     shown = ordered[(page - 1) * AT_ONCE : page * AT_ONCE]

@@ -12,14 +12,14 @@ from eo_listener.cli.serve.elements import cut, html, node
 from eo_listener.cli.serve.error_log import LoggedError
 from eo_listener.cli.serve.groups_section import (
     alarms,
-    gravest,
+    by_gravity,
     group_section,
     groups_section,
     legend,
     path_of,
 )
 from eo_listener.cli.serve.readings import Moment, Reading, Unknown
-from eo_listener.cli.serve.watched import View
+from eo_listener.cli.serve.watched import Groups, View
 from eo_listener.cli.status_screen import length
 from eo_listener.version import __version__
 
@@ -30,17 +30,15 @@ _TEXT: Final = 2_000
 def overview(view: View, page: int = 1) -> bytes:
     """What is wrong, with what to type; all groups; the audit; and the last errors."""
     groups = view.groups
-    known = (
-        _unknown(view, "groups", groups)
-        if isinstance(groups, Unknown)
-        else groups_section(view, groups.value, page)
-    )
+    ordered = () if isinstance(groups, Unknown) else by_gravity(groups.value)
     return html(
         _document(
             view,
-            _title(view),
-            _to_act_on(view),
-            known,
+            _title(view, ordered),
+            _to_act_on(view, ordered),
+            _unknown(view, "groups", groups)
+            if isinstance(groups, Unknown)
+            else groups_section(view, ordered, page),
             _audit(view),
             _errors(view),
             None if page > 1 else legend(),
@@ -48,12 +46,11 @@ def overview(view: View, page: int = 1) -> bytes:
     )
 
 
-def _to_act_on(view: View) -> Element | None:
+def _to_act_on(view: View, ordered: Groups) -> Element | None:
     """What is wrong now, before all that is well."""
-    groups, audit = view.groups, view.audit
-    wrong = [] if isinstance(groups, Unknown) else list(alarms(view, groups.value))
-    if isinstance(audit, Reading):
-        wrong += found_to_act_on(audit.value)
+    wrong = list(alarms(view, ordered))
+    if isinstance(view.audit, Reading):
+        wrong += found_to_act_on(view.audit.value)
     return node("section", node("h2", "to act on"), *wrong) if wrong else None
 
 
@@ -75,16 +72,16 @@ def group_page(view: View, path: str) -> bytes | None:
     return None
 
 
-def _title(view: View) -> str:
+def _title(view: View, ordered: Groups) -> str:
     """What a browser's tab says: the gravest verdict first."""
     if isinstance(view.groups, Unknown):
         return "unknown"
-    first = gravest(view.groups.value)
     audited = isinstance(view.audit, Reading) and view.audit.value.to_act_on
-    if audited and not any(alarms(view, view.groups.value)):
+    if audited and not any(alarms(view, ordered)):
         return "audit: to act on"
-    if first is None:
+    if not ordered:
         return "no group"
+    first = ordered[0]
     verdict = "" if first.verdict is None else f"{first.verdict.value} "
     return verdict + cut(first.group, 50)
 

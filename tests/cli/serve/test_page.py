@@ -161,6 +161,21 @@ def test_what_an_audit_has_found_stands_first_with_what_to_type(tmp_path: Path) 
     assert {one.get("id") for one in page.found("details")} >= {"fine", "positions"}
 
 
+def test_none_that_is_wrong_is_left_out() -> None:
+    """Whatever its verdict and its lag are beside those of groups that are well."""
+    wrong = [
+        group("withheld", [9], withheld=True),
+        group("withheld-slow", [0], withheld=True, verdict=WARN),
+        group("unknown-lag", [None, 3], verdict=STOP),
+        group("empty", []),
+    ]
+    well = [group("ok", [0]), group("slow", [0], verdict=WARN), group("new", [None], verdict=None)]
+    made, _, _ = watched([*well, *wrong])
+    top, _, _ = Page(overview(made.view())).text.partition("7 groups")
+    for one in (*wrong, *well):
+        assert (f"group {one.group}:" in top) is (one in wrong), one.group
+
+
 def test_where_all_is_well_nothing_is_to_be_acted_on() -> None:
     """A group that is slow, or has no verdict yet, pages nobody."""
     made, _, _ = watched([group("g"), group("slow", verdict=WARN), group("new", verdict=None)])
