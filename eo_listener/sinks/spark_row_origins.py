@@ -27,43 +27,40 @@ def row_origins(
     """
     require_origin_columns(table, frame.columns, columns)
     with asking("count the rows of a table"):
-        for topic, partition, first, last, times in _runs(frame, columns).toLocalIterator():
-            if None in (topic, partition, first):
-                for _ in range(times):
-                    yield topic, partition, first
-            else:
-                for offset in range(first, last + 1):
-                    for _ in range(times):
-                        yield topic, partition, offset
+        for topic, partition, first, last in _runs(frame, columns).toLocalIterator():
+            for offset in (None,) if first is None else range(first, last + 1):
+                yield topic, partition, offset  # type: ignore[misc]  # None where the row lacks it
 
 
 def _runs(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """A row for each run of offsets that are there equally often.
+    """A row for each run of offsets that follow each other; one that is there again begins another.
 
-    Of a run without gaps, offset and row number grow alike, so that their difference is one.
+    So the runs, by where they begin and end, have all offsets in their order.
     """
     from pyspark.sql import Window  # noqa: PLC0415  # no other ledger needs it
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # its usual name; as above
 
     topic, partition, offset = (f"`{name.replace('`', '``')}`" for name in columns)
     bucket = ["topic", "partition", "bucket"]
-    each = (
+    rows = (
         frame.selectExpr(
             f"CAST({topic} AS STRING) AS topic",
             f"try_cast({partition} AS INT) AS partition",
             f"try_cast({offset} AS BIGINT) AS offset",
         )
         .withColumn("bucket", F.expr(f"offset DIV {BUCKET}"))
-        .repartition(*bucket)  # once: what follows groups by these and more
-        .groupBy(*bucket, "offset")
-        .agg(F.count("*").alias("times"))
+        .repartition(*bucket)  # and sorted, once: what follows needs no other order
     )
-    row = F.row_number().over(Window.partitionBy(*bucket, "times").orderBy("offset"))
+    before = Window.partitionBy(*bucket).orderBy("offset")
+    until_here = before.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    step = F.col("offset") - F.lag("offset").over(before)
     runs = (
-        each.withColumn("run", F.col("offset") - row)
-        .groupBy(*bucket, "times", "run")
+        rows.withColumn("begins", F.when(step == 1, 0).otherwise(1))
+        .withColumn("run", F.sum("begins").over(until_here))
+        .groupBy(*bucket, "run")
         .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
     )
     lacking = F.expr("topic IS NULL OR partition IS NULL OR first IS NULL")
-    ordered = runs.orderBy(lacking, "topic", "partition", "first")
-    return ordered.select("topic", "partition", "first", "last", "times")
+    return runs.orderBy(lacking, "topic", "partition", "first", "last").select(
+        "topic", "partition", "first", "last"
+    )
