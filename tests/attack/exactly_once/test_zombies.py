@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ IN_TRANSACTION = [
     "sink.ledger-moved",
     "sink.commit-sent",
 ]
+UNFENCED = ["sink.begun", "sink.copying", "sink.rows-written", "sink.committed"]
+SENT_AGAIN = ("sink.begun", "sink.copying")  # what follows is sent, whoever has done so
 ELSEWHERE = [point for point in POINTS if point not in (*IN_TRANSACTION, *OF_KAFKA)]
 POSTGRES = ["postgres driver", "postgres staging", "postgres partition"]
 ENDED = ("drained", "failed")
@@ -107,6 +111,40 @@ def test_held_in_a_transaction_of_kafka(
     lives = begin(name, request, tmp_path)
     with held(lives, point) as zombie:
         resume_too_late(lives, zombie)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "name", ["kafka without transactions", "kafka without transactions by executors"]
+)
+@pytest.mark.parametrize("point", UNFENCED)
+def test_held_without_transactions(
+    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Nobody keeps it out. It fails, and the next batch names what it has sent twice, to a row."""
+    lives = begin(name, request, tmp_path)
+    with held(lives, point) as zombie:
+        lives.finish()
+        before, heard = Counter(lives.read().rows), len(zombie.lines)
+        zombie.thaw()
+        ending = zombie.await_line(ENDED, END, after=heard)
+        said = "\n".join([*zombie.lines[heard:], *zombie.errors])
+        assert ending.startswith("failed"), said
+        assert re.search(f"{OURS}|{SPARKS}", said), said
+    twice = Counter(lives.read().rows) - before
+    assert bool(twice) == (point in SENT_AGAIN), len(twice)
+    lives.fill(10)
+    if twice:
+        with lives.run() as successor:
+            assert successor.await_line(ENDED, END).startswith("failed")
+            (told,) = (line for line in successor.lines if line.startswith("TargetRecordsError"))
+        assert f"{twice.total()} rows of a batch that was over" in told
+        accepting = replace(lives.job, sink={**lives.job.sink, "on_repeated": "accept"})
+        with replace(lives, job=accepting).run() as successor:
+            assert successor.await_line(ENDED, END) == "drained"
+        assert set((Counter(lives.read().rows) - twice).values()) == {1}
+    else:
+        lives.finish()
 
 
 @pytest.mark.parametrize("point", IN_TRANSACTION)
