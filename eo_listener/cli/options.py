@@ -7,7 +7,9 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,7 +33,10 @@ OptionalServers = Annotated[
 KafkaProperties = Annotated[
     list[str] | None,
     typer.Option(
-        "-X", "--kafka", help="A client property in librdkafka's names, key=value; repeatable."
+        "-X",
+        "--kafka",
+        help="A client property in librdkafka's names, key=value, or @FILE with one a line; "
+        "repeatable.",
     ),
 ]
 GroupNames = Annotated[
@@ -75,9 +80,10 @@ def utc(milliseconds: int) -> str:
 
 
 def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
-    """Build a client's properties.
+    """Build a client's properties; `@FILE` among those `given` stands for those of a file.
 
-    Raises SettingsError for an invalid address, and a property librdkafka does not know.
+    Raises SettingsError for an invalid address, a file that cannot be read, and a property
+    librdkafka does not know.
     """
     for server in servers.split(","):
         if not _ADDRESS.fullmatch(server.strip()):
@@ -87,18 +93,45 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
             )
     require_ports(servers)
     properties = {"bootstrap.servers": servers}
-    for pair in given or ():
+    for pair in chain.from_iterable(map(_pairs, given or ())):
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise SettingsError(
                 f"--kafka {key!r} is not of the form key=value",
-                fix="Write for example -X security.protocol=SSL",
+                fix="Write for example -X security.protocol=SSL, or -X @FILE for those in a file",
             )
         if key.strip() == "bootstrap.servers":
             raise SettingsError("--kafka cannot set bootstrap.servers", fix="Use -b HOST:PORT")
         properties[key.strip()] = value
     check(properties)
     return properties
+
+
+def _pairs(given: str) -> Iterable[str]:
+    """What was given; of a file each of its lines, but for empty ones and comments."""
+    if not given.startswith("@"):
+        return (given,)
+    try:
+        text = Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise SettingsError(
+            f"--kafka {given}: the file cannot be read: {why}",
+            fix="Name a file with key=value in each line",
+        ) from None
+    return list(_lines(given, text))
+
+
+def _lines(file: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        if line and not line.startswith("#"):
+            key, equals, value = line.partition("=")
+            if not equals or not key.strip():  # it is not quoted: it may be a part of a secret
+                raise SettingsError(
+                    f"--kafka {file}: line {number} is not of the form key=value",
+                    fix="Correct it; a value has one line",
+                )
+            yield f"{key.strip()}={value.strip()}"
 
 
 def parse_partition(text: str) -> TopicPartition:
