@@ -234,6 +234,7 @@ class _Wanted(NamedTuple):
 
 
 def _of_id(reader: TransactionReader, transactional_id: str) -> OpenTransaction | None:
+    reader.partitions(set())  # says best why, where Kafka cannot be reached
     described = reader.describe(transactional_id)
     if described.ending:
         raise UnavailableError(

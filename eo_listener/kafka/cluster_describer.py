@@ -139,7 +139,11 @@ class ClusterDescriber:
         )
 
     def described(self, name: str) -> GroupFacts:
-        """A group as `group` does it. Raises KafkaError where Kafka refuses to describe it."""
+        """A group as `group` does it.
+
+        Raises KafkaError where Kafka cannot be reached, or refuses to describe it.
+        """
+        self._logs.partitions((), time.monotonic() + _REACH)  # says best why, if it fails
         facts = self.group(name)
         if facts.error is not None:
             raise KafkaError(

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from eo_listener.model.errors import SinkError
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
-from eo_listener.sinks.postgres.errors import said, standby, unreachable
+from eo_listener.sinks.postgres.errors import bad_host, said, standby, unreachable
 
 if TYPE_CHECKING:
     from psycopg.abc import RV, PQGen
@@ -157,6 +157,8 @@ def connect(access: ConnectionSettings, label: str, application: str) -> Connect
             link.close()
         # Not chained: the original may quote what it was given.
         raise unreachable(label, access.without_secrets(said(error))) from None
+    except UnicodeError:  # from the name of the host, which psycopg looks up
+        raise bad_host(label) from None
     if row is None or row[0]:
         link.close()
         raise standby(label)

@@ -170,6 +170,15 @@ def unreachable(label: str, text: str) -> SinkError:
     )
 
 
+def bad_host(label: str) -> SinkError:
+    """Return the error for a host's name that cannot be one."""
+    return SinkError(
+        f"{label} cannot be reached: its host is no name that can be looked up",
+        cause="a part between two dots is empty, or longer than 63 characters",
+        fix="Correct the host in the dsn",
+    )
+
+
 def standby(label: str) -> RetriableSinkError:
     """Return the error for a server that only reads."""
     return RetriableSinkError(

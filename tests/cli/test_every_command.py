@@ -1,0 +1,323 @@
+"""What a bad day is like in every command that there is: the list is the app's own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import typer
+
+from eo_listener import cli
+from eo_listener.devtools.broker import Broker
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.postgres.ledger import ledger_sql
+from eo_listener.testing.made_up_entries import entry_of
+from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles, StoreFile
+from tests.conftest import StartBroker
+from tests.postgres_server import dsn, postgres
+from tests.sinks.kafka.locked import PASSWORD, start_locked
+from tests.sinks.postgres.course import another_role, script
+from tests.topics import Topics
+
+__all__ = ["dsn", "postgres"]
+pytestmark = pytest.mark.kafka
+
+COMMANDS: Mapping[str, str] = {
+    "demo": "",
+    "status": "{group} -b {servers}",
+    "serve": "{group} -b {servers} --port 0",
+    "audit": "-b {servers} -g {group} -c {checkpoint} --ledger {ledger}",
+    "preflight": "-b {servers} -g {group} -t {topic}",
+    "follow": "{checkpoint} -b {servers} -g {group} --once --timeout 5",
+    "handover": "{group} -b {servers} --timeout 5 --interval 0.5",
+    "jar": "",
+    "checkpoint show": "{checkpoint}",
+    "checkpoint diff": "{checkpoint} -g {group} -b {servers}",
+    "group seed": "{group} -b {servers} --from-checkpoint {checkpoint}",
+    "group rewind": "{group} -b {servers} --from-checkpoint {checkpoint}",
+    "group import": "{group} {file} -b {servers}",
+    "group export": "{group} -b {servers}",
+    "ledger show": "{ledger}",
+    "ledger rename": "{ledger} --to-query other",
+    "ledger accept": "{ledger} --partition {topic}-0 --gap 10..15",
+    "txn list": "-b {servers} --topic {topic}",
+    "txn abort": "-b {servers} --transactional-id nobody",
+    "broker start": "",
+    "broker stop": "--data {folder}",
+    "broker status": "--data {folder}",
+}
+"""As each is typed; nothing where it starts a broker of its own, which other tests hold."""
+
+SERVICES = frozenset({"serve", "follow"})
+"""They go on until they are ended, and try again meanwhile."""
+_COLOUR = re.compile(r"\x1b\[")
+
+
+def of_the_app() -> set[str]:
+    """The commands, as they are typed."""
+
+    def walk(command: Any, words: tuple[str, ...] = ()) -> Iterator[str]:
+        below = getattr(command, "commands", None)
+        for name, one in (below or {}).items():
+            yield from walk(one, (*words, name))
+        if below is None:
+            yield " ".join(words)
+
+    return set(walk(cast(Any, typer.main.get_command(cli.app))))
+
+
+def test_no_command_is_forgotten() -> None:
+    """Whoever adds a command says here how it is typed."""
+    assert set(COMMANDS) == of_the_app()
+
+
+def asking(place: str) -> list[str]:
+    """The commands that name this, such as {servers}."""
+    return [name for name, words in COMMANDS.items() if place in words]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Whatever a command names that is on this machine."""
+    folder = tmp_path_factory.mktemp("places")
+    tp = TopicPartition("flights", 0)
+    checkpoint = CheckpointFiles(folder / "checkpoint", {tp: 0})
+    checkpoint.plan(0, {tp: 10})
+    checkpoint.commit(0)
+    store = StoreFile(folder / "delays.db")
+    entry = replace(entry_of({}, {tp: OffsetRange(0, 10)}), query_id=QUERY_ID)
+    store.apply(entry)
+    (folder / "offsets.csv").write_text("flights,0,5\n")
+    return {
+        "folder": str(folder / "brokers"),
+        "checkpoint": str(checkpoint.folder),
+        "ledger": f"sqlite:{store.path}",
+        "file": str(folder / "offsets.csv"),
+        "group": "g",
+        "topic": "flights",
+    }
+
+
+def words_of(name: str, places: Mapping[str, str], *more: str) -> list[str]:
+    """The command line, as a shell would give it to the program."""
+    filled = COMMANDS[name].format_map(places)
+    return [sys.executable, "-m", "eo_listener", *name.split(), *shlex.split(filled), *more]
+
+
+def run(words: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    return subprocess.run(words, capture_output=True, text=True, timeout=200, check=False, **how)
+
+
+def each(names: list[str], check: Callable[[str], str | None]) -> None:
+    """Check commands, some at a time; what is wrong with any of them is said of all."""
+    with ThreadPoolExecutor(4) as threads:
+        wrong = [one for one in threads.map(check, names) if one]
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_not_there(places: Mapping[str, str]) -> None:
+    """One line that names it, and exit status 3."""
+
+    def check(name: str) -> str | None:
+        answer = run(words_of(name, {**places, "servers": "127.0.0.1:1"}))
+        said = answer.stdout + answer.stderr
+        fine = answer.returncode == 3 and "127.0.0.1:1" in said and "Traceback" not in said
+        return None if fine else f"{name}: {answer.returncode}\n{said}"
+
+    each([one for one in asking("{servers}") if one != "serve"], check)
+
+
+@pytest.mark.slow
+def test_a_wrong_password(places: Mapping[str, str], start_broker: StartBroker) -> None:
+    """Exit status 3 and why, without the password."""
+    locked = start_locked(start_broker)
+    wrong = PASSWORD + "-mistyped"
+    login = ["-X", "security.protocol=sasl_plaintext", "-X", "sasl.mechanism=PLAIN"]
+    login += ["-X", "sasl.username=al", "-X", f"sasl.password={wrong}"]
+
+    def check(name: str) -> str | None:
+        answer = run(words_of(name, {**places, "servers": locked.servers}, *login))
+        said = answer.stdout + answer.stderr
+        fine = answer.returncode == 3 and "uthentication" in said and "Traceback" not in said
+        return None if fine and wrong not in said else f"{name}: {answer.returncode}\n{said}"
+
+    each([one for one in asking("{servers}") if one != "serve"], check)
+
+
+class SilentServer:
+    """Takes connections and never answers; `reached` says that somebody has come."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._taken: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                self._taken.append(self._listener.accept()[0])
+            except OSError:
+                return
+            self.reached.set()
+
+    def close(self) -> None:
+        """End, with all connections."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(30)
+        for one in (self._listener, *self._taken):
+            one.close()
+
+
+@contextmanager
+def silent_server() -> Iterator[SilentServer]:
+    """One for a `with` block."""
+    server = SilentServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_nobody_answers(places: Mapping[str, str]) -> None:
+    """It ends at once, with one line and status 130; what goes on until then ends with 0."""
+
+    def check(name: str) -> str | None:
+        with silent_server() as server:
+            dsn = f"postgresql://nobody@{server.address}/db"
+            here = {**places, "servers": server.address}
+            if "{servers}" not in COMMANDS[name]:
+                here["ledger"] = dsn
+            with subprocess.Popen(
+                words_of(name, here), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as process:
+                try:
+                    if not server.reached.wait(120):
+                        return f"{name}: it asks nobody"
+                    process.send_signal(signal.SIGINT)
+                    out, err = process.communicate(timeout=20)
+                except subprocess.TimeoutExpired:
+                    return f"{name}: Ctrl-C does not end it"
+                finally:
+                    process.kill()
+        last = (0, 130) if name in SERVICES else (130,)
+        fine = process.returncode in last and "Traceback" not in out + err
+        stopped = process.returncode == 0 or err.endswith("eo-listener: stopped\n")
+        return None if fine and stopped else f"{name}: {process.returncode}\n{out}\n{err}"
+
+    names = [*asking("{servers}"), *asking("{ledger}")]
+    each(list(dict.fromkeys(names)), check)
+
+
+@pytest.fixture(scope="module")
+def there(places: Mapping[str, str], broker: Broker) -> dict[str, str]:
+    """The same with a broker, and a group and a topic on it."""
+    topics = Topics(broker.bootstrap_servers)
+    topic = topics.create("flights", 1)
+    topics.fill(topic, 20)
+    return {**places, "servers": broker.bootstrap_servers, "topic": topic}
+
+
+QUICK = [one for one, words in COMMANDS.items() if words or one == "jar"]
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_gone(there: Mapping[str, str]) -> None:
+    """`| head` ends a command with 141, or it ends as it would have; nothing is said of it."""
+
+    def check(name: str) -> str | None:
+        own, its = os.pipe()
+        os.close(own)
+        answer = subprocess.run(
+            words_of(name, there), stdout=its, stderr=subprocess.PIPE, text=True, timeout=200,
+            check=False,
+        )  # fmt: skip
+        os.close(its)
+        fine = "Traceback" not in answer.stderr and "Broken pipe" not in answer.stderr
+        fine = fine and (answer.returncode == 141 or bool(answer.stderr))
+        return None if fine else f"{name}: {answer.returncode}\n{answer.stderr}"
+
+    each([one for one in QUICK if one not in SERVICES], check)
+
+
+@pytest.mark.slow
+def test_no_terminal_and_a_narrow_one_without_colours(there: Mapping[str, str]) -> None:
+    """In a pipe there are no escapes; on 80 columns tables fit, and NO_COLOR has none either."""
+
+    def check(name: str) -> str | None:
+        piped = run(words_of(name, there)).stdout
+        shown = on_a_terminal(words_of(name, there), {"NO_COLOR": "1", "TERM": "xterm-256color"})
+        if _COLOUR.search(piped) or re.search(r"\x1b\[[0-9;]*3[0-9]", shown):
+            return f"{name}: there are colours\n{piped}\n{shown}"
+        wide = [line for line in shown.splitlines() if len(line) > 80 and "│" in line]
+        return f"{name}: too wide\n{shown}" if wide else None
+
+    each([one for one in QUICK if one not in SERVICES], check)
+
+
+def on_a_terminal(words: list[str], environment: Mapping[str, str]) -> str:
+    """Run it on a terminal of 80 columns; what it shows."""
+    own, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with subprocess.Popen(
+        words, stdin=its, stdout=its, stderr=its, env={**os.environ, **environment}
+    ) as process:
+        os.close(its)
+        found = b""
+        try:
+            while True:
+                found += os.read(own, 65536)
+        except OSError:  # the terminal's other side is closed: EIO
+            pass
+        finally:
+            os.close(own)
+            process.wait(100)
+    return found.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.slow
+def test_a_ledger_without_rights(there: Mapping[str, str], dsn: str) -> None:
+    """Of each command that reads one: which right is missing, with the statement that gives it."""
+    script(dsn, *(one.replace("%%", "%") for one in ledger_sql(schema_of(dsn)).create()))
+    from_ledger = {
+        name: words.replace("--from-checkpoint {checkpoint}", "--from-ledger {ledger}")
+        for name, words in COMMANDS.items()
+    }
+    with another_role(dsn, "GRANT USAGE ON SCHEMA {schema} TO {role}") as limited:
+
+        def check(name: str) -> str | None:
+            words = from_ledger[name].replace("-b {servers} -g {group} ", "")
+            filled = words.format_map({**there, "ledger": limited})
+            answer = run([sys.executable, "-m", "eo_listener", *name.split(), *shlex.split(filled)])
+            said = answer.stdout + answer.stderr
+            fine = answer.returncode in (2, 3) and "Traceback" not in said
+            fine = fine and "GRANT SELECT" in said
+            return None if fine else f"{name}: {answer.returncode}\n{said}"
+
+        each([one for one in from_ledger if "{ledger}" in from_ledger[one]], check)
+
+
+def schema_of(dsn: str) -> str:
+    """The schema that a dsn of the tests leads to."""
+    return dsn.rpartition("%3D")[2]
