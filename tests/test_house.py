@@ -292,7 +292,7 @@ def test_what_is_public_is_said_once() -> None:
 
 
 SECTIONS = {
-    *("ancestor", "attack", "clusters", "connect", "data", "documents", "examples"),
+    *("ancestor", "attack", "clusters", "connect", "data", "disasters", "documents", "examples"),
     "model_checking",
 }
 

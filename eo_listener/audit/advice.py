@@ -30,11 +30,13 @@ class Advice:
     """What is known of where things are: `servers`, and the `checkpoint` without its secrets.
 
     `options`: client properties or options of a storage were given, which a command needs too.
+    `schema` was given for ledgers in PostgreSQL.
     """
 
     servers: str | None = None
     checkpoint: str | None = None
     options: bool = False
+    schema: str | None = None
 
     def commit_checkpoint(
         self, group: str, *, rewind: bool, topics: Collection[str] | None = None
@@ -65,7 +67,7 @@ class Advice:
 
     def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:
         """Carry a ledger over to the new name of its query or table; a dry run until --execute."""
-        words = ["eo-listener", "ledger", "rename", address]
+        words = ["eo-listener", "ledger", "rename", *self._ledger(address)]
         words += ["--sink", old.sink, "--query", old.query]
         words += ["--to-query", new.query] if new.query != old.query else []
         words += ["--to-sink", new.sink] if new.sink != old.sink else []
@@ -74,7 +76,11 @@ class Advice:
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
         """Accept one gap; a dry run until --execute."""
         of = ["--sink", key.sink, "--query", key.query, "--partition", str(tp), "--gap", str(gap)]
-        return shlex.join(["eo-listener", "ledger", "accept", address, *of])
+        return shlex.join(["eo-listener", "ledger", "accept", *self._ledger(address), *of])
+
+    def _ledger(self, address: str) -> list[str]:
+        in_schema = self.schema is not None and address.startswith("postgres")
+        return [address, *(["--schema", str(self.schema)] if in_schema else [])]
 
     def begin_from_group(self, group: str) -> str:
         """Start a query with a new checkpoint where a group stands."""

@@ -122,6 +122,7 @@ class _GroupCheck:
         self._advice = advice
         self._incomparable = misplaced(positions)
         topics = group.topics
+        self._replaced = {tp for tp in done if tp != BATCHES} & self._incomparable
         read = {tp.topic for tp in done if tp != BATCHES}
         # Of a query whose other topics go to other groups, only these are committed to this one.
         self._topics = topics if topics and read - topics else None
@@ -163,6 +164,14 @@ class _GroupCheck:
                 severity=Severity.NOTE,
                 about=self.about,
                 what="it holds no offsets: the query has committed no batch yet",
+            )
+        if self._replaced and not self._done:
+            return PositionFinding(
+                kind=PositionFindingKind.GROUP_EMPTY,
+                severity=Severity.NOTE,
+                about=self.about,
+                what="it holds no offsets: Kafka deletes them with their topic; the query commits "
+                "those of the new one as soon as it reads it",
             )
         expiry = (
             "it had members: all its offsets expire at once, offsets.retention.minutes after the "

@@ -21,6 +21,7 @@ from eo_listener.audit.positions import (
     StorePositions,
 )
 from eo_listener.audit.source_checks import misplaced
+from eo_listener.audit.target_checks import check_targets, way_on
 from eo_listener.model.errors import few
 from eo_listener.model.ledger import LedgerKey, TakenBack
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -117,6 +118,7 @@ class _LedgerCheck:
     def findings(self) -> Iterator[PositionFinding]:
         ledger = self._ledger
         yield from self._recorded()
+        yield from check_targets(ledger, self._advice)
         if ledger.begun is not None:
             yield PositionFinding(
                 kind=PositionFindingKind.BATCH_BEGUN,
@@ -278,9 +280,7 @@ class _LedgerCheck:
             "writes to is left out by --sink, with the name of the other"
             if back is None
             else back.cause,
-            fix=self._advice.begin_from_ledger(self._ledger)
-            if back is None
-            else self._to_undo(back),
+            fix=way_on(self._ledger, self._advice) if back is None else self._to_undo(back),
             ranges=single(behind),
             harm=Harm.LOST,
         )

@@ -65,6 +65,7 @@ class PositionFindingKind(Enum):
     LEDGER_AHEAD = "ledger ahead"
     LEDGER_MISFIT = "ledger does not fit the plan"
     LEDGER_FOREIGN = "ledger of another query"
+    TARGET_RECREATED = "target recreated"
     SINKS_DIFFER = "sinks differ"
     HISTORY_MISSING = "history with missing offsets"
     HISTORY_REPEATED = "history with repeated offsets"
@@ -89,6 +90,7 @@ _UNCERTAIN = frozenset(
         PositionFindingKind.LEDGER_RENAMED,
         PositionFindingKind.LEDGER_FOREIGN,
         PositionFindingKind.LEDGER_TAKEN_BACK,
+        PositionFindingKind.TARGET_RECREATED,
         PositionFindingKind.BATCH_BEGUN,
         PositionFindingKind.NOT_READ,
     }

@@ -30,15 +30,15 @@ def judge_positions(positions: Positions, advice: Advice) -> Iterator[PositionFi
     yield from check_ledgers(positions, advice)
 
 
-def not_read(about: str, error: EoListenerError) -> PositionFinding:
-    """Say what could not be read, in the error's own words."""
+def not_read(about: str, error: EoListenerError, lost: str = "") -> PositionFinding:
+    """Say what could not be read, in the error's own words; `lost`: what to do if it is no more."""
     return PositionFinding(
         kind=PositionFindingKind.NOT_READ,
         severity=Severity.PROBLEM,
         about=about,
         what=error.problem,
         cause=error.cause or "",
-        fix=error.fix or "",
+        fix="; or, ".join(one for one in (error.fix, lost) if one),
     )
 
 
@@ -151,7 +151,8 @@ def _fix(ledger: LedgerPositions, kind: AuditFindingKind, advice: Advice) -> str
     if kind in _LOST:
         return (
             "restore the table and its ledger from one copy; or read these offsets once more by a "
-            "query of another name and checkpoint, with startingOffsets and endingOffsets"
+            "batch query (spark.read, with startingOffsets and endingOffsets), and append its rows "
+            "to the table while no driver runs"
         )
     if kind is AuditFindingKind.RECREATED:
         return advice.begin_from_ledger(ledger, recreated=True)

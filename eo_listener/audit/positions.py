@@ -96,7 +96,8 @@ class LedgerPositions:
     accepted as lost, and what does not continue the batch before it: `missing` and `repeated`
     offsets. `begun` is a batch that was begun and not finished (a sink without transactions).
     `taken_back` says that somebody took the table back, and the ledger with it. `later` is up to
-    where each partition was applied when it was read once more.
+    where each partition was applied when it was read once more. `targets` are topics that the rows
+    are in, apart from the ledger; `replaced` those that were deleted or recreated since.
     """
 
     store: str
@@ -108,6 +109,8 @@ class LedgerPositions:
     repeated: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
     begun: int | None = None
     taken_back: TakenBack | None = None
+    targets: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
     later: Mapping[TopicPartition, int] = field(default_factory=_none)
 
     @property

@@ -227,8 +227,7 @@ def _deleted(
             f"{listed(lost)}",
             cause="retention or a tool deleted them while the query was stopped, or too slow",
             fix="restore them to the topic; or accept the loss: "
-            f"{_accepted(positions, lost, advice)} and the source needs failOnDataLoss=false; "
-            "then raise retention.ms",
+            f"{_accepted(positions, lost, advice)}; and raise retention.ms",
             ranges=single(lost),
             harm=Harm.LOST,
         )
@@ -256,7 +255,14 @@ def _is_accepted(positions: Positions, tp: TopicPartition, one: OffsetRange) -> 
 def _accepted(
     positions: Positions, lost: Mapping[TopicPartition, OffsetRange], advice: Advice
 ) -> str:
-    """How each ledger records the loss: by a command where it stands right before it, and can."""
+    """How each ledger records the loss: by a command where it stands right before it, and can.
+
+    After it a batch of the old checkpoint would begin before the head, and be refused.
+    """
+    kept = (
+        'exactly_once(..., on_gap="accept") records it, and the source needs failOnDataLoss=false, '
+        "both until a batch is committed"
+    )
     commands = [
         advice.accept_gap(store.address, ledger.key, tp, one)
         for store in positions.stores
@@ -265,9 +271,10 @@ def _accepted(
         for tp, one in sorted(lost.items())
         if tp in ledger.heads and ledger.heads[tp].range.until == one.start
     ]
-    if 0 < len(commands) <= _FEW:
-        return " and ".join(commands) + ","
-    return 'exactly_once(..., on_gap="accept") records it,'
+    if len(positions.ledgers) == 1 and len(lost) == len(commands) <= _FEW:
+        again = advice.begin_from_ledger(positions.ledgers[0])
+        return f"{' and '.join(commands)}; then {again}; or, where the query has state, {kept}"
+    return kept
 
 
 def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:

@@ -127,6 +127,7 @@ def advice_for(request: AuditRequest) -> Advice:
         servers=request.servers,
         checkpoint=None if request.checkpoint is None else shown(request.checkpoint),
         options=len(request.properties or ()) > 1 or bool(request.storage),
+        schema=request.schema,
     )
 
 

@@ -85,6 +85,8 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
         repeated={tp: tuple(ranges) for tp, ranges in history.repeated.items()},
         begun=ledger.begun,
         taken_back=ledger.taken_back,
+        targets=ledger.targets,
+        replaced=ledger.replaced,
     )
 
 

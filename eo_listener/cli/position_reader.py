@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from eo_listener.audit.advice import FROM_EARLIEST
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.group_checks import durable
 from eo_listener.audit.position_finding import PositionFinding
@@ -135,14 +136,18 @@ class PositionReader:
         """Let go of the connections."""
         self._opened.close()
 
-    def _tried(self, about: str, read: Callable[[], _T]) -> _T | None:
-        """What was read; None where it could not be, which is a failure then."""
+    def _tried(self, about: str, read: Callable[[], _T], lost: str = "") -> _T | None:
+        """What was read; None where it could not be, which is a failure then.
+
+        `lost` is what to do where it is not there, and should be.
+        """
         try:
             return read()
         except MissingExtraError:
             raise
         except EoListenerError as error:
-            self.failures.append(not_read(about, error))
+            gone = lost if isinstance(error, SettingsError) else ""
+            self.failures.append(not_read(about, error, gone))
             return None
 
     def _checkpoint(self) -> CheckpointReading | None:
@@ -244,7 +249,7 @@ class PositionReader:
                 counts_rows=request.counts_rows,
             )
             self._opened.enter_context(closing(reader))
-            store = self._tried(reader.label, lambda: choice.read(reader))  # noqa: B023  # called at once
+            store = self._tried(reader.label, lambda: choice.read(reader), _lost(address))  # noqa: B023  # called at once
             if store is not None:
                 self.readers[store.store] = reader
                 found[at] = replace(store, address=address.shown, repairable=address.repairable)
@@ -301,6 +306,17 @@ class PositionReader:
             logs=logs,
             open_since=_open_since(properties, logs),
         )
+
+
+def _lost(address: LedgerAddress) -> str:
+    """What to do without a ledger; a table of Spark's says it by itself."""
+    if address.kind == "kafka":
+        return (
+            "where it was deleted, and the targets have all that the checkpoint has done, "
+            'exactly_once(..., on_first="accept") makes it again, and writes a batch in doubt '
+            "once more"
+        )
+    return "" if address.in_table else f"where it was lost, and there is no copy, {FROM_EARLIEST}"
 
 
 def _is_behind(

@@ -88,7 +88,9 @@ class StoredLedger:
 
     `moved_at` has times in the store's own format, where the store has any. `begun` is a batch that
     was begun and not finished, of a sink without transactions. `newest_only`: the history is that
-    of the newest batches, and may lack the first of a partition and those with a gap.
+    of the newest batches, and may lack the first of a partition and those with a gap. `targets` are
+    the topics that rows went to, of a sink into topics; `replaced` those of them that were deleted
+    since, or deleted and created again.
     """
 
     key: LedgerKey
@@ -97,6 +99,8 @@ class StoredLedger:
     begun: int | None = None
     taken_back: TakenBack | None = None
     newest_only: bool = False
+    targets: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
 
 
 class Move(NamedTuple):

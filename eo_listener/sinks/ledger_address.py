@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.model.errors import MissingExtraError, SettingsError
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 _KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/@]+)/)?(?P<topic>[^/]*)")
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
 _TABLES: Final = {"iceberg": "IcebergLedgerReader", "delta": "DeltaLedgerReader"}
+_NO_SECRETS: Final = frozenset(
+    {
+        *("host", "hostaddr", "port", "dbname", "user", "options", "service", "passfile"),
+        *("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"),
+    }
+)
+"""Parameters of a dsn that are shown."""
 _PACKAGES: Final = {"pyarrow": None, "psycopg": None, "pyspark": "spark", "py4j": "spark"}
 """With the extra that brings each; None: the one that has the store's name."""
 
@@ -45,14 +53,16 @@ class LedgerAddress:
 
     @property
     def shown(self) -> str:
-        """As a command line names it, without user and password."""
+        """As a command line names it, without a password."""
         if self.kind == "kafka":
             return (
                 f"kafka:{self.place}"
                 if self.servers is None
                 else (f"kafka://{self.servers}/{self.place}")
             )
-        return "postgresql://..." if self.kind == "postgres" else f"{self.kind}:{shown(self.place)}"
+        if self.kind == "postgres":
+            return _without_secrets(self.place)
+        return f"{self.kind}:{shown(self.place)}"
 
     @classmethod
     def parse(cls, text: str) -> LedgerAddress:
@@ -144,6 +154,17 @@ class LedgerAddress:
                 self.place, schema=schema
             )
         return repair
+
+
+def _without_secrets(dsn: str) -> str:
+    """The dsn without its password; `postgresql://...` where it is in libpq's other form."""
+    parts = urlsplit(dsn)
+    if "://" not in dsn or parts.fragment:
+        return "postgresql://..."
+    login, at, hosts = parts.netloc.rpartition("@")
+    kept = [one for one in parts.query.split("&") if one.partition("=")[0] in _NO_SECRETS]
+    query = f"?{'&'.join(kept)}" if kept else ""
+    return f"{parts.scheme}://{login.partition(':')[0]}{at}{hosts}{parts.path}{query}"
 
 
 def _loaded(store: str, name: str, of: str = "reader") -> Any:

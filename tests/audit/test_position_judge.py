@@ -218,7 +218,7 @@ def test_a_loss_is_accepted_by_a_command_and_then_no_longer_counts() -> None:
     logs, done = source(log(start=65)), checkpoint(60)
     found = judged(source=logs, checkpoint=done, stores=(store(ledger(60)),))
     accept = "eo-listener ledger accept LEDGER --sink delays --query flights"
-    assert f"{accept} --partition flights-0 --gap 60..65," in only(found).fix
+    assert f"{accept} --partition flights-0 --gap 60..65; then stop the query" in only(found).fix
     accepted = ledger(65, gaps={TP: (OffsetRange(60, 65),)})
     after = judged(source=logs, checkpoint=done, stores=(store(accepted),))
     assert not after.to_act_on

@@ -195,3 +195,34 @@ def test_a_partition_only_the_group_holds_is_looked_at() -> None:
     alone = GroupPositions(name="g", before=bare, after=bare)
     found = judged(source=source(log()), groups=(alone,))
     assert Kind.TOPIC_GONE in {one.kind for one in found.to_act_on}
+
+
+def test_a_group_whose_topic_was_recreated_is_not_brought_to_the_old_offsets() -> None:
+    """Kafka deletes the offsets with the topic, and those of the checkpoint are of the old one."""
+    found = judged(
+        source=source(log(topic_id="B", end=999)),
+        checkpoint=checkpoint(60),
+        groups=(EMPTY,),
+        stores=(store(ledger(60)),),
+    )
+    assert only(found).kind is Kind.TOPIC_RECREATED
+    assert not any("follow" in one.fix for one in found.findings)
+
+
+def test_records_of_a_topic_are_not_written_twice_for_a_ledger_that_was_restored_alone() -> None:
+    """They may be in the target: that is to be looked at before anything is read once more."""
+    behind = only(judged(checkpoint=checkpoint(60), stores=(store(ledger(40, targets=("out",))),)))
+    assert behind.kind is Kind.LEDGER_BEHIND
+    assert behind.fix.startswith("see whether topic out has these records")
+    first, _, second = behind.fix.partition("; or, where it has none, ")
+    assert 'on_gap="accept"' in first
+    assert "starting_offsets(ledger=sink" in second
+
+
+def test_a_target_that_is_another_topic_now() -> None:
+    """Nobody says that nothing is lost, though the ledger is where the checkpoint is."""
+    replaced = ledger(60, targets=("out",), replaced=("out",))
+    found = judged(checkpoint=checkpoint(60), stores=(store(replaced),))
+    assert only(found).kind is Kind.TARGET_RECREATED
+    assert 'KafkaSink(..., name="NEW")' in only(found).fix
+    assert "nothing lost" not in found.verdict

@@ -62,7 +62,31 @@ def test_each_form(text: str, kind: str, place: str, servers: str | None) -> Non
     found = LedgerAddress.parse(text)
     assert (found.kind, found.place, found.servers) == (kind, place, servers)
     assert "u:p@h" not in repr(found)
-    assert found.shown == ("postgresql://..." if kind == "postgres" else text)
+    assert found.shown == (text.replace(":p@", "@") if "host=" not in text else "postgresql://...")
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (
+            "postgresql://u:hidden@h,i:5433/d?sslmode=require",
+            "postgresql://u@h,i:5433/d?sslmode=require",
+        ),
+        ("postgresql:///d?user=u&password=hidden", "postgresql:///d?user=u"),
+        (
+            "postgresql://h/d?sslpassword=hidden&options=-csearch_path%3Ds",
+            "postgresql://h/d?options=-csearch_path%3Ds",
+        ),
+        ("postgresql://u:hid@den@h/d", "postgresql://u@h/d"),
+        ("postgresql:host=h password=hidden", "postgresql://..."),
+        ("postgresql://u:hid#den@h/d", "postgresql://..."),
+    ],
+)
+def test_a_dsn_is_shown_as_it_can_be_typed_again_without_its_password(
+    typed: str, shown: str
+) -> None:
+    """Only parameters that are known to hold no secret; in libpq's other form nothing."""
+    assert LedgerAddress.parse(typed).shown == shown
 
 
 def test_the_login_in_a_path_is_not_shown() -> None:

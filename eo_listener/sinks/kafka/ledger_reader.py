@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 from eo_listener.kafka.compacted_topic import CompactedTopic
-from eo_listener.model.errors import SettingsError, SinkLockedError
+from eo_listener.kafka.logs import Logs
+from eo_listener.model.errors import KafkaError, SettingsError, SinkLockedError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, owner
 
@@ -23,6 +26,7 @@ class KafkaLedgerReader:
 
     def __init__(self, properties: Mapping[str, str], topic: str, *, timeout: float = 10.0) -> None:
         self._topic = topic
+        self._properties, self._timeout = dict(properties), timeout
         self._servers = properties.get("bootstrap.servers", "")
         self._reader = CompactedTopic(properties, topic, timeout=timeout)
         self.open: tuple[LedgerKey, ...] = ()
@@ -61,7 +65,19 @@ class KafkaLedgerReader:
         records = Decoder().decode(reading.values)
         keys = {LedgerKey(key.sink, key.query) for key in records.records}
         keys |= {LedgerKey(key.sink, key.query) for key in records.batches}
-        return {key: _stored(key, records) for key in keys}
+        there = self._ids({name for key in keys for name in records.targets(*key)})
+        return {key: _stored(key, records, there) for key in keys}
+
+    def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
+        """The ids of those of the topics that exist; None where they may not be described."""
+        if not names:
+            return {}
+        with closing(Logs(self._properties)) as logs:
+            try:
+                topics = logs.topics(names, time.monotonic() + self._timeout)
+            except KafkaError:
+                return None
+        return {name: topic.id for name, topic in topics.items()}
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:  # noqa: ARG002  # there is none
         """Nothing: a topic has heads only."""
@@ -80,7 +96,21 @@ class KafkaLedgerReader:
         self._reader.close()
 
 
-def _stored(key: LedgerKey, records: LedgerRecords) -> StoredLedger:
-    batch = records.batch(*key)
+def _stored(
+    key: LedgerKey, records: LedgerRecords, there: Mapping[str, str | None] | None
+) -> StoredLedger:
+    batch, targets = records.batch(*key), records.targets(*key)
     begun = None if batch is None or batch.is_finished else batch.batch_id
-    return StoredLedger(key=key, heads=records.heads(*key), moved_at={}, begun=begun)
+    replaced = [
+        name
+        for name, known in sorted(targets.items())
+        if there is not None and (name not in there or there[name] not in (None, known))
+    ]
+    return StoredLedger(
+        key=key,
+        heads=records.heads(*key),
+        moved_at={},
+        begun=begun,
+        targets=tuple(sorted(targets)),
+        replaced=tuple(replaced),
+    )

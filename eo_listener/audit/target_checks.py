@@ -1,0 +1,51 @@
+"""Whether the topics that a sink writes are those that its ledger speaks of. Pure.
+
+In a database rows and ledger are one copy. A ledger in a topic can be restored, deleted or cut back
+without the topics that its rows are in, and these without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eo_listener.audit.advice import FROM_EARLIEST, Advice
+from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind, Severity
+from eo_listener.audit.positions import LedgerPositions
+from eo_listener.model.errors import few
+
+
+def check_targets(ledger: LedgerPositions, advice: Advice) -> Iterator[PositionFinding]:
+    """Say which targets are gone, or are other topics than those that were written."""
+    if ledger.replaced:
+        yield PositionFinding(
+            kind=PositionFindingKind.TARGET_RECREATED,
+            severity=Severity.PROBLEM,
+            about=ledger.label,
+            what=f"topic {few(ledger.replaced)}, which its rows went to, was deleted, or deleted "
+            "and created again; its batches will be refused",
+            cause="what the ledger has as applied went to the older topic, and was deleted with it",
+            fix=_under_another_name(ledger, advice),
+        )
+
+
+def way_on(ledger: LedgerPositions, advice: Advice) -> str:
+    """How to go on where a ledger is behind the checkpoint."""
+    if ledger.replaced:
+        return _under_another_name(ledger, advice)
+    again = advice.begin_from_ledger(ledger)
+    if not ledger.targets:
+        return again
+    return (
+        f"see whether topic {few(ledger.targets)} has these records: the ledger's topic may have "
+        "been restored without it. Where it has them all, "
+        f'exactly_once(..., on_gap="accept") until a batch is committed; or, where it has none, '
+        f"{again}"
+    )
+
+
+def _under_another_name(ledger: LedgerPositions, advice: Advice) -> str:
+    return (
+        'give the sink another name, KafkaSink(..., name="NEW"), and audit it by --sink NEW. Where '
+        f"the topic is empty, {FROM_EARLIEST}; or, where it is a copy that the ledger fits, "
+        f"{advice.begin_from_ledger(ledger)}, with the sink of the old name"
+    )

@@ -1,0 +1,41 @@
+"""A pipeline for each kind of store, on one Spark and one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.devtools.broker import Broker
+from tests.disasters.pipeline import Pipeline
+from tests.disasters.stores import KafkaStore, PostgresStore, SqliteStore, Store
+from tests.postgres_server import postgres, schema_of_its_own
+from tests.spark_session import spark
+from tests.topics import Topics, unique
+
+__all__ = ["postgres", "spark"]
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, broker: Broker, tmp_path: Path) -> Iterator[Store]:
+    """The store that a test is parametrized with."""
+    if request.param == "sqlite":
+        yield SqliteStore(tmp_path / "store.db")
+    elif request.param == "postgres":
+        with schema_of_its_own(request) as dsn:
+            yield PostgresStore(dsn)
+    else:
+        topics = Topics(broker.bootstrap_servers)
+        servers = {"kafka.bootstrap.servers": topics.servers}
+        yield KafkaStore(topics, servers, topics.create("target", 1), unique("ledger"))
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, broker: Broker, store: Store, tmp_path: Path) -> Pipeline:
+    """A query that has not run yet."""
+    topics = Topics(broker.bootstrap_servers)
+    topic = topics.create("flights", 2)
+    options = {"kafka.bootstrap.servers": topics.servers, "subscribe": topic}
+    return Pipeline(spark, topics, store, tmp_path, topic, options)

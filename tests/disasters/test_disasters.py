@@ -1,0 +1,226 @@
+"""Disasters that were really made: `audit` names each, what it prints repairs it, and it is over.
+
+The query is real, from a real topic into a real store. What is typed is taken from the output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.disasters.pipeline import Pipeline
+from tests.disasters.stores import KafkaStore, Rows, SqliteStore, SqlStore
+from tests.foreach_batch.conftest import LEFT_SOCKETS
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
+
+SQL = ("sqlite", "postgres")
+ALL = (*SQL, "kafka")
+NOTHING = "nothing lost, nothing doubled, nothing to act on"
+
+Strike = Callable[[Pipeline], "Rows | None"]
+
+
+def topic_recreated(one: Pipeline) -> Rows:
+    """With more records than the old one had, all of which are in the store."""
+    before = one.records()
+    one.topics.delete(one.topic)
+    one.topics.create_as(one.topic, 2)
+    one.fill(60)
+    return before
+
+
+def retention_past_the_query(one: Pipeline) -> Rows:
+    """Three records of each partition are deleted unread."""
+    held, before = one.ends(), one.records()
+    one.fill()
+    one.topics.forget_before(one.topic, {tp.partition: at + 3 for tp, at in held.items()})
+    return before
+
+
+def retention_past_the_group(one: Pipeline) -> Rows:
+    """The query has read them, but it ran without its listener."""
+    held = one.ends()
+    one.work(listener=False)
+    before = one.records()
+    one.topics.forget_before(one.topic, {tp.partition: at + 3 for tp, at in held.items()})
+    return before - one.records()
+
+
+def two_drivers(one: Pipeline) -> None:
+    """The second works on a copy of the checkpoint."""
+    one.copy_checkpoint("second")
+    one.fill()
+    one.run(checkpoint="second")
+    one.fill()
+
+
+def two_queries_in_one_group(one: Pipeline) -> None:
+    """Another query, with a store of its own."""
+    one.fill()
+    one.run(name="other", store=SqliteStore(one.folder / "other.db"), checkpoint="other")
+
+
+def checkpoint_restored(one: Pipeline) -> None:
+    """From an older copy, so that the ledger is ahead of it."""
+    one.copy_checkpoint("old")
+    one.work()
+    one.put_back_checkpoint("old")
+    one.fill()
+
+
+def checkpoint_deleted(one: Pipeline) -> None:
+    """With records to come."""
+    one.delete_checkpoint()
+    one.fill()
+
+
+def store_restored(one: Pipeline) -> None:
+    """From a copy, so that the ledger is behind the checkpoint."""
+    one.store.back_up()
+    one.work()
+    one.store.restore()
+
+
+def store_emptied(one: Pipeline) -> None:
+    """Neither table nor ledger has anything."""
+    assert isinstance(one.store, SqlStore)
+    one.store.empty()
+
+
+def file_lost(one: Pipeline) -> None:
+    """And there is no copy."""
+    assert isinstance(one.store, SqliteStore)
+    one.store.path.unlink()
+
+
+def ledger_restored_alone(one: Pipeline) -> None:
+    """The target has what the ledger's topic no longer says."""
+    assert isinstance(one.store, KafkaStore)
+    one.store.back_up()
+    one.work()
+    one.store.restore_ledger()
+    one.fill()
+
+
+def ledger_deleted(one: Pipeline) -> None:
+    """The target has everything."""
+    assert isinstance(one.store, KafkaStore)
+    one.store.lose_ledger()
+    one.fill()
+
+
+def target_recreated(one: Pipeline) -> None:
+    """And is empty, while the ledger says that it has everything."""
+    assert isinstance(one.store, KafkaStore)
+    one.store.lose_target()
+
+
+def group_expired(one: Pipeline) -> None:
+    """While the query was stopped."""
+    one.delete_group()
+
+
+@dataclass(frozen=True)
+class Disaster:
+    """What is done, and what a person is told of it, each finding by some of its words.
+
+    `strike` returns rows that the store has, and the topic no longer. `choice` is which of the ways
+    that are offered somebody takes who has looked at the target. `verdict` is what a database's
+    history, and its rows, say for good; a topic has neither.
+    """
+
+    strike: Strike
+    said: tuple[str, ...]
+    stores: tuple[str, ...] = ALL
+    choice: int = 0
+    code: int = 1
+    verdict: str = NOTHING
+
+
+DISASTERS = [
+    Disaster(
+        topic_recreated,
+        ("it is not the topic that was read",),
+        verdict="nothing found lost or doubled, 20 offsets that cannot be proved, "
+        "nothing to act on",
+    ),
+    Disaster(
+        retention_past_the_query,
+        ("Kafka has deleted up to 6 records before the query read them",),
+        verdict="nothing lost, nothing doubled, 6 records lost before and accepted, "
+        "nothing to act on",
+    ),
+    Disaster(
+        retention_past_the_group,
+        ("it is below the start of the log", "it is behind what the query has done"),
+    ),
+    Disaster(two_drivers, ("it is ahead of the checkpoint, by 20 records",)),
+    Disaster(
+        two_queries_in_one_group,
+        ("others commit to it: query 'other'", "it is ahead of what the query has done"),
+    ),
+    Disaster(checkpoint_restored, ("it is ahead of the checkpoint, by 20 records",)),
+    Disaster(checkpoint_deleted, ("a query that starts with it begins at its startingOffsets",)),
+    Disaster(store_restored, ("20 records that the query has done are not in the sink",), SQL),
+    Disaster(
+        store_restored,
+        ("was deleted, or deleted and created again", "it is behind the checkpoint"),
+        ("kafka",),
+        choice=1,
+    ),
+    Disaster(store_emptied, ("its ledger has nothing of the query: it is empty",), SQL),
+    Disaster(file_lost, ("there is no file",), ("sqlite",), code=3),
+    Disaster(ledger_restored_alone, ("it is behind the checkpoint",), ("kafka",)),
+    Disaster(ledger_deleted, ("there is no topic",), ("kafka",), code=3),
+    Disaster(target_recreated, ("was deleted, or deleted and created again",), ("kafka",)),
+    Disaster(group_expired, ("it holds no offsets: lag cannot be seen",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("disaster", "store"),
+    [
+        pytest.param(
+            disaster,
+            store,
+            id=f"{disaster.strike.__name__}-{store}",
+            marks=[pytest.mark.slow] if store == "postgres" else [],
+        )
+        for disaster in DISASTERS
+        for store in disaster.stores
+    ],
+    indirect=["store"],
+)
+def test_a_disaster_is_named_and_repaired_by_what_is_printed(
+    pipeline: Pipeline, disaster: Disaster
+) -> None:
+    """Before it all is well; after it the store has each record once, but what it destroyed."""
+    in_topics = isinstance(pipeline.store, KafkaStore)
+    rows = [] if in_topics else ["--rows"]
+    pipeline.work()
+    assert pipeline.audit(*rows).verdict == NOTHING
+    older = disaster.strike(pipeline) or Counter()
+    said = pipeline.audit(*rows)
+    assert said.code == disaster.code, said.text
+    found = [one for one in said.to_act_on if not one.what.startswith("rows of ")]
+    assert len(found) == len(disaster.said), said.text
+    assert all(words in one.what for words, one in zip(disaster.said, found, strict=True))
+    pipeline.repair(found[-1], disaster.choice)
+    pipeline.go_on()
+    after = pipeline.audit(*rows)
+    assert (after.code, after.verdict) == (0, NOTHING if in_topics else disaster.verdict), after
+    expected = pipeline.records() + older
+    assert (pipeline.store.rows() - expected, expected - pipeline.store.rows()) == ({}, {})
+
+
+def test_the_document_has_each_of_them() -> None:
+    """By the words of `audit`, and with what is to be typed."""
+    document = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+    section = document.partition("## Disasters, and what repairs them")[2].partition("\n## ")[0]
+    for words in (words for disaster in DISASTERS for words in disaster.said):
+        assert f"`{words.partition(': query')[0]}`" in section, words

@@ -1,0 +1,105 @@
+"""A driver that hangs, as `status --watch` and `audit` show it: the real process is suspended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from eo_listener.cli import app
+from eo_listener.devtools.broker import Broker
+from tests.spark_session import submit_environment
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
+_WATCHED = 60  # readings, of which ten without a commit are needed for STOP
+
+
+@contextlib.contextmanager
+def running(*words: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A driver with its JVM, in a process group of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.disasters.driver", *map(str, words)],
+        env=submit_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+
+
+@contextlib.contextmanager
+def records(topics: Topics, topic: str) -> Iterator[None]:
+    """Records come meanwhile, some each tenth of a second."""
+    ended = threading.Event()
+
+    def produce() -> None:
+        while not ended.wait(0.1):
+            topics.fill(topic, 2)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        producer.join(60)
+
+
+def verdicts(watching: subprocess.Popen[str]) -> Iterator[tuple[str, int | None]]:
+    """Verdict and lag of the next readings."""
+    assert watching.stdout is not None
+    for _ in range(_WATCHED):
+        (one,) = json.loads(watching.stdout.readline())["groups"]
+        yield one.get("verdict"), one.get("lag")
+
+
+def test_a_hung_driver_is_stopped_where_records_wait_and_not_known_where_none_do(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """`OK` while it works; `STOP` while it hangs and records come; `OK` again after it."""
+    topics = Topics(broker.bootstrap_servers)
+    topic, group = topics.create("flights", 1), unique("hung")
+    topics.fill(topic, 5)
+    checkpoint = tmp_path / "checkpoint"
+    words = ["status", f"{group}*", "-b", topics.servers, "--watch", "0.5", "--json"]
+    audit = ["audit", "-b", topics.servers, "-g", group, "-c", str(checkpoint)]
+    with (
+        running(topics.servers, topic, group, checkpoint) as driver,
+        subprocess.Popen(
+            [sys.executable, "-m", "eo_listener", *words], stdout=subprocess.PIPE, text=True
+        ) as watching,
+    ):
+        try:
+            assert watching.stdout is not None
+            while not json.loads(watching.stdout.readline())["groups"]:
+                pass  # the driver starts
+            with records(topics, topic):
+                assert any(verdict == "OK" for verdict, _ in verdicts(watching))
+                os.killpg(driver.pid, signal.SIGSTOP)
+                assert any(verdict == "STOP" for verdict, _ in verdicts(watching))
+                os.killpg(driver.pid, signal.SIGCONT)
+                assert any(verdict == "OK" for verdict, _ in verdicts(watching))
+            assert any(lag == 0 for _, lag in verdicts(watching))
+            os.killpg(driver.pid, signal.SIGSTOP)
+            assert set(verdicts(watching)) == {("OK", 0)}
+            said = CliRunner().invoke(app, audit)
+            assert said.exit_code == 0, said.output
+        finally:
+            watching.send_signal(signal.SIGINT)
+            watching.wait(30)
