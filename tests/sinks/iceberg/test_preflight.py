@@ -131,5 +131,5 @@ def test_the_command_by_itself(lake: Lake, tmp_path: Path) -> None:
     assert found["it is not there: the first batch makes it, in format 2"] == ("fine", "")
     code, found = ask("lake.db.t", tmp_path / "none")
     assert code == 0
-    assert ("note", "CREATE NAMESPACE lake.db") in found.values()
+    assert ("note", f"CREATE NAMESPACE {lake.name}.{lake.namespace}") in found.values()
     assert list(tmp_path.iterdir()) == []
