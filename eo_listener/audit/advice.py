@@ -71,12 +71,13 @@ class Advice:
         words += ["--sink", old.sink, "--query", old.query]
         words += ["--to-query", new.query] if new.query != old.query else []
         words += ["--to-sink", new.sink] if new.sink != old.sink else []
-        return shlex.join(words)
+        return self._reached(address, words)
 
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
         """Accept one gap; a dry run until --execute."""
         of = ["--sink", key.sink, "--query", key.query, "--partition", str(tp), "--gap", str(gap)]
-        return shlex.join(["eo-listener", "ledger", "accept", *self._ledger(address), *of])
+        words = ["eo-listener", "ledger", "accept", *self._ledger(address), *of]
+        return self._reached(address, words)
 
     def _ledger(self, address: str) -> list[str]:
         in_schema = self.schema is not None and address.startswith("postgres")
@@ -102,6 +103,15 @@ class Advice:
     def preflight(self, topic: str) -> str:
         """See what the client may do with a topic."""
         return self._kafka(["eo-listener", "preflight"], ["-t", topic])
+
+    def _reached(self, address: str, words: list[str]) -> str:
+        """A command for a ledger; one in a topic is on the cluster that is read anyway."""
+        if address.startswith("kafka:") and not address.startswith("kafka://"):
+            return self._kafka(words, [])
+        command = shlex.join(words)
+        if address.startswith(("iceberg:", "delta:")):
+            return f"{command} (with the same --spark-conf)"
+        return command
 
     def _kafka(self, words: list[str], more: list[str]) -> str:
         where = ["-b", self.servers or "HOST:PORT"]

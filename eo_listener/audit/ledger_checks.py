@@ -85,8 +85,6 @@ def _carried_over(
 ) -> str:
     back = f"give the query its old name again: exactly_once(..., name={key.query!r})"
     new = LedgerKey(positions.sink or key.sink, positions.query or key.query)
-    if not store.repairable:
-        return back
     return f"{advice.rename_ledger(store.address, key, new)}; or {back}"
 
 

@@ -138,13 +138,11 @@ class StorePositions:
     """A store: the ledgers in it that are of the query, and the keys of all others.
 
     `renamed` are keys of the checkpoint's own query, under other names than was asked for.
-    `address` is how a command names the store, without a secret; `repairable`: `eo-listener ledger`
-    changes it, too.
+    `address` is how a command names the store, without a secret.
     """
 
     store: str
     address: str = "LEDGER"
-    repairable: bool = True
     ledgers: tuple[LedgerPositions, ...]
     others: tuple[LedgerKey, ...] = ()
     renamed: tuple[LedgerKey, ...] = ()

@@ -266,7 +266,6 @@ def _accepted(
     commands = [
         advice.accept_gap(store.address, ledger.key, tp, one)
         for store in positions.stores
-        if store.repairable
         for ledger in store.ledgers
         for tp, one in sorted(lost.items())
         if tp in ledger.heads and ledger.heads[tp].range.until == one.start

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from eo_listener.cli import completion
+from eo_listener.sinks.ledger_address import FORMS
 
 COLUMNS = "topic,partition,offset"
 
@@ -31,9 +32,8 @@ Ledgers = Annotated[
     typer.Option(
         "--ledger",
         autocompletion=completion.ledger,
-        help="A sink's ledger: sqlite:FILE, postgresql://user@host/database (the password by "
-        "PGPASSWORD or ~/.pgpass), kafka:TOPIC or kafka://host:port/TOPIC, "
-        "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH; repeatable.",
+        help=f"A sink's ledger: {FORMS}; repeatable. PostgreSQL's password by PGPASSWORD or "
+        "~/.pgpass.",
     ),
 ]
 Schema = Annotated[str | None, typer.Option(help="The schema of PostgreSQL's ledgers.")]

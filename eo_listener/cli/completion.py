@@ -8,17 +8,8 @@ the shell itself, where nothing is offered here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
-_LEDGERS: Final = (
-    "sqlite:FILE",
-    "postgresql://USER@HOST/DATABASE",
-    "kafka:TOPIC",
-    "kafka://HOST:PORT/TOPIC",
-    "iceberg:CATALOG.NAMESPACE.TABLE",
-    "delta:TABLE",
-    "delta:/PATH",
-)
+from eo_listener.sinks.ledger_address import EACH_FORM
 
 
 def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
@@ -38,7 +29,7 @@ def ledger(incomplete: str) -> list[str]:
     no blank behind it.
     """
     found: list[str] = []
-    for form in _LEDGERS:
+    for form in EACH_FORM:
         kind = form.partition(":")[0] + ":"
         if kind.startswith(incomplete):
             found += [kind, form] if kind not in found else [form]

@@ -31,7 +31,7 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, read_exported
-from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key
 from eo_listener.spark.checkpoint.errors import Unreadable
 from eo_listener.spark.checkpoint.log_files import parse_offsets as read_strictly
@@ -47,9 +47,7 @@ FromLedger = Annotated[
     typer.Option(
         "--from-ledger",
         autocompletion=completion.ledger,
-        help="How far a sink has applied its query, by its ledger: sqlite:FILE, "
-        "postgresql://user@host/database, kafka:TOPIC or kafka://host:port/TOPIC, "
-        "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH.",
+        help=f"How far a sink has applied its query, by its ledger: {FORMS}.",
     ),
 ]
 Schema = Annotated[str | None, typer.Option(help="With --from-ledger: PostgreSQL's schema.")]

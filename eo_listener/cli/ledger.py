@@ -2,81 +2,36 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby
-from typing import Annotated, Final
-from uuid import uuid4
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli import completion
+from eo_listener.cli import ledger_repair
+from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink
 from eo_listener.cli.options import (
-    Execute,
     Json,
     KafkaProperties,
     as_properties,
     console,
     named,
-    parse_partition,
     print_json,
     print_line,
-    seconds,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
-from eo_listener.sinks.ledger_repair import (
-    choose_key,
-    plan_acceptance,
-    plan_rename,
-    refuse_moved,
-    refuse_other_table,
-    refuse_users,
-)
 
 app = typer.Typer(
     help="What the ledger of a sink says, and repairs of it. A dry run until --execute.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-_GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
-_WATCH: Final = 5.0
-
-Address = Annotated[
-    str,
-    typer.Argument(
-        metavar="LEDGER",
-        autocompletion=completion.ledger,
-        help="sqlite:FILE, postgresql://user@host/database, kafka:TOPIC (with -b), "
-        "kafka://host:port/TOPIC, iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH.",
-    ),
-]
-Schema = Annotated[
-    str | None, typer.Option(help="PostgreSQL: the ledger's schema. Default: by the search_path.")
-]
-Servers = Annotated[
-    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, for kafka:TOPIC.")
-]
-Sink = Annotated[
-    str | None, typer.Option(help="The sink's key, as `ledger show` prints it: its table or topic.")
-]
-Query = Annotated[
-    str | None, typer.Option(help="The name of the query: name= of exactly_once, or queryName.")
-]
-Watch = Annotated[
-    float,
-    typer.Option(help="With --execute: seconds for which the ledger must hold still before."),
-]
 
 
 @app.command(epilog="Example: eo-listener ledger show sqlite:delays.db --query delays --history 20")
@@ -113,115 +68,8 @@ def show(
         raise typer.Exit(1)
 
 
-@app.command(
-    epilog="Example: eo-listener ledger rename postgresql://me@host/db --query old --to-query new"
-)
-def rename(
-    address: Address,
-    to_query: Annotated[str | None, typer.Option(help="The new name of the query.")] = None,
-    to_sink: Annotated[
-        str | None, typer.Option(help="The new key of the sink: the table, after ALTER TABLE.")
-    ] = None,
-    schema: Schema = None,
-    sink: Sink = None,
-    query: Query = None,
-    watch: Watch = _WATCH,
-    execute: Execute = False,
-    as_json: Json = False,
-) -> None:
-    """Carry a ledger over to the new name of its query or of its table.
-
-    Heads and history, in one transaction that compares each head with what was read before.
-    """
-    watch = seconds("watch", watch, least=0.0)
-    with closing(LedgerAddress.parse(address).open_repair(schema=schema)) as repair:
-        reader = repair.reader
-        ledgers = _heads(reader)
-        old = choose_key(ledgers, reader.label, sink, query)
-        table = None if to_sink is None else repair.key_of(to_sink)
-        plan = plan_rename(ledgers, old, sink=table, query=to_query)
-        refuse_other_table(plan, repair)
-        refuse_users(reader.label, (*repair.users(plan.old), *repair.users(plan.new)))
-        if execute:
-            time.sleep(watch)
-            repair.rename(plan)
-    count = len(plan.heads)
-    if as_json:
-        print_json(
-            {
-                "from": plan.old._asdict(),
-                "to": plan.new._asdict(),
-                "heads": count,
-                "executed": execute,
-            }
-        )
-        return
-    out = console()
-    print_line(out, f"from  query {plan.old.query!r} of {plan.old.sink}")
-    print_line(out, f"to    query {plan.new.query!r} of {plan.new.sink}")
-    _conclude(out, f"{count} heads and their history", "renamed", execute=execute)
-
-
-@app.command(
-    epilog="Example: eo-listener ledger accept sqlite:delays.db --partition flights-0 --gap 10..15"
-)
-def accept(
-    address: Address,
-    partition: Annotated[
-        str, typer.Option(help="The partition, as the error of the query names it: flights-0.")
-    ],
-    gap: Annotated[
-        str, typer.Option(help="The offsets that are given up, as the error names them: 10..15.")
-    ],
-    schema: Schema = None,
-    sink: Sink = None,
-    query: Query = None,
-    watch: Watch = _WATCH,
-    execute: Execute = False,
-    as_json: Json = False,
-) -> None:
-    """Accept one gap: the offsets from the first number up to the second are not in the sink.
-
-    The next batch may then begin at the second. The history keeps the gap forever. Every other gap
-    is refused as before, which `on_gap="accept"` does not do.
-    """
-    watch = seconds("watch", watch, least=0.0)
-    tp, offsets = parse_partition(partition), parse_gap(gap)
-    with closing(LedgerAddress.parse(address).open_repair(schema=schema)) as repair:
-        reader = repair.reader
-        ledgers = _heads(reader)
-        key = choose_key(ledgers, reader.label, sink, query)
-        entry = plan_acceptance(ledgers[key], key, tp, offsets, run_id=str(uuid4()))
-        refuse_users(reader.label, repair.users(key))
-        if execute:
-            time.sleep(watch)
-            refuse_moved(reader.label, ledgers[key], _heads(reader).get(key, {}))
-            repair.accept(key.sink, entry)
-    if as_json:
-        print_json(
-            {
-                **key._asdict(),
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "gap": list(offsets),
-                "executed": execute,
-            }
-        )
-        return
-    out = console()
-    out.print(named(f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}"))
-    _conclude(out, f"the gap {offsets} of {tp}", "accepted", execute=execute)
-
-
-def parse_gap(text: str) -> OffsetRange:
-    """Read `10..15`. Raises SettingsError."""
-    found = _GAP.fullmatch(text)
-    if found is None:
-        raise SettingsError(
-            f"--gap must be two offsets, got {text!r}",
-            fix="Write 10..15 for the offsets 10 to 14: the second is the next one to read",
-        )
-    return OffsetRange(int(found["start"]), int(found["until"]))
+app.command(epilog=ledger_repair.RENAME)(ledger_repair.rename)
+app.command(epilog=ledger_repair.ACCEPT)(ledger_repair.accept)
 
 
 @contextmanager
@@ -240,10 +88,6 @@ def _reader(
         closing(named.open(given, schema=schema, spark=spark, query=query)) as reader,
     ):
         yield reader
-
-
-def _heads(reader: LedgerReader) -> dict[LedgerKey, Mapping[TopicPartition, Head]]:
-    return {key: ledger.heads for key, ledger in reader.ledgers().items()}
 
 
 def _newest(reader: LedgerReader, key: LedgerKey, count: int) -> list[AppliedBatch]:
@@ -352,13 +196,3 @@ def _document(label: str, found: _Found) -> Mapping[str, object]:
             for key, (ledger, history) in found.items()
         ],
     }
-
-
-def _conclude(out: Console, what: str, done: str, *, execute: bool) -> None:
-    out.print(
-        named(
-            f"{done}: {what}"
-            if execute
-            else f"dry run, nothing was changed. To have {what} {done}: --execute"
-        )
-    )

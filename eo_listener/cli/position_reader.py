@@ -252,7 +252,7 @@ class PositionReader:
             store = self._tried(reader.label, lambda: choice.read(reader), _lost(address))  # noqa: B023  # called at once
             if store is not None:
                 self.readers[store.store] = reader
-                found[at] = replace(store, address=address.shown, repairable=address.repairable)
+                found[at] = replace(store, address=address.shown)
         return [found[at] for at in sorted(found)]
 
     def _read_again(self, stores: list[StorePositions]) -> list[StorePositions]:

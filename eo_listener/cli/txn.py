@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from eo_listener.cli.java_client import Clients, java_transactions
 from eo_listener.cli.options import (
     BootstrapServers,
     Execute,
@@ -31,8 +32,6 @@ from eo_listener.cli.txn_screen import (
     print_abort,
     print_reading,
 )
-from eo_listener.client_config.java_names import java_names
-from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.kafka.open_transactions import (
     OpenTransaction,
     TransactionVerdict,
@@ -53,9 +52,6 @@ from eo_listener.model.errors import (
     few,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.spark import java, shim
-from eo_listener.spark.kafka_clients import kafka_clients
-from eo_listener.spark.shim_process import ShimProcess
 
 app = typer.Typer(
     help="Open transactions on topics, and the end of one that holds readers up.",
@@ -63,17 +59,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_OLDEST_JAVA: Final = 11
 _WATCH: Final = 10.0
 _ENDING: Final = 5.0  # seconds: markers are written within some milliseconds
-
-Clients = Annotated[
-    Path | None,
-    typer.Option(
-        "--kafka-clients",
-        help="A folder with Kafka's Java client, such as /opt/kafka/libs. Default: Spark's own.",
-    ),
-]
 
 
 class _Opened(NamedTuple):
@@ -336,12 +323,11 @@ def _exit_status(reading: TransactionReading, now_ms: int) -> int:
 @contextmanager
 def _opened(servers: str, given: list[str] | None, clients: Path | None) -> Iterator[_Opened]:
     properties = as_properties(servers, given)
-    in_java: Mapping[str, str] = java_names(properties)
-    runtime = java.find(_OLDEST_JAVA, user="Kafka's Java client")
-    with closing(ShimProcess(runtime, (shim.jar(), *kafka_clients(clients)))) as process:
-        transactions = JavaTransactions(process, in_java)
-        with closing(TransactionReader(properties, transactions)) as reader:
-            repair = TransactionRepair(properties, transactions, reader.stable)
-            more = [] if clients is None else ["--kafka-clients", str(clients)]
-            typed = TypedCommand(servers=servers, more=tuple(more), options=bool(given))
-            yield _Opened(reader, repair, typed)
+    with (
+        java_transactions(properties, clients) as transactions,
+        closing(TransactionReader(properties, transactions)) as reader,
+    ):
+        repair = TransactionRepair(properties, transactions, reader.stable)
+        more = [] if clients is None else ["--kafka-clients", str(clients)]
+        typed = TypedCommand(servers=servers, more=tuple(more), options=bool(given))
+        yield _Opened(reader, repair, typed)

@@ -19,6 +19,9 @@ FORMAT = 1
 GAP_ACCEPTED = "gap accepted"
 """What the history records of a range with a gap, in place of a verdict."""
 
+UNKNOWN_TIME = "-"
+"""When a range was applied, where a store has heads alone of it."""
+
 
 class BatchVerdict(Enum):
     """How a range continues what was applied before it."""
@@ -61,7 +64,7 @@ class AppliedBatch:
 
     `rows` are those of the whole batch, None where the store does not say. `verdict` is `first`,
     `next` or GAP_ACCEPTED; `gap` are offsets that are lost. `applied_at` is a time in the store's
-    own format.
+    own format, or UNKNOWN_TIME.
     """
 
     partition: TopicPartition

@@ -19,6 +19,7 @@ from eo_listener.sinks.ledger_steps import BATCHES_COUNTED, BATCHES_READ
 from eo_listener.spark.checkpoint import shown
 
 if TYPE_CHECKING:
+    from eo_listener.kafka.java_transactions import JavaTransactions
     from eo_listener.spark.session.local_spark import LocalSpark
 
 _KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/@]+)/)?(?P<topic>[^/]*)")
@@ -31,13 +32,20 @@ _NO_SECRETS: Final = frozenset(
     }
 )
 """Parameters of a dsn that are shown."""
+_REPAIRS: Final = {"iceberg": "IcebergLedgerRepair", "delta": "DeltaLedgerRepair"}
 _PACKAGES: Final = {"pyarrow": None, "psycopg": None, "pyspark": "spark", "py4j": "spark"}
 """With the extra that brings each; None: the one that has the store's name."""
 
-FORMS: Final = (
-    "sqlite:FILE, postgresql://user@host/database, kafka:TOPIC, kafka://host:port/TOPIC, "
-    "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH"
+EACH_FORM: Final = (
+    "sqlite:FILE",
+    "postgresql://USER@HOST/DATABASE",
+    "kafka:TOPIC",
+    "kafka://HOST:PORT/TOPIC",
+    "iceberg:CATALOG.NAMESPACE.TABLE",
+    "delta:TABLE",
+    "delta:/PATH",
 )
+FORMS: Final = ", ".join(EACH_FORM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,46 +120,50 @@ class LedgerAddress:
         elif self.kind == "postgres":
             reader = _loaded("postgres", "PostgresLedgerReader")(self.place, schema=schema)
         else:
-            own = {} if self.servers is None else {"bootstrap.servers": self.servers}
-            given = {**(properties or {}), **own}
-            if "bootstrap.servers" not in given:
-                raise SettingsError(
-                    f"no cluster is named for the ledger in topic {self.place}",
-                    fix=f"Add -b HOST:PORT; or name it: kafka://HOST:PORT/{self.place}",
-                )
-            reader = _loaded("kafka", "KafkaLedgerReader")(given, self.place)
+            reader = _loaded("kafka", "KafkaLedgerReader")(self.of_cluster(properties), self.place)
         return reader
+
+    def of_cluster(self, properties: Mapping[str, str] | None) -> dict[str, str]:
+        """The properties of the client for a topic. Raises SettingsError without a cluster."""
+        own = {} if self.servers is None else {"bootstrap.servers": self.servers}
+        given = {**(properties or {}), **own}
+        if "bootstrap.servers" not in given:
+            raise SettingsError(
+                f"no cluster is named for the ledger in topic {self.place}",
+                fix=f"Add -b HOST:PORT; or name it: kafka://HOST:PORT/{self.place}",
+            )
+        return given
 
     @property
     def in_table(self) -> bool:
         """Whether a Spark is needed to read it."""
         return self.kind in _TABLES
 
-    @property
-    def repairable(self) -> bool:
-        """Whether it can be changed from outside its sink."""
-        return self.kind in ("sqlite", "postgres")
+    def open_repair(
+        self,
+        properties: Mapping[str, str] | None,
+        *,
+        schema: str | None,
+        spark: LocalSpark,
+        java: JavaTransactions | None = None,
+        no_java: str | None = None,
+    ) -> LedgerRepair:
+        """Return what repairs it. Raises as `open` does.
 
-    def require_repairable(self) -> None:
-        """Raise SettingsError for a ledger that can only be read."""
-        if not self.repairable:
-            is_topic = self.kind == "kafka"
-            raise SettingsError(
-                f"the ledger in a {'topic' if is_topic else 'table'} of {self.kind.capitalize()}'s "
-                "can be shown, and not repaired",
-                cause=f"it moves in {'transactions' if is_topic else 'commits'} of its sink alone",
-                fix="Repair it by the query: exactly_once(..., on_gap=) or on_first=",
-            )
-
-    def open_repair(self, *, schema: str | None) -> LedgerRepair:
-        """Return what repairs it. Raises as `open` does, and for a ledger in a topic."""
-        self.require_repairable()
+        `java` asks Kafka's coordinators for transactions; `no_java` is why there is none.
+        """
         repair: LedgerRepair
-        if self.kind == "sqlite":
+        if self.in_table:
+            repair = _loaded(self.kind, _REPAIRS[self.kind], "repair")(self.place, spark)
+        elif self.kind == "sqlite":
             repair = _loaded("sqlite", "SqliteLedgerRepair", "repair")(self.place)
-        else:
+        elif self.kind == "postgres":
             repair = _loaded("postgres", "PostgresLedgerRepair", "repair")(
                 self.place, schema=schema
+            )
+        else:
+            repair = _loaded("kafka", "KafkaLedgerRepair", "repair")(
+                self.of_cluster(properties), self.place, java=java, no_java=no_java
             )
         return repair
 

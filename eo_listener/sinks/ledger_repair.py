@@ -6,13 +6,13 @@ transaction, as it does for a batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import InUseError, SettingsError, few
-from eo_listener.model.ledger import Entry, Head, LedgerKey, Move
+from eo_listener.model.ledger import Entry, Head, LedgerKey, Move, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import LedgerReader
 
@@ -43,16 +43,24 @@ class LedgerRepair(Protocol):
     @property
     def reader(self) -> LedgerReader: ...
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be known before it is done, and after `users` was asked."""
+        ...
+
     def key_of(self, table: str) -> str:
         """The key of a sink that writes to this table, as its ledger has it."""
         ...
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
-        """Name the connections of sinks that write to this key, as far as the store shows them."""
+        """Name what shows that a sink of this key is at work, as far as the store does.
+
+        Asked before and after the seconds in which the ledger must hold still.
+        """
         ...
 
-    def has_table(self, sink: str) -> bool:
-        """Whether the table of a sink, by its key, is there."""
+    def check_rename(self, rename: Rename) -> None:
+        """Raise SettingsError where rows would be under the ledger of another table."""
         ...
 
     def rename(self, rename: Rename) -> None:
@@ -107,15 +115,25 @@ def plan_rename(ledgers: Ledgers, old: LedgerKey, *, sink: str | None, query: st
     return Rename(old=old, new=new, heads=ledgers[old])
 
 
-def refuse_other_table(rename: Rename, repair: LedgerRepair) -> None:
+def refuse_other_table(rename: Rename, has_table: Callable[[str], bool]) -> None:
     """Raise SettingsError where rows would be under the ledger of another table."""
-    if rename.new.sink != rename.old.sink and repair.has_table(rename.old.sink):
+    if rename.new.sink != rename.old.sink and has_table(rename.old.sink):
         raise SettingsError(
             f"the table {rename.old.sink} is still there, so its ledger stays with it",
             cause="a ledger says what its own table has; only a table that was renamed takes it "
             "along",
             fix=f"If the rows were moved, rename the table first: ALTER TABLE {rename.old.sink} "
             "RENAME TO ... . A new table begins with a ledger of its own",
+        )
+
+
+def refuse_table_of_its_own(label: str, key: str, table: str) -> None:
+    """Raise SettingsError where the ledger in a table is to be that of another one."""
+    if table != key:
+        raise SettingsError(
+            f"the ledger of {label} is in the table, and cannot be that of {table}",
+            cause="a table that is renamed has taken it along, and another one has its own",
+            fix="Name the table as it is called now; only its query is renamed: --to-query",
         )
 
 
@@ -160,6 +178,24 @@ def plan_acceptance(
         batch_id=head.batch_id,
         moves={tp: move},
     )
+
+
+def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
+    """Raise InUseError where a ledger does not say by its heads alone what its table has."""
+    if ledger.begun is not None:
+        raise InUseError(
+            f"batch {ledger.begun} of query {ledger.key.query!r} was begun in {label}, and is not "
+            "finished",
+            cause="the query runs, or its driver died in that batch; some of its rows may be there",
+            fix="Start the query as it was, until that batch is applied, then stop it",
+        )
+    if ledger.taken_back is not None:
+        raise InUseError(
+            f"{label} was taken back to before later batches of query {ledger.key.query!r}: "
+            f"{ledger.taken_back.cause}",
+            cause="a repair would leave nothing to undo that by",
+            fix=ledger.taken_back.fix or "Let the query write its next batch first",
+        )
 
 
 def refuse_users(label: str, users: tuple[str, ...]) -> None:

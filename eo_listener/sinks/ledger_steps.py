@@ -8,6 +8,7 @@ the one before it ended says that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import islice
 from typing import Final, NamedTuple
@@ -28,13 +29,14 @@ class LedgerStep(NamedTuple):
     """What a batch has left in the ledger, and `before` it; None where that is not known any more.
 
     `rows` are those it has changed, None where the table does not say; `at` is when, in
-    milliseconds since 1970.
+    milliseconds since 1970. `verdict` is that of a repair that has left all heads as they were.
     """
 
     heads: Heads
     before: Heads | None
     rows: int | None
     at: int
+    verdict: str | None = None
 
 
 def newest_steps(steps: Iterable[LedgerStep], batches: int) -> Iterator[LedgerStep]:
@@ -92,6 +94,17 @@ def _applied(step: LedgerStep) -> Iterator[AppliedBatch]:
     if step.before is None:
         return
     for tp, head in step.heads.items():
+        if step.verdict is not None:
+            until = head.range.until
+            yield AppliedBatch(
+                partition=tp,
+                head=replace(head, range=OffsetRange(until, until)),
+                rows=0,
+                verdict=step.verdict,
+                gap=None,
+                applied_at=_moment(step.at),
+            )
+            continue
         old = step.before.get(tp)
         if head == old or (old is not None and _is_empty(tp, old, head)):
             continue

@@ -548,15 +548,24 @@ def test_a_ledger_of_another_table_is_carried_over_to_that_table() -> None:
     )
 
 
-def test_no_command_is_advised_that_a_ledger_in_a_topic_does_not_take() -> None:
-    """It moves in the transactions of its sink alone."""
-    under = store(renamed=(LedgerKey("delays", "old"),), address="kafka:l", repairable=False)
+@pytest.mark.parametrize(
+    ("address", "more"),
+    [
+        ("kafka:l", " -b k:9092"),
+        ("kafka://h:9092/l", ""),
+        ("delta:/d", " (with the same --spark-conf)"),
+    ],
+)
+def test_a_command_for_a_ledger_says_how_it_is_reached(address: str, more: str) -> None:
+    """A topic needs its cluster, and a table the settings of its catalog."""
+    under = store(renamed=(LedgerKey("delays", "old"),), address=address)
     found = only(judged(checkpoint=checkpoint(60), stores=(under,), query="new"))
-    assert found.fix == "give the query its old name again: exactly_once(..., name='old')"
-    at = store(ledger(60), address="kafka:l", repairable=False)
+    assert found.fix.startswith(
+        f"eo-listener ledger rename {address} --sink delays --query old --to-query new{more}; "
+    )
+    at = store(ledger(60), address=address)
     lost = only(judged(source=source(log(start=65)), checkpoint=checkpoint(60), stores=(at,)))
-    assert "eo-listener ledger" not in lost.fix
-    assert 'on_gap="accept"' in lost.fix
+    assert f"--gap 60..65{more}" in lost.fix
 
 
 def test_an_empty_ledger() -> None:

@@ -9,12 +9,14 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
-from eo_listener.cli import ledger as ledger_command
+from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError
@@ -28,12 +30,14 @@ from eo_listener.model.ledger import (
     TakenBack,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.ledger_address import FORMS
 from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance, plan_rename
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of, plan_of
 from tests.cli.sqlite_ledger import KEY, LEDGER, Store
 
 T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
+_LEDGERS = ("ledgers", "from_ledger", "address")
 QUICK = ["--watch", "0", "--execute"]
 
 
@@ -224,8 +228,7 @@ def test_a_store_of_which_the_heads_have_changed_is_left_alone(store: Store) -> 
         (["rename", "{store}"], 2, "has that name already"),
         (["rename", "{store}", "--to-query", " "], 2, "the new name is empty"),
         (["rename", "{store}", "--sink", "x", "--to-query", "y"], 2, "--sink delays --query fl"),
-        (["rename", "kafka:t", "--to-query", "y"], 2, "can be shown, and not repaired"),
-        (["rename", "delta:t", "--to-query", "y"], 2, "can be shown, and not repaired"),
+        (["rename", "kafka:t", "--to-query", "y"], 2, "no cluster is named"),
         (["rename", "{store}", "--to-query", "y", "--watch", "-1"], 2, "--watch must be"),
         (["accept", "{store}", "--partition", "x", "--gap", "10..15"], 2, "--partition must be"),
         (["accept", "{store}", "--partition", "u-0", "--gap", "10..15"], 2, "has no head of u-0"),
@@ -284,3 +287,24 @@ def test_names_are_shown_as_text(store: Store) -> None:
     answer = run("show", store.address, "--query", "\x1b[31mred[/b]")
     assert "\x1b" not in answer.stdout
     assert r"\x1b[31mred[/b]" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "audit",
+        "group seed",
+        "group rewind",
+        "ledger show",
+        "ledger rename",
+        "ledger accept",
+        "serve",
+    ],
+)
+def test_the_help_names_the_forms_of_a_ledger(words: str) -> None:
+    """All of those that the commands take."""
+    command: Any = get_command(app)
+    for word in words.split():
+        command = command.commands[word]
+    options = {one.name: str(getattr(one, "help", "")) for one in command.params}
+    assert FORMS in next(options[name] for name in _LEDGERS if name in options)

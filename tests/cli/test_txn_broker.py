@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 )
 from typer.testing import CliRunner, Result
 
-from eo_listener.cli import app, txn
+from eo_listener.cli import app, java_client
 from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import EoListenerError, KafkaError, SettingsError
 from eo_listener.model.offsets import TopicPartition
@@ -54,15 +54,21 @@ class Kept:
     def close(self) -> None:
         """Stay for the next command."""
 
+    @staticmethod
+    def end() -> None:
+        """End it."""
+        if Kept.started is not None:
+            Kept.started.close()
+            Kept.started = None
+
 
 @pytest.fixture(scope="module", autouse=True)
 def one_process() -> Iterator[None]:
     """One JVM for the commands of this file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(txn, "ShimProcess", Kept)
+        patch.setattr(java_client, "ShimProcess", Kept)
         yield
-    if Kept.started is not None:
-        Kept.started.close()
+    Kept.end()
 
 
 def run(broker: Broker, *words: str) -> Result:

@@ -139,15 +139,6 @@ def test_a_table_that_cannot_be_is_refused_before_spark_starts(address: str, sai
         LedgerAddress.parse(address).open(None, schema=None, spark=NONE)
 
 
-@pytest.mark.parametrize("address", ["kafka:t", "iceberg:a.b.c", "delta:/d"])
-def test_what_a_sink_moves_alone_is_not_repaired(address: str) -> None:
-    """The ledger is in the commit that has the rows."""
-    named = LedgerAddress.parse(address)
-    assert not named.repairable
-    with pytest.raises(SettingsError, match="can be shown, and not repaired"):
-        named.open_repair(schema=None)
-
-
 def test_a_file_is_read_whole(file: Path) -> None:
     """Heads with their times, and the history in its order with the gap."""
     with closing(SqliteLedgerReader(file)) as reader:

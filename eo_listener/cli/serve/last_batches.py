@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eo_listener.audit.positions import LedgerPositions
-from eo_listener.model.ledger import AppliedBatch
+from eo_listener.model.ledger import UNKNOWN_TIME, AppliedBatch
 
 BATCHES_SHOWN: Final = 5
 
@@ -61,11 +61,15 @@ class LastBatches:
 def last_batches(
     ledger: LedgerPositions, history: Iterable[AppliedBatch], count: int = BATCHES_SHOWN
 ) -> LastBatches:
-    """By the history; where it has nothing, by the heads, which have each partition's last batch.
+    """By the history; where it has no batches, by the heads, which have each partition's last one.
 
-    A history is pruned by its sink, so it has some thousand entries at most.
+    A history is pruned by its sink, so it has some thousand entries at most. That of a topic has
+    what repairs have found, and no time of it.
     """
-    batches = _newest(_applied(history), count) or _newest(_heads(ledger), count)
+    entries = list(history)
+    if any(one.applied_at == UNKNOWN_TIME for one in entries):
+        entries = []
+    batches = _newest(_applied(entries), count) or _newest(_heads(ledger), count)
     return LastBatches(
         store=ledger.store,
         sink=ledger.key.sink,

@@ -62,7 +62,8 @@ class BatchRecord:
     """A batch that was written to the table with the id `table`; `ledger` is what it left.
 
     `base` is the table's version when the ledger was read, `states` the queries there were at that
-    version. `attempt` distinguishes each try to write a batch.
+    version. `attempt` distinguishes each try to write a batch. `renamed` is the ledger under its
+    new name, where the query was renamed by it: then it has no rows, and the old name no heads.
     """
 
     ledger: LedgerText
@@ -70,6 +71,18 @@ class BatchRecord:
     base: int
     attempt: str
     states: Mapping[str, QueryState]
+    renamed: LedgerText | None = None
+
+    def ledger_of(self, query: str) -> LedgerText:
+        """What it left of this query, which is its own or the one that it was renamed to."""
+        if self.renamed is not None and self.renamed.query == query:
+            return self.renamed
+        return self.ledger
+
+    @property
+    def queries(self) -> frozenset[str]:
+        """Those whose ledgers it has moved."""
+        return frozenset(one.query for one in (self.ledger, self.renamed) if one is not None)
 
     @property
     def query(self) -> str:
@@ -86,6 +99,7 @@ class BatchRecord:
 
         Without a `$`, since Spark puts values of its own in the place of `${...}` in a setting.
         """
+        renamed = {} if self.renamed is None else {"renamed": self.renamed.encode()}
         text = json.dumps(
             {
                 _MARK: FORMAT,
@@ -94,6 +108,7 @@ class BatchRecord:
                 "attempt": self.attempt,
                 "states": {query: one.encode() for query, one in self.states.items()},
                 "ledger": self.ledger.encode(),
+                **renamed,
             },
             separators=(",", ":"),
         )
@@ -120,6 +135,7 @@ class BatchRecord:
                 states={
                     query: QueryState.decode(*state) for query, state in given["states"].items()
                 },
+                renamed=LedgerText.decode(given["renamed"]) if "renamed" in given else None,
             )
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(

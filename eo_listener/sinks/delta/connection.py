@@ -203,7 +203,7 @@ class Connection:
         if commit is None or commit.record is None:
             gone = state._replace(doubt=Doubt.GONE, doubted=state.version)
             raise in_doubt(self._label, self.reference, query, gone)
-        return commit.record.ledger.heads
+        return commit.record.ledger_of(query).heads
 
     def commit(self, log: TableLog, version: int) -> Commit | None:
         """One commit; None where the log does not have it. Raises RetriableSinkError."""

@@ -125,8 +125,9 @@ def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkE
             back = f"{restore} {at - 1}" if at > 0 else f"Remove the table {reference}"
             return SinkError(
                 f"{problem}: version {at} has a batch that was judged before the table was "
-                "restored or replaced, and was committed after that",
-                cause="RESTORE, CREATE OR REPLACE or DROP while the query was running",
+                "restored or replaced, or the ledger renamed, and was committed after that",
+                cause="RESTORE, CREATE OR REPLACE, DROP, or eo-listener ledger rename while the "
+                "query was running",
                 fix=f"{back}, which takes this batch back, and what came after it; "
                 "then start from the ledger: starting_offsets(ledger=...)",
             )

@@ -4,6 +4,7 @@
 - A RESTORE to version t takes the heads back to those of version t, and no number back: Delta keeps
   `txnVersion`.
 - What replaces the table (CREATE OR REPLACE, CLONE) leaves numbers, and no heads.
+- A rename is one commit, with the number of the old name. Under the new one it leaves all heads.
 - Delta compares numbers only. So a batch can be written although a RESTORE, or a new table, came
   between its judgement and its commit. Its `base` shows it: then nobody can say what the heads are.
 """
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.delta.batch_records import Doubt, QueryState
+from eo_listener.sinks.delta.batch_records import BatchRecord, Doubt, QueryState
 from eo_listener.sinks.delta.commits import Commit
 
 _SOON = 50  # commits that are read before it is asked whether the table has a ledger at all
@@ -106,7 +107,9 @@ class TableLedger:
 
     def _gone(self, version: int, newer: list[Commit]) -> States:
         """The states where the log has nothing of `version` and before."""
-        shown = {commit.record.query for commit in newer if commit.record is not None}
+        shown: set[str] = set()
+        for commit in newer:
+            shown |= frozenset() if commit.record is None else commit.record.queries
         return {
             query: QueryState(number, None, Doubt.GONE, version)
             for query, number in self._numbers().items()
@@ -130,10 +133,13 @@ class TableLedger:
         if commit.replaces:
             return {query: QueryState(one.number, None) for query, one in states.items()}
         if commit.record is not None:
-            mine = QueryState(commit.record.number, version)
-            if (doubt := self.doubt(commit)) is not None:
-                mine = QueryState(mine.number, None, doubt, version)
-            return {**states, commit.record.query: mine}
+            doubt, moved = self.doubt(commit), {}
+            for query in commit.record.queries:
+                number = commit.record.ledger_of(query).number
+                moved[query] = QueryState(number, version)
+                if doubt is not None:
+                    moved[query] = QueryState(number, None, doubt, version)
+            return {**states, **moved}
         return states
 
     def taken_back_by(self, version: int, query: str) -> TakenBackBy | None:
@@ -145,7 +151,8 @@ class TableLedger:
         if now is None or now.doubt is not None:
             return None
         last = None if now.version is None else self._read(now.version)
-        if last is not None and last.record is not None and last.record.number == now.number:
+        record = None if last is None else last.record
+        if record is not None and record.ledger_of(query).number == now.number:
             return None
         return TakenBackBy(now.number, self._taken_back_from(version, query, now.version))
 
@@ -174,6 +181,16 @@ class TableLedger:
         if record.table != self._table or record.base >= commit.version:
             return Doubt.MEANWHILE
         between = [self._read(version) for version in range(record.base + 1, commit.version)]
-        if any(one is not None and (one.restores or one.replaces) for one in between):
+        if any(
+            one is not None and (one.restores or one.replaces or _renames(one.record, record))
+            for one in between
+        ):
             return Doubt.MEANWHILE
         return Doubt.GONE if None in between else None
+
+
+def _renames(one: BatchRecord | None, other: BatchRecord) -> bool:
+    """Whether one of them renames what the other has moved: Delta compares numbers of one alone."""
+    if one is None or (one.renamed is None and other.renamed is None):
+        return False
+    return bool(one.queries & other.queries)

@@ -75,7 +75,8 @@ class DeltaLedgerReader:
     def stored(self, log: TableLog) -> list[StoredLedger]:
         """Read the ledgers of a table, if it has any. Raises SinkError."""
         states = self._connection.states(log)
-        return [self._stored(log, query, state) for query, state in sorted(states.items())]
+        found = [self._stored(log, query, state) for query, state in sorted(states.items())]
+        return [one for one in found if one is not None]
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as the log has their commits."""
@@ -101,7 +102,8 @@ class DeltaLedgerReader:
         self._connection.forget()
         self._log = None
 
-    def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger:
+    def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger | None:
+        """None where all that it had goes by another name."""
         key = LedgerKey(self._place, query)
         try:
             heads = self._connection.heads(log, query, state)
@@ -111,13 +113,18 @@ class DeltaLedgerReader:
             return StoredLedger(key=key, heads={}, moved_at={})
         by = self._connection.taken_back_by(log, query)
         back = None if by is None else taken_back(self._connection.reference, by, log.newest)
+        if not heads and back is None and state.version is not None:
+            return None
         at = moved_at(chain(self._newest(log, heads, state), self._steps(log, query)))
         return StoredLedger(key=key, heads=heads, moved_at=at, taken_back=back, newest_only=True)
 
     def _newest(self, log: TableLog, heads: Heads, state: QueryState) -> Iterator[LedgerStep]:
-        """The commit that has the heads, without what was before it, which is another file."""
+        """The commit that has the heads, without what was before it, which is another file.
+
+        One without rows may be a repair, which leaves most heads as they were.
+        """
         commit = None if state.version is None else self._connection.commit(log, state.version)
-        if commit is not None:
+        if commit is not None and commit.rows != 0:
             yield LedgerStep(heads, None, None, commit.at)
 
     def _steps(self, log: TableLog, query: str) -> Iterator[LedgerStep]:
@@ -127,11 +134,17 @@ class DeltaLedgerReader:
             commit = self._connection.commit(log, state.version)
             if commit is None or commit.record is None:
                 return
-            state = commit.record.states.get(query)
-            before = self._before(log, state)
-            yield LedgerStep(commit.record.ledger.heads, before, commit.rows, commit.at)
+            record = commit.record
+            heads = record.ledger_of(query).heads
+            if query != record.query:
+                yield LedgerStep(heads, heads, 0, commit.at, f"renamed from query {record.query}")
+                query = record.query
+                state = record.states.get(query)
+                continue
+            state = record.states.get(query)
+            yield LedgerStep(heads, self._before(log, query, state), commit.rows, commit.at)
 
-    def _before(self, log: TableLog, state: QueryState | None) -> Heads | None:
+    def _before(self, log: TableLog, query: str, state: QueryState | None) -> Heads | None:
         if state is None:
             return {}
         if state.doubt is not None:
@@ -139,7 +152,9 @@ class DeltaLedgerReader:
         if state.version is None:
             return {}
         commit = self._connection.commit(log, state.version)
-        return None if commit is None or commit.record is None else commit.record.ledger.heads
+        if commit is None or commit.record is None:
+            return None
+        return commit.record.ledger_of(query).heads
 
     def _found(self, session: SparkSession) -> TableLog:
         try:

@@ -150,6 +150,9 @@ class PublishedLedgers:
                 if newer is not None:
                     yield _step(newer, one.ledger.heads, several=several)
                 newer, several = one, False
+                if one.renamed_from is not None:
+                    yield _renamed(one)
+                    newer, query = None, one.renamed_from
             elif one.batch_of == query:
                 several = True
         if newer is not None and newer.ledger is not None:
@@ -325,6 +328,11 @@ def _searched(search: MetadataSearch) -> str:
 def _step(one: Snapshot, before: Heads | None, *, several: bool) -> LedgerStep:
     heads = {} if one.ledger is None else one.ledger.heads
     return LedgerStep(heads, before, None if several else one.added, one.committed)
+
+
+def _renamed(one: Snapshot) -> LedgerStep:
+    heads = {} if one.ledger is None else one.ledger.heads
+    return LedgerStep(heads, heads, 0, one.committed, f"renamed from query {one.renamed_from}")
 
 
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:

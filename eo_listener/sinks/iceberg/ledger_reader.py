@@ -63,7 +63,7 @@ class IcebergLedgerReader:
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads, of one snapshot of main."""
         with self._explained():
-            self._table = table = self._found()
+            self._table = table = self.found()
         found = {one.key: one for one in self.stored(table)}
         if not found:
             raise SettingsError(
@@ -91,14 +91,14 @@ class IcebergLedgerReader:
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as their snapshots have not expired."""
         with self._explained():
-            table = self._table or self._found()
+            table = self._table or self.found()
             steps = self._ledgers.steps(table, key.query)
             return iter(applied_batches(newest_steps(steps, self._batches)))
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
         """Read of which offset each row is, in the snapshot that the ledger was read of."""
         with self._explained():
-            table = self._table or self._found()
+            table = self._table or self.found()
             sql = f"SELECT * FROM {self._name.sql} VERSION AS OF {table.main}"
             with asking("read a table"):
                 frame = self._spark.session().sql(sql)
@@ -149,6 +149,11 @@ class IcebergLedgerReader:
             )
         return None
 
+    @property
+    def published(self) -> PublishedLedgers:
+        """What finds the ledgers of the table."""
+        return self._ledgers
+
     def _loaded(self) -> IcebergTable | None:
         spark, name = self._spark.session(), self._name
         setting = f"spark.sql.catalog.{name.parts[0]}"
@@ -170,7 +175,8 @@ class IcebergLedgerReader:
             raise self._absent(cause)
         return table
 
-    def _found(self) -> IcebergTable:
+    def found(self) -> IcebergTable:
+        """The table. Raises SettingsError where there is none, ThrownError and JvmError."""
         table = self._loaded()
         if table is None:
             raise self._absent(

@@ -21,7 +21,8 @@ from eo_listener.model.errors import (
     SinkError,
 )
 from eo_listener.model.fault_points import reached
-from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.ledger import Applied, Entry, Head
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.iceberg.errors import (
     is_conflict,
@@ -35,6 +36,7 @@ from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
 from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import BATCH_OF, LETTERS, PROPERTY, Snapshot
+from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
 
 TRIES: Final = 20
@@ -137,13 +139,12 @@ class Publication:
     def _staged(self) -> Staged:
         """Make the branch, at the snapshot of main whose ledger is as the entry has found it."""
         refused: ThrownError | None = None
-        # A branch that was dropped Iceberg makes anew, from main: it then lacks this snapshot.
-        summary = None if self.rows.appends else {BATCH_OF: self.entry.query}
         for _ in range(TRIES):
             self.table.refresh()
             base, before, found = self.table.main, self.table.version, self._compared()
             branch = new_branch(self.entry.query, self.entry.run_id)
             try:
+                summary = self._first_summary()
                 root = self.table.create_branch(branch, at=base, summary=summary)
             except MainMovedError:
                 continue
@@ -153,7 +154,7 @@ class Publication:
                 self.table.refresh()
                 refused = self._after_others(error, before)
                 continue
-            return Staged(branch, base, root, found.ledger.after(self.entry).encode())
+            return Staged(branch, base, root, self._ledger(found).encode())
         raise self._overtaken() from refused
 
     def _written(self, staged: Staged) -> int | None:
@@ -226,22 +227,19 @@ class Publication:
         A JDBC catalog sends a commit once more where the connection broke (`JdbcClientPool`): if
         the first was made, the second is refused. Raises OutcomeUnknownError.
         """
-        entry = self.entry
         try:
             self.table.refresh()
             found = self.ledgers.published(
-                self.table, entry.query, accept_expired=self.accept_expired
+                self.table, self.entry.query, accept_expired=self.accept_expired
             )
         except (ThrownError, JvmError, SinkError) as error:
             raise unanswered(error, self.label) from error
-        return all(found.heads.get(tp) == entry.head(tp) for tp in entry.moves)
+        return self._is_in(found.heads)
 
     def _moved(self, staged: Staged) -> None:
         """Publish what is staged, on main as it is now."""
         table, query = self.table, self.entry.query
-        drop = [
-            name for name in table.branches if is_branch_of(query, name) and name != staged.branch
-        ]
+        drop = [name for name in table.branches if self._is_ours(name) and name != staged.branch]
         summary = self._summary(staged)
         if table.main == staged.base:
             table.publish(
@@ -256,9 +254,31 @@ class Publication:
         else:
             raise self._overtaken()
 
+    # What a batch and a repair of the ledger differ in.
+
+    def _first_summary(self) -> Mapping[str, str] | None:
+        """That of the snapshot that the branch begins with; None where rows come first.
+
+        A branch that was dropped Iceberg makes anew, from main: it then lacks this snapshot.
+        """
+        return None if self.rows.appends else {BATCH_OF: self.entry.query}
+
     def _summary(self, staged: Staged) -> dict[str, str]:
+        """That of the snapshot that main is moved on to."""
         given = {PROPERTY: staged.ledger}
         return given if self.letters is None else {**given, LETTERS: self.letters}
+
+    def _ledger(self, found: Published) -> LedgerText:
+        """What the ledger is to be."""
+        return found.ledger.after(self.entry)
+
+    def _is_in(self, heads: Mapping[TopicPartition, Head]) -> bool:
+        """Whether these are the heads that were to be published."""
+        return all(heads.get(tp) == self.entry.head(tp) for tp in self.entry.moves)
+
+    def _is_ours(self, branch: str) -> bool:
+        """Whether a branch is given up when the new one is main."""
+        return is_branch_of(self.entry.query, branch)
 
     def _check_staged(self, staged: Staged) -> int:
         """See that the branch has what was written, all of it, and nothing else."""

@@ -16,13 +16,17 @@ LETTERS: Final = "eo-letters"
 BATCH_OF: Final = "eo-batch-of"
 """The key of a query's name in the snapshot that the statements of its batch come after."""
 
+RENAMED_FROM: Final = "eo-renamed-from"
+"""The key of the query's name before, in the snapshot in which its ledger has another name."""
+
 
 class Snapshot(NamedTuple):
     """What counts of a snapshot.
 
     `added` is how many rows it has added; `source` the one that it was cherry-picked from;
     `staged` says that it was written under a WAP id, on no branch. `committed` is its time in ms.
-    `letters` says where the dead letters of its batch are, None where it has none.
+    `letters` says where the dead letters of its batch are, None where it has none. `renamed_from`
+    is what the query of its ledger was called before, where it was renamed by it.
     """
 
     id: int
@@ -33,6 +37,7 @@ class Snapshot(NamedTuple):
     batch_of: str | None = None
     source: int | None = None
     staged: bool = False
+    renamed_from: str | None = None
     committed: int = 0
     letters: str | None = None
 
@@ -86,6 +91,7 @@ def parse_snapshot(text: str) -> Snapshot:
         batch_of=summary.get(BATCH_OF),
         source=None if source is None else int(source),
         staged="wap.id" in summary,
+        renamed_from=summary.get(RENAMED_FROM),
         committed=given.get("timestamp-ms", 0),
         letters=summary.get(LETTERS),
     )

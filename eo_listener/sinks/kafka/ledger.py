@@ -23,6 +23,7 @@ from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord, encoded, newest
+from eo_listener.sinks.kafka.repair_records import RepairKey, RepairRecord
 from eo_listener.sinks.packed_heads import Heads, Movers, read_row
 
 PER_RECORD: Final = 500
@@ -55,11 +56,14 @@ class RecordKey(NamedTuple):
         return key
 
 
-def decode_key(text: bytes) -> RecordKey | BatchKey:
+AnyKey = RecordKey | BatchKey | RepairKey
+
+
+def decode_key(text: bytes) -> AnyKey:
     """Read the key of any record. Raises FormatError for what no ledger has written."""
     given = _parsed(text)
     named = all(isinstance(one, str) for name, one in given.items() if name not in ("v", "first"))
-    for kind in (RecordKey, BatchKey):
+    for kind in (RecordKey, BatchKey, RepairKey):
         if (
             given.keys() == {"v", *kind._fields}
             and named
@@ -97,6 +101,14 @@ class StoredBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRepair:
+    """A repair that was read, and in which partition of the ledger it lies."""
+
+    repair: RepairRecord
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadableRecord:
     """A record that no ledger of format 1 has written: why it cannot be read, and where it lies."""
 
@@ -111,6 +123,7 @@ class LedgerRecords:
 
     records: Mapping[RecordKey, StoredRecord]
     batches: Mapping[BatchKey, StoredBatch] = field(default_factory=dict)
+    repairs: Mapping[RepairKey, StoredRepair] = field(default_factory=dict)
     unreadable: Mapping[bytes, UnreadableRecord] = field(default_factory=dict)
 
     def heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
@@ -254,6 +267,7 @@ class Decoder:
             self._known[key] = had
         heads: dict[RecordKey, StoredRecord] = {}
         batches: dict[BatchKey, StoredBatch] = {}
+        repairs: dict[RepairKey, StoredRepair] = {}
         unreadable: dict[bytes, UnreadableRecord] = {}
         for key, (_, (of, record)) in self._known.items():
             if isinstance(record, UnreadableRecord):
@@ -262,10 +276,12 @@ class Decoder:
                 batches[of] = record
             elif isinstance(of, RecordKey) and isinstance(record, StoredRecord):
                 heads[of] = record
-        return LedgerRecords(heads, batches, unreadable)
+            elif isinstance(of, RepairKey) and isinstance(record, StoredRepair):
+                repairs[of] = record
+        return LedgerRecords(heads, batches, repairs, unreadable)
 
 
-_Decoded = tuple["RecordKey | BatchKey | None", "StoredRecord | StoredBatch | UnreadableRecord"]
+_Decoded = tuple["AnyKey | None", "StoredRecord | StoredBatch | StoredRepair | UnreadableRecord"]
 
 
 def _decoded(key: bytes, value: bytes, partition: int) -> _Decoded:
@@ -273,6 +289,8 @@ def _decoded(key: bytes, value: bytes, partition: int) -> _Decoded:
         of = decode_key(key)
         if isinstance(of, BatchKey):
             return of, StoredBatch(BatchRecord.decode(_parsed(value)), partition)
+        if isinstance(of, RepairKey):
+            return of, StoredRepair(RepairRecord.decode(_parsed(value)), partition)
         return of, StoredRecord(decode_heads(of.topic, value), partition, decode_targets(value))
     except FormatError as error:
         return None, UnreadableRecord(value, partition, error)

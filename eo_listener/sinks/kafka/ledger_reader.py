@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -12,6 +12,7 @@ from eo_listener.kafka.logs import Logs
 from eo_listener.model.errors import KafkaError, SettingsError, SinkLockedError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, owner
+from eo_listener.sinks.kafka.repair_records import history_of
 
 _GRACE: Final = 2.0
 """Seconds to wait for a transaction: after its commit was answered it stays open for some
@@ -29,7 +30,9 @@ class KafkaLedgerReader:
         self._properties, self._timeout = dict(properties), timeout
         self._servers = properties.get("bootstrap.servers", "")
         self._reader = CompactedTopic(properties, topic, timeout=timeout)
+        self._records: LedgerRecords | None = None
         self.open: tuple[LedgerKey, ...] = ()
+        self.partitions = 0
 
     @property
     def label(self) -> str:
@@ -42,13 +45,41 @@ class KafkaLedgerReader:
         What such a transaction would move is not among the heads. Raises SinkLockedError where it
         hides what others have committed.
         """
-        if self._reader.policy() is None:
+        self.require_there()
+        records = self._records = self.read(lambda _: True)
+        keys = {LedgerKey(key.sink, key.query) for key in records.records}
+        keys |= {LedgerKey(key.sink, key.query) for key in records.batches}
+        there = self._ids({name for key in keys for name in records.targets(*key)})
+        return {key: _stored(key, records, there) for key in keys}
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        """What repairs have found and made: of batches a topic has heads only."""
+        records = self._records or self.read(lambda _: True)
+        return iter(history_of(one.repair for of, one in records.repairs.items() if of[:2] == key))
+
+    @property
+    def topic(self) -> CompactedTopic:
+        """The topic that it reads."""
+        return self._reader
+
+    def require_there(self) -> str:
+        """Its cleanup.policy. Raises SettingsError where there is no such topic."""
+        policy = self._reader.policy()
+        if policy is None:
             raise SettingsError(
                 f"there is no topic {self._topic} at {self._servers}",
                 cause="no Kafka sink has written to this cluster yet, or ledger_topic= is another",
                 fix="Name the ledger's topic: kafka:TOPIC",
             )
-        reading = self._reader.read(lambda key, value: True, pending_timeout=_GRACE)  # noqa: ARG005  # all are asked for
+        return policy
+
+    def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
+        """Read what is committed, at least of those that it concerns. Raises as `ledgers` does."""
+        reading = self._reader.read(
+            lambda key, _: concerns(owner(key)),
+            pending_timeout=_GRACE,
+        )
+        self.partitions = reading.partitions
         found: list[LedgerKey] = []
         for pending in reading.pending:
             owners = {owner(key) for key in pending.hidden}
@@ -62,11 +93,7 @@ class KafkaLedgerReader:
                 )
             found.append(whose)
         self.open = tuple(found)
-        records = Decoder().decode(reading.values)
-        keys = {LedgerKey(key.sink, key.query) for key in records.records}
-        keys |= {LedgerKey(key.sink, key.query) for key in records.batches}
-        there = self._ids({name for key in keys for name in records.targets(*key)})
-        return {key: _stored(key, records, there) for key in keys}
+        return Decoder().decode(reading.values)
 
     def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
         """The ids of those of the topics that exist; None where they may not be described."""
@@ -78,10 +105,6 @@ class KafkaLedgerReader:
             except KafkaError:
                 return None
         return {name: topic.id for name, topic in topics.items()}
-
-    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:  # noqa: ARG002  # there is none
-        """Nothing: a topic has heads only."""
-        return iter(())
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
         """Raises SettingsError: a record does not say of which offset it is."""

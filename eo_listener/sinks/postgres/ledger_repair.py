@@ -15,7 +15,7 @@ from eo_listener.model.errors import (
     OutcomeUnknownError,
     SettingsError,
 )
-from eo_listener.sinks.ledger_repair import Rename, refuse_changed
+from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_other_table
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql, Statement, read_ledger_row
 from eo_listener.sinks.postgres.catalog import identifier, run, run_many
 from eo_listener.sinks.postgres.connection import connect
@@ -64,6 +64,11 @@ class PostgresLedgerRepair:
         """The reader of the same ledger."""
         return self._reader
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """None: what is in the way is asked for."""
+        return ()
+
     def key_of(self, table: str) -> str:
         """The key of a sink that writes to this table, whose schema is that of the ledger."""
         found = self._found(table)
@@ -85,9 +90,9 @@ class PostgresLedgerRepair:
             raise self._translated(error) from error
         return tuple(f"backend {pid} of {role} from {address}" for pid, address, role in rows)
 
-    def has_table(self, sink: str) -> bool:
-        """Whether the table of a sink, by its key, is there."""
-        return self._found(sink) is not None
+    def check_rename(self, rename: Rename) -> None:
+        """See that the table was renamed."""
+        refuse_other_table(rename, lambda sink: self._found(sink) is not None)
 
     def rename(self, rename: Rename) -> None:
         """Carry a ledger over: its heads and its history."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eo_listener.model.errors import InUseError
-from eo_listener.sinks.ledger_repair import Rename, refuse_changed
+from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_other_table
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 from eo_listener.sinks.sqlite.catalog import columns_of
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
@@ -41,6 +41,11 @@ class SqliteLedgerRepair:
         """The reader of the same ledger."""
         return self._reader
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """None: what is in the way is asked for."""
+        return ()
+
     def key_of(self, table: str) -> str:
         """The key of a sink that writes to this table."""
         return folded(table)
@@ -49,12 +54,9 @@ class SqliteLedgerRepair:
         """Nobody that is known."""
         return ()
 
-    def has_table(self, sink: str) -> bool:
-        """Whether the table of a sink, by its key, is there."""
-        try:
-            return bool(columns_of(self._file.connection(), sink))
-        except sqlite3.Error as error:
-            raise explained(error, self._path, waited=self._file.busy_timeout) from error
+    def check_rename(self, rename: Rename) -> None:
+        """See that the table was renamed."""
+        refuse_other_table(rename, self._has_table)
 
     def rename(self, rename: Rename) -> None:
         """Carry a ledger over: its heads and its history."""
@@ -84,6 +86,12 @@ class SqliteLedgerRepair:
         """Close the file."""
         self._reader.close()
         self._file.close()
+
+    def _has_table(self, sink: str) -> bool:
+        try:
+            return bool(columns_of(self._file.connection(), sink))
+        except sqlite3.Error as error:
+            raise explained(error, self._path, waited=self._file.busy_timeout) from error
 
     def _transact(self, change: Callable[[Connection], None]) -> None:
         try:

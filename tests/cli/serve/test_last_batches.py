@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.cli.serve.last_batches import last_batches
-from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey
+from eo_listener.model.ledger import UNKNOWN_TIME, AppliedBatch, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 HEAD = Head(range=OffsetRange(0, 10), topic_id=None, query_id="q", run_id="r", batch_id=0)
@@ -59,3 +59,9 @@ def test_a_ledger_without_a_history_has_its_heads() -> None:
     found = last_batches(positions(begun=6), [])
     assert [(one.batch_id, one.rows) for one in found.batches] == [(5, None), (4, None)]
     assert found.document()["begun"] == 6
+
+
+def test_repairs_of_a_topic_are_no_batches() -> None:
+    """Its ledger remembers what they have found, and not the batches in between."""
+    found = [replace(one, rows=None, applied_at=UNKNOWN_TIME) for one in history(2)]
+    assert [one.batch_id for one in last_batches(positions(), found).batches] == [5, 4]

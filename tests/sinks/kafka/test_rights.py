@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import SinkError
+from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
+from eo_listener.sinks.ledger_repair import plan_acceptance
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.conftest import StartBroker
 from tests.preflight.checking import check_sink
 from tests.secured import log_lines
-from tests.sinks.kafka.conftest import Place, put, table
+from tests.sinks.kafka.conftest import TP, Place, place_at, put, table, write
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.locked import OPTIONS, PASSWORD, PROPERTIES, Locked, start_locked
 from tests.topics import Topics, unique
@@ -132,3 +136,30 @@ def test_the_preflight_names_them_before_a_batch_does(
         locked.grant("kafka-acls --allow-principal User:al --operation DescribeConfigs --cluster")
         assert asked.granted(says) == {untried}
         assert asked.lacking(table("a")) is None
+
+
+def test_a_repair_names_the_right_that_it_lacks(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That to the sink's transactional id, without which nothing is changed; no secret is shown."""
+    without_spark(monkeypatch)
+    locked = start_locked(start_broker)
+    place = place_at(locked.inside)
+    properties = {"bootstrap.servers": locked.servers, **PROPERTIES}
+    with place.opened:
+        write(place.sink())
+        right = "--operation Read --operation Write --operation DescribeConfigs"
+        locked.grant(f"kafka-acls --allow-principal User:al {right} --topic {place.ledger}")
+        repair = place.opened.enter_context(closing(KafkaLedgerRepair(properties, place.ledger)))
+        key = LedgerKey(place.target, QUERY)
+        heads = repair.reader.ledgers()[key].heads
+        entry = plan_acceptance(heads, key, TP, OffsetRange(3, 8), run_id="repair")
+        with pytest.raises(SinkError, match="nothing was changed") as raised:
+            repair.accept(key.sink, entry)
+        assert PASSWORD not in str(raised.value)
+        command = str(raised.value.fix).partition("cluster: ")[2]
+        named = ("--transactional-id", f"eo-listener/{place.target}/{QUERY}")
+        assert locked.grant(command) == named
+        assert repair.reader.ledgers()[key].heads == heads
+        repair.accept(key.sink, entry)
+        assert repair.reader.ledgers()[key].heads[TP].range == OffsetRange(8, 8)

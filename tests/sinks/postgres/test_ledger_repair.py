@@ -117,8 +117,11 @@ def test_keys_of_tables(
     assert repair.key_of("delays") == key.sink
     assert repair.key_of('"Odd name"') == f'{schema}."Odd name"'
     assert repair.key_of("absent") == f"{schema}.absent"
-    there = (key.sink, f"{schema}.absent", "")
-    assert [repair.has_table(one) for one in there] == [True, False, False]
+    for sink in (f"{schema}.absent", ""):
+        old = LedgerKey(sink, key.query)
+        repair.check_rename(Rename(old=old, new=key, heads={}))
+    with pytest.raises(SettingsError, match="is still there"):
+        repair.check_rename(Rename(old=key, new=LedgerKey("other", key.query), heads={}))
     with pytest.raises(SettingsError, match="is in schema pg_catalog"):
         repair.key_of("pg_class")
 

@@ -1,0 +1,31 @@
+"""How the commands of `eo-listener ledger` name a ledger."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from eo_listener.cli import completion
+from eo_listener.sinks.ledger_address import FORMS
+
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEDGER",
+        autocompletion=completion.ledger,
+        help=f"{FORMS}. kafka:TOPIC needs -b.",
+    ),
+]
+Schema = Annotated[
+    str | None, typer.Option(help="PostgreSQL: the ledger's schema. Default: by the search_path.")
+]
+Servers = Annotated[
+    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, for kafka:TOPIC.")
+]
+Sink = Annotated[
+    str | None, typer.Option(help="The sink's key, as `ledger show` prints it: its table or topic.")
+]
+Query = Annotated[
+    str | None, typer.Option(help="The name of the query: name= of exactly_once, or queryName.")
+]

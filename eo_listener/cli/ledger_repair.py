@@ -1,0 +1,263 @@
+"""`eo-listener ledger rename` and `accept`: a plan is shown, and with --execute carried out."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+from uuid import uuid4
+
+import typer
+
+from eo_listener.cli.java_client import Clients, java_transactions
+from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink
+from eo_listener.cli.options import (
+    Execute,
+    Json,
+    KafkaProperties,
+    as_properties,
+    console,
+    parse_partition,
+    print_json,
+    print_line,
+    seconds,
+)
+from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
+from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.model.ledger import LedgerKey, StoredLedger
+from eo_listener.model.offsets import OffsetRange
+from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.sinks.ledger_repair import (
+    LedgerRepair,
+    Ledgers,
+    choose_key,
+    plan_acceptance,
+    plan_rename,
+    refuse_moved,
+    refuse_unsettled,
+    refuse_users,
+)
+
+RENAME: Final = (
+    "Example: eo-listener ledger rename postgresql://me@host/db --query old --to-query new"
+)
+ACCEPT: Final = (
+    "Example: eo-listener ledger accept sqlite:delays.db --partition flights-0 --gap 10..15"
+)
+_GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
+_WATCH: Final = 5.0
+
+Watch = Annotated[
+    float,
+    typer.Option(help="With --execute: seconds for which the ledger must hold still before."),
+]
+
+
+def rename(
+    address: Address,
+    to_query: Annotated[str | None, typer.Option(help="The new name of the query.")] = None,
+    to_sink: Annotated[
+        str | None,
+        typer.Option(
+            help="The new key of the sink: the table, after ALTER TABLE; of Kafka name=, or its "
+            "topics. Not of Iceberg and Delta, whose tables take their ledger along."
+        ),
+    ] = None,
+    schema: Schema = None,
+    servers: Servers = None,
+    properties: KafkaProperties = None,
+    clients: Clients = None,
+    spark_conf: SparkConf = None,
+    sink: Sink = None,
+    query: Query = None,
+    watch: Watch = _WATCH,
+    execute: Execute = False,
+    as_json: Json = False,
+) -> None:
+    """Carry a ledger over to the new name of its query or of its table.
+
+    Heads and history, in one transaction, or in one commit of a table of Iceberg's or Delta's, that
+    compares each head with what was read before.
+    """
+    watch = seconds("watch", watch, least=0.0)
+    with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
+        ledgers, heads = _read(repair)
+        old = choose_key(heads, repair.reader.label, sink, query)
+        table = None if to_sink is None else repair.key_of(to_sink)
+        plan = plan_rename(heads, old, sink=table, query=to_query)
+        repair.check_rename(plan)
+        steps = _Steps(repair, ledgers, (plan.old, plan.new), as_json=as_json)
+        steps.say(
+            f"from  query {plan.old.query!r} of {plan.old.sink}",
+            f"to    query {plan.new.query!r} of {plan.new.sink}",
+        )
+        if execute:
+            steps.execute(watch, lambda: repair.rename(plan))
+    steps.conclude(
+        f"{len(plan.heads)} heads and their history",
+        "renamed",
+        {
+            "from": plan.old._asdict(),
+            "to": plan.new._asdict(),
+            "heads": len(plan.heads),
+        },
+    )
+
+
+def accept(
+    address: Address,
+    partition: Annotated[
+        str, typer.Option(help="The partition, as the error of the query names it: flights-0.")
+    ],
+    gap: Annotated[
+        str, typer.Option(help="The offsets that are given up, as the error names them: 10..15.")
+    ],
+    schema: Schema = None,
+    servers: Servers = None,
+    properties: KafkaProperties = None,
+    clients: Clients = None,
+    spark_conf: SparkConf = None,
+    sink: Sink = None,
+    query: Query = None,
+    watch: Watch = _WATCH,
+    execute: Execute = False,
+    as_json: Json = False,
+) -> None:
+    """Accept one gap: the offsets from the first number up to the second are not in the sink.
+
+    The next batch may then begin at the second. The history keeps the gap forever. Every other gap
+    is refused as before, which `on_gap="accept"` does not do.
+    """
+    watch = seconds("watch", watch, least=0.0)
+    tp, offsets = parse_partition(partition), parse_gap(gap)
+    with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
+        ledgers, heads = _read(repair)
+        key = choose_key(heads, repair.reader.label, sink, query)
+        entry = plan_acceptance(heads[key], key, tp, offsets, run_id=str(uuid4()))
+        steps = _Steps(repair, ledgers, (key,), as_json=as_json)
+        steps.say(f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}")
+        if execute:
+            steps.execute(watch, lambda: repair.accept(key.sink, entry))
+    steps.conclude(
+        f"the gap {offsets} of {tp}",
+        "accepted",
+        {
+            **key._asdict(),
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "gap": list(offsets),
+        },
+    )
+
+
+def parse_gap(text: str) -> OffsetRange:
+    """Read `10..15`. Raises SettingsError."""
+    found = _GAP.fullmatch(text)
+    if found is None:
+        raise SettingsError(
+            f"--gap must be two offsets, got {text!r}",
+            fix="Write 10..15 for the offsets 10 to 14: the second is the next one to read",
+        )
+    return OffsetRange(int(found["start"]), int(found["until"]))
+
+
+class _Steps:
+    """What is looked at and printed around a repair of `keys`, of which the first has heads."""
+
+    def __init__(
+        self,
+        repair: LedgerRepair,
+        ledgers: Mapping[LedgerKey, StoredLedger],
+        keys: tuple[LedgerKey, ...],
+        *,
+        as_json: bool,
+    ) -> None:
+        self._repair = repair
+        self._ledgers = ledgers
+        self._keys = keys
+        self._as_json = as_json
+        self._executed = False
+        label = repair.reader.label
+        for key in keys:
+            if key in ledgers:
+                refuse_unsettled(label, ledgers[key])
+        self._refuse_users()
+        self._remarks = repair.remarks
+
+    def say(self, *lines: str) -> None:
+        """Print what is planned, and what it means to others, before it is done."""
+        if not self._as_json:
+            for line in (*lines, *self._remarks):
+                print_line(console(), line)
+
+    def execute(self, watch: float, do: Callable[[], None]) -> None:
+        """Do it, where nothing has moved for so many seconds."""
+        time.sleep(watch)
+        now, _ = _read(self._repair)
+        for key in self._keys:
+            before, after = (
+                there[key].heads if key in there else {} for there in (self._ledgers, now)
+            )
+            refuse_moved(self._repair.reader.label, before, after)
+        self._refuse_users()
+        do()
+        self._executed = True
+
+    def conclude(self, what: str, done: str, document: Mapping[str, Any]) -> None:
+        """Print the end of it."""
+        if self._as_json:
+            more = {"remarks": list(self._remarks), "executed": self._executed}
+            print_json({**document, **more})
+        elif self._executed:
+            print_line(console(), f"{done}: {what}")
+        else:
+            print_line(console(), f"dry run, nothing was changed. To have {what} {done}: --execute")
+
+    def _refuse_users(self) -> None:
+        users = [one for key in self._keys for one in self._repair.users(key)]
+        refuse_users(self._repair.reader.label, tuple(users))
+
+
+@contextmanager
+def _opened(
+    address: str,
+    schema: str | None,
+    servers: str | None,
+    given: list[str] | None,
+    clients: Path | None,
+    spark_conf: list[str] | None,
+) -> Iterator[LedgerRepair]:
+    settings = spark_settings(spark_conf or ())
+    properties = None if servers is None else as_properties(servers, given)
+    named = LedgerAddress.parse(address)
+    with ExitStack() as stack:
+        spark = stack.enter_context(closing(spark_for([named], settings)))
+        java, no_java = None, None
+        if named.kind == "kafka":
+            java, no_java = _java(stack, named.of_cluster(properties), clients)
+        repair = named.open_repair(
+            properties, schema=schema, spark=spark, java=java, no_java=no_java
+        )
+        yield stack.enter_context(closing(repair))
+
+
+def _java(
+    stack: ExitStack, properties: Mapping[str, str], clients: Path | None
+) -> tuple[JavaTransactions | None, str | None]:
+    """What asks Kafka's coordinators, or why there is none: only what is named must be there."""
+    try:
+        return stack.enter_context(java_transactions(properties, clients)), None
+    except EoListenerError as error:
+        if clients is not None:
+            raise
+        return None, str(error)
+
+
+def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers]:
+    """All ledgers, and the heads of those that have any."""
+    ledgers = repair.reader.ledgers()
+    return ledgers, {key: ledger.heads for key, ledger in ledgers.items() if ledger.heads}

@@ -1,0 +1,169 @@
+"""Repairs a ledger in a Delta table: by a commit without rows, made and found as a batch's is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    InUseError,
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+)
+from eo_listener.model.ledger import Entry
+from eo_listener.sinks.delta.arguments import Target
+from eo_listener.sinks.delta.batch_commit import BatchCommit
+from eo_listener.sinks.delta.batch_records import BatchRecord
+from eo_listener.sinks.delta.connection import Connection
+from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader
+from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_table_of_its_own
+from eo_listener.sinks.ledger_text import LedgerText
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eo_listener.model.ledger import LedgerKey
+    from eo_listener.sinks.delta.connection import TableLog
+    from eo_listener.sinks.delta.ledger import QueryLedger
+    from eo_listener.spark.session.local_spark import LocalSpark
+
+_TRIES: Final = 5  # where others commit to the table between two steps of a repair
+
+
+class DeltaLedgerRepair:
+    """The `LedgerRepair` of a table; `place` is its name or its path.
+
+    Raises SettingsError for a place that cannot be.
+    """
+
+    def __init__(self, place: str, spark: LocalSpark) -> None:
+        self._place = place
+        self._spark = spark
+        self._target = Target.to_read(place)
+        self._reader = DeltaLedgerReader(place, spark)
+        self._connection = Connection(self._target, self._reader.label)
+
+    @property
+    def reader(self) -> DeltaLedgerReader:
+        """The reader of the same ledger."""
+        return self._reader
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What becomes of a batch that is under way."""
+        said = (
+            "it takes the number that the query's next commit would have: a batch that a driver is "
+            "writing is refused, and nothing of it is written"
+        )
+        return (said,)
+
+    def key_of(self, table: str) -> str:
+        """Its own, whatever the table is called."""
+        refuse_table_of_its_own(self._reader.label, self._place, table)
+        return self._place
+
+    def users(self, key: LedgerKey) -> tuple[str, ...]:  # noqa: ARG002  # Delta shows none
+        """Nobody that is known."""
+        return ()
+
+    def check_rename(self, rename: Rename) -> None:
+        """Nothing: the ledger is in the table."""
+
+    def rename(self, rename: Rename) -> None:
+        """Carry a ledger over to another query, in one commit."""
+        self._commit(
+            lambda frame: _RenameCommit(
+                self._target, self._connection, self._reader.label, frame, rename
+            )
+        )
+
+    def accept(self, sink: str, entry: Entry) -> None:  # noqa: ARG002  # the table has one sink
+        """Move a head over a gap, in one commit."""
+        self._commit(
+            lambda frame: BatchCommit(
+                self._target, self._connection, self._reader.label, frame, entry
+            )
+        )
+
+    def close(self) -> None:
+        """Drop what is kept."""
+        self._reader.close()
+        self._connection.forget()
+
+    def _commit(self, commit: Callable[[DataFrame], BatchCommit]) -> None:
+        label = self._reader.label
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                commit(self._no_rows()).write()
+            except ForeignWriterError as error:
+                raise InUseError(
+                    f"the ledger in {label} has moved meanwhile: {error.problem}",
+                    cause="the query runs",
+                    fix="Stop it first",
+                ) from error
+            except OutcomeUnknownError as error:
+                raise OutcomeUnknownError(
+                    f"{label}: the storage did not answer to the commit of the repair, so the "
+                    f"ledger may be changed or not ({error.problem})",
+                    cause=error.cause,
+                    fix="See what it has: eo-listener ledger show; then type the command again",
+                ) from error
+            except RetriableSinkError as error:
+                if not tries_left:
+                    raise InUseError(
+                        f"{label}: other commits came first each time; nothing was changed",
+                        cause=str(error),
+                        fix="Type the command again when they are done",
+                    ) from error
+            else:
+                return
+
+    def _no_rows(self) -> DataFrame:
+        """The table's columns, and none of its rows."""
+        session = self._spark.session()
+        location = self._connection.location(session)
+        if location is None:
+            raise SettingsError(f"there is no {self._reader.label}", fix="Name the table or path")
+        return session.read.format("delta").load(location).limit(0)
+
+
+class _RenameCommit(BatchCommit):
+    """One commit with the number of the old name, which takes its heads to the new one."""
+
+    def __init__(
+        self,
+        target: Target,
+        connection: Connection,
+        label: str,
+        frame: DataFrame,
+        rename: Rename,
+    ) -> None:
+        entry = Entry(
+            query=rename.old.query, query_id="", run_id=str(uuid4()), batch_id=0, moves={}
+        )
+        super().__init__(target, connection, label, frame, entry)
+        self._rename = rename
+        self._number = 0
+
+    def _found_ledger(self, log: TableLog | None) -> QueryLedger:
+        new, old = (
+            self._connection.ledger_in(log, one.query)
+            for one in (self._rename.new, self._rename.old)
+        )
+        refuse_changed(self._label, self._rename, old=old.heads, new=new.heads)
+        self._number = new.number
+        return old
+
+    def _record(self, found: QueryLedger) -> BatchRecord:
+        rename = self._rename
+        return BatchRecord(
+            ledger=LedgerText(rename.old.query, found.number + 1, {}),
+            table=found.table,
+            base=found.version,
+            attempt=uuid4().hex,
+            states=found.states,
+            renamed=LedgerText(rename.new.query, self._number + 1, rename.heads),
+        )

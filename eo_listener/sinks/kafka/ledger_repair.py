@@ -1,0 +1,331 @@
+"""Repairs the ledger in a topic, in one transaction under the id of the sink whose ledger it is.
+
+To take over the id fences whoever has it, so nobody else can move that ledger until the commit. A
+sink of the new name is not fenced: it and the repair each count, after what they have sent is
+acknowledged, the records that were appended since they read, so one of them finds the other's.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Final
+from uuid import uuid4
+
+from eo_listener.client_config.acls import command_for
+from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.kafka.batch_producer import FENCED, BatchProducer, Stage
+from eo_listener.kafka.coordinator_proof import NOT_FOUND
+from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.kafka.logs import Logs
+from eo_listener.model.errors import (
+    EoListenerError,
+    InUseError,
+    JvmError,
+    KafkaError,
+    OutcomeUnknownError,
+    SettingsError,
+    SinkError,
+    few,
+)
+from eo_listener.model.fault_points import reached
+from eo_listener.model.ledger import Entry, LedgerKey
+from eo_listener.sinks.kafka.ledger import LedgerRecords, concerns, refuse_policy
+from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
+from eo_listener.sinks.kafka.repaired_records import Repair, Written, accepted, renamed
+from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_moved
+
+_OPEN: Final = 60.0  # seconds after which the coordinator ends the transaction of a repair
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_RIGHTS: Final = {
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (("Write", "Describe"), "--transactional-id"),
+    "TOPIC_AUTHORIZATION_FAILED": (("Read", "Write", "Describe_Configs"), "--topic"),
+}
+
+_Planned = Callable[[LedgerRecords, Repair], Iterable[Written]]
+
+
+class KafkaLedgerRepair:
+    """The `LedgerRepair` of a topic; `properties` are librdkafka's, and may hold secrets.
+
+    `java` asks coordinators for transactions; None where there is no Java for it, and `no_java` is
+    then why. `timeout` bounds each question, in seconds.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        topic: str,
+        *,
+        java: JavaTransactions | None = None,
+        no_java: str | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self._properties = dict(properties)
+        self._topic = topic
+        self._java = java
+        self._no_java = no_java
+        self._timeout = timeout
+        self._reader = KafkaLedgerReader(properties, topic, timeout=timeout)
+        self._logs = Logs(properties)
+        self._producers: dict[str, tuple[int, int] | None] = {}
+        self._fenced: str | None = None
+
+    @property
+    def reader(self) -> KafkaLedgerReader:
+        """The reader of the same ledger."""
+        return self._reader
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Who is fenced by it, and what could not be looked at."""
+        found = []
+        if self._fenced is not None:
+            found.append(
+                f"it takes over the transactional id {self._fenced!r}: a driver that is in a batch "
+                "with it is fenced, and nothing of that batch is written"
+            )
+        if self._no_java is not None:
+            found.append(
+                "whether a transaction of that id is open is not known; only a ledger that moves "
+                f"shows that the query runs: {self._no_java}"
+            )
+        return tuple(found)
+
+    def key_of(self, table: str) -> str:
+        """The key of a sink: its name=, or its topics in their order."""
+        named = {one.strip() for one in table.split(",")}
+        return ",".join(sorted(named)) if self._topics(named) == named else table
+
+    def users(self, key: LedgerKey) -> tuple[str, ...]:
+        """Say that a transaction of its id is open, or that somebody has taken the id since."""
+        name = sink_transactional_id(*key)
+        found = [f"its ledger has a transaction open, {name!r}"] if key in self._reader.open else []
+        if self._fenced is None:
+            self._fenced = name
+        if self._java is None:
+            return tuple(found)
+        try:
+            described = self._java.describe(name, self._timeout)
+        except JvmError as error:
+            self._java, self._no_java = None, str(error)
+            return tuple(found)
+        except KafkaError as error:
+            if error.code != NOT_FOUND:
+                raise self._explained(error, name) from error
+            now = None
+        else:
+            now = (described.producer_id, described.epoch)
+            if described.ongoing or described.ending:
+                found.append(f"the transaction of {name!r} is {described.state}")
+        if self._producers.setdefault(name, now) != now:
+            found.append(f"another producer has taken over {name!r} meanwhile")
+        return tuple(found)
+
+    def check_rename(self, rename: Rename) -> None:
+        """See that the rows of a ledger are in the topics of its new name, where it is one of
+        topics.
+        """
+        if rename.new.sink == rename.old.sink:
+            return
+        records = self._read(rename.old, rename.new)
+        batch = records.batch(*rename.old)
+        rows = {*records.targets(*rename.old), *(() if batch is None else batch.since)}
+        named = set(rename.new.sink.split(","))
+        lacking = sorted(rows - named)
+        if lacking and self._topics(named):
+            raise SettingsError(
+                f"the rows of {rename.old.sink} are in topic {few(lacking)}, and a sink that goes "
+                f"by {rename.new.sink} writes to the topic of that name",
+                cause="a ledger says what its own topics have, and Kafka renames no topic",
+                fix="Only the name= of a KafkaSink is carried over, or a list of topics that has "
+                "these too. A new topic begins with a ledger of its own",
+            )
+
+    def rename(self, rename: Rename) -> None:
+        """Carry a ledger over: all its records."""
+
+        def planned(records: LedgerRecords, repair: Repair) -> Iterable[Written]:
+            old, new = (records.heads(*one) for one in (rename.old, rename.new))
+            refuse_changed(self._reader.label, rename, old=old, new=new)
+            self._refuse_begun(records, rename.old, rename.new)
+            return renamed(records, rename, repair)
+
+        def is_done(records: LedgerRecords) -> bool:
+            return records.heads(*rename.new) == dict(rename.heads)
+
+        self._transact((rename.old, rename.new), planned, is_done)
+
+    def accept(self, sink: str, entry: Entry) -> None:
+        """Move a head over a gap."""
+        key = LedgerKey(sink, entry.query)
+        ((tp, move),) = entry.moves.items()
+
+        def planned(records: LedgerRecords, repair: Repair) -> Iterable[Written]:
+            now = records.heads(*key).get(tp)
+            before, after = ({} if one is None else {tp: one} for one in (move.found, now))
+            refuse_moved(self._reader.label, before, after)
+            self._refuse_begun(records, key)
+            return accepted(records, sink, entry, repair)
+
+        def is_done(records: LedgerRecords) -> bool:
+            return records.heads(*key).get(tp) == entry.head(tp)
+
+        self._transact((key,), planned, is_done)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._reader.close()
+        self._logs.close()
+
+    def _transact(
+        self,
+        keys: tuple[LedgerKey, ...],
+        planned: _Planned,
+        is_done: Callable[[LedgerRecords], bool],
+    ) -> None:
+        """Write what is `planned`, under the id of the first of the keys."""
+        refuse_policy(
+            self._topic, self._reader.require_there(), self._properties["bootstrap.servers"]
+        )
+        name = sink_transactional_id(*keys[0])
+        producer = self._producer(name)
+        failed: BaseException | None = None
+        try:
+            producer.take_over(self._timeout, topic=self._topic)
+            reached("sink.fenced")
+            records = self._read(*keys)
+            at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+            repair = Repair(str(uuid4()), at, self._reader.partitions)
+            changes = list(planned(records, repair))
+            producer.begin()
+            for one in changes:
+                producer.send(self._topic, one.value, key=one.key, partition=one.partition)
+            producer.flush(self._timeout)
+            self._refuse_others(changes)
+            reached("sink.ledger-moved")
+            producer.commit(self._timeout)
+            reached("sink.committed")
+        except KafkaError as error:
+            failed = error
+            if producer.stage is not Stage.COMMITTING:
+                fenced = _is_fenced(error)
+                raise (
+                    self._not_written(name) if fenced else self._explained(error, name)
+                ) from error
+            if not self._is_written(name, keys, is_done, error):
+                raise self._not_written(name) from error
+        except BaseException as error:
+            failed = error
+            raise
+        finally:
+            given_up = producer.stage is Stage.OPEN
+            producer.leave()
+            if given_up and not _is_fenced(failed):
+                self._end(name)
+
+    def _read(self, *keys: LedgerKey) -> LedgerRecords:
+        """Read what is committed of these. Raises InUseError where one has a transaction open."""
+        records = self._reader.read(lambda owner: owner in keys)
+        if self._reader.open:
+            whose = few(f"query {key.query!r} of {key.sink}" for key in self._reader.open)
+            raise InUseError(
+                f"a transaction is open in {self._reader.label}, of {whose}",
+                cause="the query runs, or its driver was killed in a batch",
+                fix="Stop it first; see eo-listener txn list",
+            )
+        return records
+
+    def _refuse_begun(self, records: LedgerRecords, *keys: LedgerKey) -> None:
+        for key in keys:
+            batch = records.batch(*key)
+            if batch is not None and not batch.is_finished:
+                raise InUseError(
+                    f"batch {batch.batch_id} of query {key.query!r} was begun meanwhile",
+                    cause="the query runs",
+                    fix="Stop it first, when that batch is applied",
+                )
+
+    def _refuse_others(self, changes: list[Written]) -> None:
+        """Raise InUseError where anything but these was appended to one of the ledgers since."""
+        for (owner, at), count in Counter((one.owner, one.partition) for one in changes).items():
+            found = self._reader.topic.count_after(concerns(*owner), at)
+            if found != count:
+                raise InUseError(
+                    f"query {owner.query!r} of {owner.sink} has written to {self._reader.label} "
+                    "meanwhile, and nothing of the repair is there",
+                    cause="the query runs, or the leader of the ledger's partition has changed",
+                    fix="Stop the query first, then type the command again",
+                )
+
+    def _is_written(
+        self,
+        name: str,
+        keys: tuple[LedgerKey, ...],
+        is_done: Callable[[LedgerRecords], bool],
+        error: KafkaError,
+    ) -> bool:
+        """Whether the transaction was committed: seen when no request can end it any more."""
+        try:
+            if not _is_fenced(error):
+                self._take_over(name)
+            return is_done(self._read(*keys))
+        except (EoListenerError, KafkaError) as unread:
+            raise OutcomeUnknownError(
+                f"{self._reader.label}: the commit of the repair was not confirmed "
+                f"({error.code}), so the ledger may be changed or not",
+                cause=error.cause,
+                fix="See what it has: eo-listener ledger show; then type the command again",
+            ) from unread
+
+    def _not_written(self, name: str) -> InUseError:
+        return InUseError(
+            f"{self._reader.label}: the transaction of the repair was not committed, and nothing "
+            "was changed",
+            cause=f"another producer has taken over {name!r}, or Kafka was away",
+            fix="Stop the query first, then type the command again",
+        )
+
+    def _topics(self, names: Collection[str]) -> set[str]:
+        """Those of them that there are."""
+        possible = [one for one in names if _TOPIC.fullmatch(one)]
+        return set(self._logs.topics(possible, time.monotonic() + self._timeout))
+
+    def _end(self, name: str) -> None:
+        """End what was given up; where that fails, its time-out does."""
+        try:
+            self._take_over(name)
+        except KafkaError:
+            return
+
+    def _take_over(self, name: str) -> None:
+        producer = self._producer(name)
+        try:
+            producer.take_over(self._timeout, topic=self._topic)
+        finally:
+            producer.leave()
+
+    def _producer(self, name: str) -> BatchProducer:
+        return BatchProducer(self._properties, name, transaction_timeout=_OPEN)
+
+    def _explained(self, error: KafkaError, name: str) -> EoListenerError:
+        """The same; with the command that gives the right, where one is missing."""
+        if error.code not in _RIGHTS:
+            return SinkError(
+                f"{self._reader.label}: {error.problem}", cause=error.cause, fix=error.fix
+            )
+        rights, kind = _RIGHTS[error.code]
+        resource = [kind, name if kind == "--transactional-id" else self._topic]
+        return SinkError(
+            f"{self._reader.label}: {error.problem}; nothing was changed",
+            cause="a right is missing",
+            fix="As an administrator of the cluster: "
+            + command_for(self._properties, rights, resource),
+        )
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    return isinstance(error, KafkaError) and error.code in FENCED
