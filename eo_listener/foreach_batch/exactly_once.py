@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import SparkFrames
+from eo_listener.foreach_batch.dataframes import SparkFrames, in_session_of
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.foreach_batch.transform import Transform, adapted
@@ -115,7 +115,8 @@ class ExactlyOnce:
                 fix="Call exactly_once(...) for each query, with sinks of its own",
             )
         try:
-            self._batches.run(frame, batch_id)
+            with in_session_of(frame):
+                self._batches.run(frame, batch_id)
         except EoListenerError as error:
             _show_first(error)
             raise

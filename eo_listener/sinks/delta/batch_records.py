@@ -57,6 +57,10 @@ class QueryState(NamedTuple):
         return cls(number, version, None if doubt is None else Doubt(doubt), doubted)
 
 
+NO_BATCH: Final = QueryState(0, None)
+"""That of a query which has not written to the table."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
     """A batch that was written to the table with the id `table`; `ledger` is what it left.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from eo_listener.model.errors import JvmError, RetriableSinkError, SettingsError
-from eo_listener.sinks.delta.batch_records import PREFIX, Doubt, QueryState, query_of
+from eo_listener.sinks.delta.batch_records import NO_BATCH, PREFIX, Doubt, QueryState, query_of
 from eo_listener.sinks.delta.catalog import SETTINGS, check_storage, check_table
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.errors import another_table, in_doubt
 from eo_listener.sinks.delta.ledger import QueryLedger, TableLedger, TakenBackBy
+from eo_listener.spark.checkpoint import shown
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.jvm.delta_log import DeltaLogFiles, DeltaTable
 from eo_listener.spark.jvm.running_jvm import scala_version
+from eo_listener.spark.jvm.sessions import working_in
 from eo_listener.spark.session import delta_lake
 
 if TYPE_CHECKING:
@@ -124,6 +126,17 @@ class Connection:
             )
         return found
 
+    @contextmanager
+    def working_in(self, session: SparkSession) -> Iterator[None]:
+        """Have Delta, which asks for the thread's own session, use this one until the end.
+
+        Raises RetriableSinkError.
+        """
+        with ExitStack() as stack:
+            with self._answering():
+                stack.enter_context(working_in(session))
+            yield
+
     def log(self, session: SparkSession) -> TableLog | None:
         """The log of what is the table now, up to its newest commit; None where there is none.
 
@@ -182,7 +195,7 @@ class Connection:
         if log is None:
             return QueryLedger(table="", location="", version=-1, states={}, number=0, heads={})
         states = self.states(log)
-        state = states.get(query, QueryState(0, None))
+        state = states.get(query, NO_BATCH)
         heads = self.heads(log, query, state)
         return QueryLedger(
             table=log.table.id,
@@ -262,7 +275,7 @@ class Connection:
                 if error.cause == "AnalysisException":
                     raise SettingsError(
                         f"{self._label} is not a Delta table",
-                        cause=str(error.__cause__).partition("\n")[0],
+                        cause=shown(str(error.__cause__).partition("\n")[0]),
                         fix="Name another one, or drop it: the sink makes one"
                         if self._writes
                         else "Name the table that DeltaSink was given",

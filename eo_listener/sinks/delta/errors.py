@@ -15,6 +15,7 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import TakenBack
 from eo_listener.sinks.delta.batch_records import Doubt, QueryState
 from eo_listener.sinks.delta.ledger import TakenBackBy
+from eo_listener.spark.checkpoint import shown
 from eo_listener.spark.jvm.delta_log import DeltaTable
 from eo_listener.spark.jvm.thrown import Thrown, thrown
 
@@ -62,7 +63,7 @@ def explained(error: Exception, label: str) -> Exception:
         )
     if (refusal := _of(chain, lambda name: name in _REFUSED)) is not None:
         return SettingsError(
-            f"{label} does not take such rows: {refusal.text}",
+            f"{label} does not take such rows: {shown(refusal.text)}",
             fix="Select, rename or cast the columns in the transform, or change the table",
         )
     if any(one.text.startswith(_OF_TASKS) for one in chain):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.delta.batch_records import BatchRecord, Doubt, QueryState
+from eo_listener.sinks.delta.batch_records import NO_BATCH, BatchRecord, Doubt, QueryState
 from eo_listener.sinks.delta.commits import Commit
 
 _SOON = 50  # commits that are read before it is asked whether the table has a ledger at all
@@ -125,9 +125,8 @@ class TableLedger:
             }
         if commit.restores and commit.restored is not None:
             then = self._folded(commit.restored)
-            none = QueryState(0, None)
             return {
-                query: then.get(query, none)._replace(number=one.number)
+                query: then.get(query, NO_BATCH)._replace(number=one.number)
                 for query, one in states.items()
             }
         if commit.replaces:

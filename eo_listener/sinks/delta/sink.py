@@ -104,7 +104,8 @@ class DeltaSink:
                 cause="the log of a Delta table is read by Spark's JVM, which is elsewhere",
                 fix="Run the query in classic PySpark",
             )
-        return BatchCommit(self._target, self._connection, self.label, frame, entry).write()
+        with self._connection.working_in(session):  # the transform may have used another one
+            return BatchCommit(self._target, self._connection, self.label, frame, entry).write()
 
     def close(self) -> None:
         """Drop what is kept of the table."""

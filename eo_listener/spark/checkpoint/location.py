@@ -34,6 +34,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)(.*)", re.DOTALL)
 # a signature (Azure's SAS, presigned links) more often than not.
 _SECRET = re.compile(r"(?<=://)[^/\s]*:[^/\s]*@")
 _QUERY = re.compile(r"(://[^\s?]*\?)[^\s]+")
+_SETTING = re.compile(r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+")
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -150,8 +151,8 @@ def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
 
 
 def shown(text: str) -> str:
-    """A URL, or a text with URLs in it, without their secrets."""
-    return _QUERY.sub(r"\1***", _SECRET.sub("***@", text))
+    """A URL, or a text with URLs and settings in it, without their secrets."""
+    return _SETTING.sub(r"\1***", _QUERY.sub(r"\1***", _SECRET.sub("***@", text)))
 
 
 def has_scheme(url: str) -> bool:

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import class_of
+from eo_listener.spark.jvm.sessions import there_are, working_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import SparkSession
 
 _CHUNK: Final = 1 << 18  # bytes read at a time; most commits are smaller
 _ABSENT: Final = "java.io.FileNotFoundException"
@@ -41,9 +43,9 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """The classic session of this thread, or else the first of the process; None without one."""
-    session = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
-    return session if getattr(session, "_jsparkSession", None) is not None else None
+    """The classic session that this thread works in, or else another one; None without one."""
+    classic = (one for one in there_are() if getattr(one, "_jsparkSession", None) is not None)
+    return next(classic, None)
 
 
 def cloned(session: SparkSession, settings: Mapping[str, str]) -> Any:
@@ -112,7 +114,7 @@ def qualified_location(session: SparkSession, path: str) -> str:
 
 def location_of(session: SparkSession, name: str) -> str | None:
     """Where the Delta table of that name is; None without any table. Raises JvmError."""
-    with asking("find a Delta table by its name"):
+    with working_in(session), asking("find a Delta table by its name"):
         if not session.catalog.tableExists(name):
             return None
         tables = _jvm(session).io.delta.tables.DeltaTable
@@ -122,7 +124,7 @@ def location_of(session: SparkSession, name: str) -> str | None:
 
 def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> DeltaTable | None:
     """The Delta table there, as its files say now; None without one. Raises JvmError."""
-    with asking("read a Delta table"):
+    with working_in(session), asking("read a Delta table"):
         snapshot = _snapshot(session, location, fresh=True)
         version = int(snapshot.version())
         if version < 0:
@@ -141,7 +143,7 @@ def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> D
 
 def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[str, str]]:
     """The protocol of the table there, as Delta says it, and its properties. Raises JvmError."""
-    with asking("read the properties of a Delta table"):
+    with working_in(session), asking("read the properties of a Delta table"):
         snapshot = _snapshot(session, location, fresh=False)
         found = snapshot.metadata().configuration()
         names = str(found.keys().mkString("\n")).split("\n")
@@ -155,7 +157,7 @@ def transactions(session: SparkSession, location: str, prefix: str) -> dict[str,
 
     Builds Delta's state, which takes seconds for a large table. Raises JvmError.
     """
-    with asking("read the applications that a Delta table knows"):
+    with working_in(session), asking("read the applications that a Delta table knows"):
         known = _snapshot(session, location, fresh=False).transactions()
         names = str(known.keys().mkString("\n")).split("\n")
         return {name: int(known.apply(name)) for name in names if name.startswith(prefix)}
@@ -177,7 +179,7 @@ class DeltaLogFiles:
         A LogStore with a table of its own (S3DynamoDBLogStore) has a commit there first. It then
         makes the file, if the writer could not.
         """
-        with asking("list the log of a Delta table"):
+        with working_in(self._session), asking("list the log of a Delta table"):
             log = _logs(self._session).forTable(_java(self._session), self._folder.getParent())
             log.store().listFrom(self._path(version), _hadoop(self._session))
 

@@ -104,3 +104,12 @@ def test_a_java_exception_that_is_its_own_cause() -> None:
     java = Java("java.lang.Error")
     java.cause = java
     assert type(explained(RaisedError(java), "Delta table t")) is RaisedError
+
+
+def test_a_refusal_shows_no_secret() -> None:
+    """It quotes what the table does not take, and may quote where it is."""
+    text = "Cannot write to s3a://me:hid@7q@bucket/delays with fs.s3a.secret.key=hid@7q"
+    refused = RaisedError(Java("org.apache.spark.sql.AnalysisException", text=text))
+    said = str(explained(refused, "the table"))
+    assert "Cannot write to s3a://***@bucket/delays" in said
+    assert "7q" not in said

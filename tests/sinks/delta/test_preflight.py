@@ -80,7 +80,8 @@ def test_what_others_have_set(delta: SparkSession, asking: Asking, tmp_path: Pat
     write(delta, path)
     delta.sql(
         f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
-        "('delta.logRetentionDuration' = 'interval 1 hour', 'delta.appendOnly' = 'true')"
+        "('delta.logRetentionDuration' = 'interval 1 hour', 'delta.appendOnly' = 'true', "
+        "'delta.deletedFileRetentionDuration' = 'interval 1 hour')"
     )
     found = asking(path)
     assert "an upsert that changes a row fails" in said(found, Level.NOTE)

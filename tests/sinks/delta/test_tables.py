@@ -109,6 +109,28 @@ def test_restore_takes_the_ledger_back(table: Table) -> None:
     assert table.read("offset") == [(0,), (1,)]
 
 
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_the_session_that_was_used_last_does_not_matter(table: Table, mode: str) -> None:
+    """Delta asks for the thread's own, which `createDataFrame` of another one has changed."""
+    other = table.spark.newSession()
+
+    def use() -> None:
+        other.conf.set("spark.databricks.delta.commitInfo.userMetadata", "of another session")
+        other.createDataFrame([(1,)], "n int")
+
+    keys = {"keys": ("partition", "offset")} if mode == "upsert" else {}
+    sink = table.sink(mode=mode, **keys)
+    use()
+    first = table.batch(sink, {})
+    use()
+    assert dict(sink.applied(QUERY)) == heads_of(first)
+    with hooked(lambda point: use() if point == "sink.begun" else None):
+        second = table.batch(sink, heads_of(first))
+    use()
+    assert dict(table.sink().applied(QUERY)) == heads_of(second)
+    assert table.read("offset") == [(0,), (1,)]
+
+
 @pytest.mark.slow
 def test_a_restore_between_judgement_and_commit_is_found(table: Table, at_commit: Any) -> None:
     """Delta commits the batch; the sink refuses it, now and later, until the printed command."""

@@ -343,6 +343,8 @@ def test_secrets_are_not_shown() -> None:
             "no s3://k:p@q@b/x, nor http://h/y?z=1 today",
             "no s3://***@b/x, nor http://h/y?*** today",
         ),
+        ("fs.s3a.secret.key=hunter2, and more", "fs.s3a.secret.key=*** and more"),
+        ("no access: Token: hunter2", "no access: Token: ***"),
     ],
 )
 def test_what_is_shown_of_a_url(url: str, told: str) -> None:

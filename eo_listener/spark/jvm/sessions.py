@@ -1,0 +1,78 @@
+"""Which session a thread works in, where a process has several.
+
+pyspark's active session is not the thread's: it is the one that has made the last frame of Python's
+rows, in whichever thread, else the first of the process. Spark's JVM has one for each thread, which
+`createDataFrame` of another session changes too. Tables of Iceberg and Delta are found by it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from eo_listener.spark.jvm.calls import FAILURES, asking
+from eo_listener.spark.jvm.running_jvm import class_of
+
+_NAMES: Final = ("org.apache.spark.sql.classic.SparkSession", "org.apache.spark.sql.SparkSession")
+"""That of Spark 4 comes first; 3.5 has only the second."""
+
+
+class _Thread(threading.local):
+    session: Any = None
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def working_in(session: Any) -> Iterator[None]:
+    """Have the calling thread work in this session, here and in Spark's JVM, until the end.
+
+    Without effect for what is no classic session. Raises JvmError.
+    """
+    java = getattr(session, "_jsparkSession", None)
+    if java is None:
+        yield
+        return
+    sessions = _sessions(session)
+    with asking("choose a session"):
+        found = sessions.getActiveSession()
+        before = found.get() if found.isDefined() else None
+        sessions.setActiveSession(java)
+    known, _thread.session = _thread.session, session
+    try:
+        yield
+    finally:
+        _thread.session = known
+        try:
+            if before is None:
+                sessions.clearActiveSession()
+            else:
+                sessions.setActiveSession(before)
+        except FAILURES:  # the JVM has ended: an error from before counts more
+            pass
+
+
+def there_are(known: Any = None) -> tuple[Any, ...]:
+    """The sessions that a call without one may mean, the likeliest first.
+
+    That which the thread works in, pyspark's active one, `known`, and the first of the process.
+    Raises JvmError.
+    """
+    with asking("find a session"):
+        active = SparkSession.getActiveSession()
+    first = SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
+    return tuple(one for one in (_thread.session, active, known, first) if one is not None)
+
+
+def _sessions(session: Any) -> Any:
+    with asking("find the class of its session"):
+        for name in _NAMES:
+            found = class_of(session._jvm, name)  # noqa: SLF001  # pyspark offers no public way to its JVM
+            if found is not None:
+                return found
+    raise AssertionError
