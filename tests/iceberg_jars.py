@@ -11,6 +11,7 @@ import pyspark
 from eo_listener.devtools import artifacts
 
 VERSION: Final = os.environ.get("EO_TEST_ICEBERG", "1.11.0")
+IS_OLD: Final = VERSION.startswith("1.10.")
 _SCALA: Final = {"3.5": "2.12", "4.0": "2.13", "4.1": "2.13"}  # by Spark; there is none for 4.2
 _CHECKSUMS: Final = {
     ("4.0", "1.11.0"): {

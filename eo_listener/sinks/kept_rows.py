@@ -39,6 +39,20 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 @contextmanager
+def named(frame: DataFrame, view: str) -> Iterator[DataFrame]:
+    """As `kept`, with a name in the session of `frame`."""
+    with kept(frame) as rows:
+        rows.createOrReplaceTempView(view)
+        try:
+            yield rows
+        finally:
+            try:
+                frame.sparkSession.catalog.dropTempView(view)
+            except FAILURES:  # as below
+                logger.debug("the view %s could not be dropped", view, exc_info=True)
+
+
+@contextmanager
 def unmarked(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
     """The rows of `frame` for a sink without dead letters; kept where some may be marked.
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.model.fault_points import reached
-from eo_listener.sinks.kept_rows import kept, poison_row
+from eo_listener.sinks.kept_rows import named, poison_row
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie
 from eo_listener.sinks.spark_columns import is_nested, is_traced, quoted, types_of
 
@@ -52,7 +52,11 @@ class UpsertTarget(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """How rows of the types `rows` go into `table`; `columns` are those that are written."""
+    """How rows of the types `rows` go into `table`; `columns` are those that are written.
+
+    The rows are staged by `staged` and compared with the table by `check_table`, before what
+    `statement` returns is run.
+    """
 
     target: UpsertTarget
     table: str
@@ -78,14 +82,28 @@ class Merge:
         rows with one key cannot be determined, PoisonRowError for a row without a key or a version.
         """
         session, view = frame.sparkSession, f"eo_staged_{uuid4().hex}"
-        with kept(self._placed(frame)) as rows:
-            rows.createOrReplaceTempView(view)
-            try:
-                reached("sink.staged")
-                self._check(session, view)
-                yield view
-            finally:
-                session.catalog.dropTempView(view)
+        with named(self._placed(frame), view):
+            reached("sink.staged")
+            self._check(session, view)
+            yield view
+
+    def check_table(self, session: SparkSession, view: str) -> None:
+        """Raise SettingsError for a row in `view` that the table's of its key is not older than.
+
+        Nor newer: where their versions are equal, and they come from several partitions.
+        """
+        version = self.target.version_column
+        if version is None or not self.located:
+            return
+        there = types_of(session.table(self.table).schema)
+        for clashing in _rows(session, self._clash(view, version, there)):
+            raise tie(self.target.keys, version, clashing, there=True)
+
+    def concerns(self, session: SparkSession, view: str, there: DataFrame) -> bool:
+        """Whether one of the table's rows in `there` has the key of a row in `view`."""
+        given = session.table(view).alias("eo_given")  # on the left: the fewer rows are broadcast
+        same = given.join(there.alias("eo_there"), F.expr(self._same_key()), "leftsemi")
+        return not same.isEmpty()
 
     def count(self, session: SparkSession, view: str) -> int:
         """How many keys the rows in `view` have."""
@@ -146,10 +164,6 @@ class Merge:
             if lacks_some:
                 raise self._lacking(origin_found)
             raise tie(self.target.keys, version, origin_found if self.traced else None)
-        if version is not None and self.located:
-            there = types_of(session.table(self.table).schema)
-            for clashing in _rows(session, self._clash(view, version, there)):
-                raise tie(self.target.keys, version, clashing, there=True)
 
     def _clash(self, view: str, version: str, there_as: Columns) -> str:
         """A row that is neither older nor newer than that of its key in the table.

@@ -27,9 +27,10 @@ def prepared(
 ) -> Iterator[Callable[[], object]]:
     """Stage the rows of `frame`, and give what merges them, by a commit with these settings.
 
-    Raises as `Merge.staged` does.
+    Raises as `Merge.staged` and `Merge.check_table` do.
     """
     with merge.staged(frame) as view:
+        merge.check_table(frame.sparkSession, view)
         # Others may use the batch's own session at the same time.
         own = cloned(frame.sparkSession, {**_OF_MERGE, **commit})
         text = merge.statement(view)

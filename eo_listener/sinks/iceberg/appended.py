@@ -31,3 +31,7 @@ class Append:
         with java_errors():
             writer.append()
         return None
+
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # whichever they are
+        """They cannot."""
+        return False

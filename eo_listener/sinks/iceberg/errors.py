@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from eo_listener.model.errors import (
@@ -11,6 +10,7 @@ from eo_listener.model.errors import (
     SettingsError,
     SinkError,
 )
+from eo_listener.spark.checkpoint import shown
 from eo_listener.spark.jvm.iceberg_table import ThrownError
 
 ABSENT: Final = ("NoSuchTableException", "NoSuchViewException")
@@ -43,9 +43,6 @@ _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessCont
 _NO_DRIVER: Final = "No suitable driver"
 _SHOWN: Final = 300
 """How many characters of what an exception says are shown."""
-_SECRETS: Final = re.compile(
-    r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+|(?<=://)[^/\s]*:[^/\s]*(?=@)"
-)
 
 
 def is_refusal(error: ThrownError) -> bool:
@@ -138,6 +135,72 @@ def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
     )
 
 
+def not_on_branch(label: str, branch: str) -> SettingsError:
+    """Say that a batch was written elsewhere."""
+    return SettingsError(
+        f"{label}: what was written is not on branch {branch}",
+        cause="a setting of the session or the table sends writes elsewhere, such as "
+        "spark.wap.id or spark.wap.branch with write.wap.enabled",
+        fix="Take that setting away",
+    )
+
+
+def branch_dropped(label: str, branch: str) -> RetriableSinkError:
+    """Say that the branch of a batch is gone."""
+    return RetriableSinkError(
+        f"{label}: branch {branch} of this batch is not there any more",
+        cause="another driver of this query has published a batch, or the branch was dropped",
+        fix="Nothing to do: the batch is written once more",
+    )
+
+
+def branch_damaged(label: str, branch: str) -> RetriableSinkError:
+    """Say that what was written cannot be read."""
+    return RetriableSinkError(
+        f"{label}: branch {branch} of this batch has lost its manifest list",
+        cause="up to 1.10 Iceberg deletes it after a commit that was made and not confirmed",
+        fix="Use Iceberg 1.11. This branch is not published, and the batch is written once more",
+    )
+
+
+def table_replaced(label: str, query: str, branch: str) -> SinkError:
+    """Say that the table is a new one, and which branch has the rows of before."""
+    return SinkError(
+        f"{label} was replaced: the rows and the ledger of {query!r} are not in it any more",
+        cause="another program has run CREATE OR REPLACE TABLE while the query was running",
+        fix="To write all of it into the new table, start the query with a new "
+        f"checkpointLocation; the rows of before are in branch {branch}",
+    )
+
+
+def overtaken(label: str, batch_id: int) -> RetriableSinkError:
+    """Say that a batch could not be published because others always came first."""
+    return RetriableSinkError(
+        f"{label}: other commits came first while batch {batch_id} was written",
+        cause="other programs write to the table, or compact it, at the same time",
+        fix="Nothing to do: the batch is written once more",
+    )
+
+
+def computed_in_vain(
+    label: str, batch_id: int, by: str, *, times: int, seconds: float
+) -> RetriableSinkError:
+    """Say that what a batch has written was out of date so many times; `by` is who came first.
+
+    `seconds` is what all of it took.
+    """
+    return RetriableSinkError(
+        f"{label}: others have moved main each time that batch {batch_id} was written, {times} "
+        f"times in {seconds:.1f} s (the last time: {by})",
+        cause=f"what a MERGE or apply= writes takes {seconds / times:.1f} s to compute, and main "
+        "moves more often than that by commits that may change it: another MERGE, UPDATE or "
+        "DELETE, rows with its keys, or a compaction of the files that it changes",
+        fix="Have the other program pause or commit less often; compact other partitions than "
+        "those that batches change (where =>), or between two batches: maintain_iceberg(...) in "
+        "the function that foreachBatch calls. The batch is written once more",
+    )
+
+
 def is_conflict(error: ThrownError) -> bool:
     """Whether another commit came first, or the same one."""
     # A commit that was made, and refused all the same, is a conflict with itself when Iceberg
@@ -172,5 +235,4 @@ def in_short(error: ThrownError) -> str:
 
 def first_line(text: str) -> str:
     """The first line of what an exception says, without secrets, for a text of ours."""
-    line = text.strip().split("\n", 1)[0]
-    return _SECRETS.sub(lambda found: f"{found[1] or ''}***", line)[:_SHOWN]
+    return shown(text.strip().split("\n", 1)[0])[:_SHOWN]

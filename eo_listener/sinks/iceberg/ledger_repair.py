@@ -172,6 +172,10 @@ class _NoRows:
         """Nothing."""
         return 0
 
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # the protocol's
+        """No rows of others change what it writes."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Renaming(Publication):

@@ -1,22 +1,24 @@
 """Rows that are upserted by their keys: one MERGE on the branch of the batch.
 
-It compares them with the table as main had it when the branch was made. So nothing of it may be
-published behind another commit: where main has moved, the MERGE is computed again.
+It compares them with the table as main had it when the branch was made. So it may be published
+behind another commit only where that has neither a row of one of these keys, nor has moved one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eo_listener.sinks.spark_columns import columns_of
 from eo_listener.sinks.spark_merge import Merge
-from eo_listener.spark.jvm.iceberg_table import java_errors
+from eo_listener.spark.jvm.iceberg_table import ThrownError, java_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from eo_listener.sinks.iceberg.names import TableName
     from eo_listener.sinks.target import Target
@@ -25,29 +27,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upsert:
-    """Merges the rows of one batch, of which `columns` are written."""
+    """Merges the rows of one batch, which are in `view`."""
 
     name: TableName
     table: IcebergTable
-    frame: DataFrame
-    columns: tuple[str, ...]
-    target: Target
-    label: str
+    merge: Merge
+    session: SparkSession
+    view: str
     appends = False
 
-    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them
-        """Return how many keys the rows have. Raises as `Merge.staged` does."""
+    @classmethod
+    @contextmanager
+    def staged(
+        cls,
+        name: TableName,
+        table: IcebergTable,
+        frame: DataFrame,
+        *,
+        columns: tuple[str, ...],
+        target: Target,
+        label: str,
+    ) -> Iterator[Upsert]:
+        """Compute the rows of `frame`, of which `columns` are written, once.
+
+        Raises as `Merge.staged` does.
+        """
         merge = Merge(
-            target=self.target,
-            table=self.name.branch(branch),
-            label=self.label,
-            rows=columns_of(self.frame),
-            columns=self.columns,
+            target=target, table=name.sql, label=label, rows=columns_of(frame), columns=columns
         )
-        session = self.frame.sparkSession
-        with java_errors(), merge.staged(self.frame) as view:
-            given = merge.count(session, view)
+        with merge.staged(frame) as view:
+            yield cls(name=name, table=table, merge=merge, session=frame.sparkSession, view=view)
+
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them
+        """Return how many keys the rows have. Raises as `Merge.check_table` does."""
+        merge = replace(self.merge, table=self.name.branch(branch))
+        with java_errors():
+            merge.check_table(self.session, self.view)
+            given = merge.count(self.session, self.view)
             if given:
                 self.table.uncache()
-                session.sql(merge.statement(view)).collect()
+                self.session.sql(merge.statement(self.view)).collect()
             return given
+
+    def concerns(self, base: int, main: int) -> bool:
+        """Whether one of the rows that were appended has a key of the batch, or cannot be read."""
+        try:
+            return self._concerns(base, main)
+        except ThrownError:  # of what is gone by now; what else is wrong is met again
+            return True
+
+    def _concerns(self, base: int, main: int) -> bool:
+        self.table.uncache()
+        with java_errors():
+            reader = self.session.read.option("start-snapshot-id", str(base))
+            appended = reader.option("end-snapshot-id", str(main)).table(self.name.sql)
+            return self.merge.concerns(self.session, self.view, appended)

@@ -11,24 +11,30 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from time import monotonic
+from typing import Final, NamedTuple
 
 from eo_listener.model.errors import (
     JvmError,
     OutcomeUnknownError,
-    RetriableSinkError,
-    SettingsError,
     SinkError,
 )
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.foreign_writer import refuse_moved
+from eo_listener.sinks.iceberg import moves
 from eo_listener.sinks.iceberg.errors import (
+    branch_damaged,
+    branch_dropped,
+    computed_in_vain,
     is_conflict,
     is_of_clock,
     is_refusal,
+    not_on_branch,
+    overtaken,
     refused_alone,
+    table_replaced,
     translated,
     unanswered,
 )
@@ -36,32 +42,22 @@ from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
 from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import BATCH_OF, LETTERS, PROPERTY, Snapshot
+from eo_listener.sinks.iceberg.write_methods import RowWriter
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
 
-TRIES: Final = 20
+TRIES: Final = 100
 """How often in a row other commits may come first, before the batch is begun anew."""
+_COMPUTED: Final = 5
+"""How often what was written is computed from the same rows, before the batch is begun anew."""
 
 _NO_BRANCH: Final = "Cannot use branch (does not exist)"
 
 logger = logging.getLogger("eo_listener")
 
 
-class RowWriter(Protocol):
-    """Writes the rows of one try on a branch.
-
-    `appends`: by one snapshot that adds files, which has the ledger too. What such a batch has
-    written need not be written again where main has moved.
-    """
-
-    @property
-    def appends(self) -> bool: ...
-
-    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
-        """Return how many it wrote, None: as the snapshot says. Raises ThrownError.
-
-        One that appends gives its snapshot this `summary`.
-        """
+class _ComputedInVainError(Exception):
+    """Main was moved so that what was written may be wrong; the text says by what."""
 
 
 class Staged(NamedTuple):
@@ -95,6 +91,29 @@ class Publication:
 
     def write(self) -> Applied:
         """Write rows and ledger. Raises as `Sink.apply` does."""
+        began, computed = monotonic(), 0
+        while True:
+            try:
+                return self._tried()
+            except _ComputedInVainError as error:
+                computed += 1
+                if computed == _COMPUTED:
+                    raise computed_in_vain(
+                        self.label,
+                        self.entry.batch_id,
+                        str(error),
+                        times=computed,
+                        seconds=monotonic() - began,
+                    ) from None
+                logger.warning(
+                    "%s: main was moved while batch %d was written (%s), which may change it: it "
+                    "is computed again from the same rows",
+                    self.label,
+                    self.entry.batch_id,
+                    error,
+                )
+
+    def _tried(self) -> Applied:
         staged = self.begin()
         try:
             reached("sink.begun")
@@ -155,7 +174,7 @@ class Publication:
                 refused = self._after_others(error, before)
                 continue
             return Staged(branch, base, root, self._ledger(found).encode())
-        raise self._overtaken() from refused
+        raise overtaken(self.label, self.entry.batch_id) from refused
 
     def _written(self, staged: Staged) -> int | None:
         """Write the rows; see after a failure whether a successor has dropped their branch."""
@@ -166,7 +185,7 @@ class Publication:
             self.table.refresh()
             # Of two threads of one session, one may have put the table as it was into its cache.
             if staged.branch not in self.table.branches or _NO_BRANCH in str(error):
-                raise self._dropped(staged) from error
+                raise branch_dropped(self.label, staged.branch) from error
             raise
 
     def _compared(self) -> Published:
@@ -180,7 +199,7 @@ class Publication:
             self.table, entry.query, accept_expired=self.accept_expired, known=known
         )
         if found.replaced is not None and known:
-            raise self._replaced(found.replaced)
+            raise table_replaced(self.label, entry.query, found.replaced)
         refuse_moved(self.label, entry, found.heads)
         at = None if found.snapshot is None else self.ledgers.read(self.table, found.snapshot)
         if self.settle is not None and at is not None and at.letters is not None:
@@ -190,11 +209,14 @@ class Publication:
     def _publish(self, staged: Staged) -> int:
         """Move main on to the branch; return how many rows its snapshot has added."""
         refused: ThrownError | None = None
+        seen = staged.base
         for _ in range(TRIES):
             with self._translated():
                 self.table.refresh()
                 added = self._check_staged(staged)
                 self._compared()
+                self._check_valid(staged, seen)
+                seen = self.table.main
             try:
                 self._moved(staged)
             except MainMovedError:
@@ -209,7 +231,7 @@ class Publication:
             except JvmError as error:
                 raise unanswered(error, self.label) from error
             return added
-        raise self._overtaken() from refused
+        raise overtaken(self.label, self.entry.batch_id) from refused
 
     def _after_others(self, error: ThrownError, before: str) -> ThrownError:
         """A refusal after which another try may succeed: others have changed the table meanwhile.
@@ -248,11 +270,48 @@ class Publication:
                 drop=drop,
                 summary=None if self.rows.appends else summary,
             )
-        elif self.rows.appends and table.main is not None:
-            again = new_branch(query, self.entry.run_id)
-            table.publish_again(staged.branch, again, at=table.main, drop=drop, summary=summary)
+        elif table.main is not None:
+            table.publish_again(
+                staged.branch,
+                new_branch(query, self.entry.run_id),
+                at=table.main,
+                drop=drop,
+                summary=summary,
+                root=self._first_summary(),
+            )
         else:
-            raise self._overtaken()
+            raise overtaken(self.label, self.entry.batch_id)
+
+    def _check_valid(self, staged: Staged, seen: int | None) -> None:
+        """See that what was written would be the same, if it were written on main as it is now.
+
+        It was so at the snapshot `seen` of main. Commits of others leave it so that change no rows,
+        or only append such as it is not about, and that leave the files there which it has changed.
+        Raises _ComputedInVainError.
+        """
+        table = self.table
+        if table.main == seen or (table.main is not None and self.rows.appends):
+            return
+        moved = moves.since(lambda one: self.ledgers.read(table, one), table.main, seen)
+        if not self._holds(staged, moved, seen, table.main):
+            raise _ComputedInVainError(moves.described(moved))
+
+    def _holds(
+        self,
+        staged: Staged,
+        moved: tuple[Snapshot, ...] | None,
+        seen: int | None,
+        main: int | None,
+    ) -> bool:
+        if moved is None or seen is None or main is None or not moves.leave_rows(moved):
+            return False
+        at = self.table.branches[staged.branch]
+        head = self.ledgers.read(self.table, at)
+        if head is None or staged.root not in (at, head.parent):
+            return False  # of several statements, each with changes of its own
+        if not self.table.holds(at, moves.replacing(moved)):
+            return False
+        return not moves.has_appends(moved) or not self.rows.concerns(seen, main)
 
     # What a batch and a repair of the ledger differ in.
 
@@ -284,15 +343,17 @@ class Publication:
         """See that the branch has what was written, all of it, and nothing else."""
         at = self.table.branches.get(staged.branch)
         head = None if at is None else self.ledgers.read(self.table, at)
-        if head is None:
-            raise self._dropped(staged)
+        if at is None or head is None:
+            raise branch_dropped(self.label, staged.branch)
+        if not self.table.is_readable(at):
+            raise branch_damaged(self.label, staged.branch)
         if not self.rows.appends:
             self._check_statements(staged, head)
             return 0
         if head.ledger is None or head.ledger.encode() != staged.ledger:
-            raise self._not_on_branch(staged)
+            raise not_on_branch(self.label, staged.branch)
         if head.parent != staged.root:
-            raise self._dropped(staged)
+            raise branch_dropped(self.label, staged.branch)
         return head.added
 
     def _check_statements(self, staged: Staged, head: Snapshot) -> None:
@@ -300,44 +361,13 @@ class Publication:
         while head.id != staged.root:
             parent = None if head.parent is None else self.ledgers.read(self.table, head.parent)
             if parent is None:
-                raise self._dropped(staged)
+                raise branch_dropped(self.label, staged.branch)
             head = parent
             chain.add(head.id)
         for one in self.table.added_since(staged.root):
             found = self.ledgers.read(self.table, one)
             if found is not None and found.staged and found.parent in chain:
-                raise self._not_on_branch(staged)
-
-    def _not_on_branch(self, staged: Staged) -> SettingsError:
-        return SettingsError(
-            f"{self.label}: what was written is not on branch {staged.branch}",
-            cause="a setting of the session or the table sends writes elsewhere, such as "
-            "spark.wap.id or spark.wap.branch with write.wap.enabled",
-            fix="Take that setting away",
-        )
-
-    def _dropped(self, staged: Staged) -> RetriableSinkError:
-        return RetriableSinkError(
-            f"{self.label}: branch {staged.branch} of this batch is not there any more",
-            cause="another driver of this query has published a batch, or the branch was dropped",
-            fix="Nothing to do: the batch is written once more",
-        )
-
-    def _replaced(self, branch: str) -> SinkError:
-        return SinkError(
-            f"{self.label} was replaced: the rows and the ledger of {self.entry.query!r} are not "
-            "in it any more",
-            cause="another program has run CREATE OR REPLACE TABLE while the query was running",
-            fix="To write all of it into the new table, start the query with a new "
-            f"checkpointLocation; the rows of before are in branch {branch}",
-        )
-
-    def _overtaken(self) -> RetriableSinkError:
-        return RetriableSinkError(
-            f"{self.label}: other commits came first while batch {self.entry.batch_id} was written",
-            cause="other programs write to the table, or compact it, at the same time",
-            fix="Nothing to do: the batch is written once more",
-        )
+                raise not_on_branch(self.label, staged.branch)
 
     def drop(self, branch: str) -> None:
         """Drop the branch of a batch that failed; where that fails too, the next batch does it."""

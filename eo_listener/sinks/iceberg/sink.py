@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import MappingProxyType
@@ -29,14 +29,16 @@ from eo_listener.sinks.iceberg.errors import translated
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
-from eo_listener.sinks.iceberg.publication import Publication, RowWriter
+from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
+from eo_listener.sinks.iceberg.write_methods import RowWriter
 from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.sifted_rows import flaws, marks, sifted
 from eo_listener.sinks.spark_columns import check_upsert, columns_of, types_of
 from eo_listener.sinks.target import WITH_LEDGER, Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, java_errors, session
+from eo_listener.spark.jvm.sessions import working_in
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -172,10 +174,12 @@ class IcebergSink:
             return self._apply_sifted(frame, entry, self._letters)
         with ExitStack() as stack:
             with self._explained(), java_errors():
+                # The transform may have used another one.
+                stack.enter_context(working_in(frame.sparkSession))
                 found = self._checked(frame.sparkSession)
                 rows = stack.enter_context(unmarked(frame, self.label, _NAME_LETTERS))
                 table = found or self._made(rows)
-                writer = self._writer(table, rows, entry)
+                writer = stack.enter_context(self._writer(table, rows, entry))
             return self._publication(table, writer, entry).write()
 
     def close(self) -> None:
@@ -192,6 +196,7 @@ class IcebergSink:
         letters: LettersOfBatch | None = None
         with ExitStack() as stack:
             with self._explained(), java_errors():
+                stack.enter_context(working_in(frame.sparkSession))
                 RowFilter.of(frame.columns, None)
                 found = self._checked(frame.sparkSession)
                 table = found or self._made(frame.drop(REASON))
@@ -199,7 +204,7 @@ class IcebergSink:
                 refusals = Refusals(label=self.label, limit=self._target.limit)
                 rows = stack.enter_context(sifted(frame, reasons, refusals))
                 given = rows.letters(entry, datetime.now(timezone.utc))
-                writer = self._writer(table, rows.rows, entry)
+                writer = stack.enter_context(self._writer(table, rows.rows, entry))
             create = self._creation.create
             self._tables.make(name, given, create=create)
             if rows.dead:
@@ -280,21 +285,21 @@ class IcebergSink:
         check_wap(frame.sparkSession, table, self.label)
         return table
 
-    def _writer(self, table: IcebergTable, frame: DataFrame, entry: Entry) -> RowWriter:
+    def _writer(
+        self, table: IcebergTable, frame: DataFrame, entry: Entry
+    ) -> AbstractContextManager[RowWriter]:
         """What writes the rows of `frame`. Raises SettingsError."""
         name, target = self._name, self._target
         if target.apply is not None:
-            return UserSql(name=name, table=table, frame=frame, target=target, entry=entry)
+            return UserSql.staged(name, table, frame, target=target, entry=entry)
         spark = frame.sparkSession
         columns, there = catalog.matched(spark, name, frame, new_columns=self._new_columns)
         if target.mode is Mode.APPEND:
-            return Append(name, catalog.fitted(frame, columns, there))
+            return nullcontext(Append(name, catalog.fitted(frame, columns, there)))
         kinds = columns_of(frame)
         written = {column: kinds[column] for column in columns}
         check_upsert(target.keys, target.version_column, written, types_of(there))
-        return Upsert(
-            name=name, table=table, frame=frame, columns=columns, target=target, label=self.label
-        )
+        return Upsert.staged(name, table, frame, columns=columns, target=target, label=self.label)
 
     def _has_files_of(self, snapshot: int) -> bool:
         spark = session(self._name.parts[0], self._session)

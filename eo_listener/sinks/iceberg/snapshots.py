@@ -19,12 +19,15 @@ BATCH_OF: Final = "eo-batch-of"
 RENAMED_FROM: Final = "eo-renamed-from"
 """The key of the query's name before, in the snapshot in which its ledger has another name."""
 
+_PROGRAM: Final = ("engine-name", "engine-version", "app-id")
+
 
 class Snapshot(NamedTuple):
     """What counts of a snapshot.
 
     `added` is how many rows it has added; `source` the one that it was cherry-picked from;
     `staged` says that it was written under a WAP id, on no branch. `committed` is its time in ms.
+    `operation` is Iceberg's word for what it does; `written_by` is the program, as far as it says.
     `letters` says where the dead letters of its batch are, None where it has none. `renamed_from`
     is what the query of its ledger was called before, where it was renamed by it.
     """
@@ -39,6 +42,8 @@ class Snapshot(NamedTuple):
     staged: bool = False
     renamed_from: str | None = None
     committed: int = 0
+    operation: str | None = None
+    written_by: str = ""
     letters: str | None = None
 
 
@@ -93,5 +98,7 @@ def parse_snapshot(text: str) -> Snapshot:
         staged="wap.id" in summary,
         renamed_from=summary.get(RENAMED_FROM),
         committed=given.get("timestamp-ms", 0),
+        operation=summary.get("operation"),
+        written_by=" ".join(summary[key] for key in _PROGRAM if key in summary),
         letters=summary.get(LETTERS),
     )

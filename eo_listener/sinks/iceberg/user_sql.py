@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.sinks.iceberg.errors import first_line, is_temporary
 from eo_listener.sinks.iceberg.names import TableName
-from eo_listener.sinks.kept_rows import kept
+from eo_listener.sinks.kept_rows import named
 from eo_listener.sinks.target import STAGED
 from eo_listener.spark.jvm.iceberg_table import ThrownError, java_errors
 
@@ -78,33 +78,31 @@ class UserSql:
 
     name: TableName
     table: IcebergTable
-    frame: DataFrame
+    rows: DataFrame
     target: Target
     entry: Entry
     appends = False
 
+    @classmethod
+    @contextmanager
+    def staged(
+        cls, name: TableName, table: IcebergTable, frame: DataFrame, *, target: Target, entry: Entry
+    ) -> Iterator[UserSql]:
+        """Compute the rows of `frame` once, and name them: statements read them several times."""
+        with named(frame, STAGED) as rows:
+            yield cls(name=name, table=table, rows=rows, target=target, entry=entry)
+
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them
         """Return how many rows the statements were given. Raises as they do."""
-        with self._staged() as rows:
-            session = self.frame.sparkSession
-            batch = Branch(session, self.name.branch(branch), self.table.uncache)
-            function: Function | None = self.target.apply if callable(self.target.apply) else None
-            if function is not None:
-                function(batch, self.entry)
-            for statement in self.target.statements:
-                batch.sql(statement)
-            with java_errors():
-                return rows.count()
+        batch = Branch(self.rows.sparkSession, self.name.branch(branch), self.table.uncache)
+        function: Function | None = self.target.apply if callable(self.target.apply) else None
+        if function is not None:
+            function(batch, self.entry)
+        for statement in self.target.statements:
+            batch.sql(statement)
+        with java_errors():
+            return self.rows.count()
 
-    @contextmanager
-    def _staged(self) -> Iterator[DataFrame]:
-        """Compute the rows once, and name them: statements read them several times."""
-        with ExitStack() as stack:
-            with java_errors():
-                rows = stack.enter_context(kept(self.frame))
-                rows.createOrReplaceTempView(STAGED)
-            try:
-                yield rows
-            finally:
-                with java_errors():
-                    self.frame.sparkSession.catalog.dropTempView(STAGED)
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # whichever they are
+        """They might: what the statements do with rows is not known."""
+        return True

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import FAILURES, asking
+from eo_listener.spark.jvm.iceberg_files import UTIL, ChangedFiles, holds
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog, MetadataSearch
 from eo_listener.spark.jvm.running_jvm import class_of
+from eo_listener.spark.jvm.sessions import there_are, working_in
 
 MAIN: Final = "main"
 _UTIL: Final = "org.apache.iceberg.spark.Spark3Util"
@@ -77,13 +78,12 @@ def java_errors() -> Iterator[None]:
 
 
 def session(catalog: str, known: Any = None) -> Any:
-    """A session that has the catalog: that of this thread, `known`, or the first of the process.
+    """A session that has the catalog: that which this thread works in, `known`, or another one.
 
     Where none has it, the first of these that there is. Raises JvmError without any.
     """
-    first = SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
+    there = there_are(known)
     with asking("find a session"):
-        there = [one for one in (SparkSession.getActiveSession(), known, first) if one is not None]
         for one in there:
             if one.conf.get(f"spark.sql.catalog.{catalog}", None) is not None:
                 return one
@@ -143,7 +143,8 @@ class IcebergTable:
         Past the session's cache, which holds on to a table that was dropped or made again. Nor is
         it left there: the session would read it as it is now, when others have written to it.
         """
-        with java_errors():
+        # Spark finds a catalog by the settings of the thread's own session, whichever is given.
+        with working_in(spark), java_errors():
             util = class_of(spark._jvm, _UTIL)  # noqa: SLF001  # as above
             if util is None:
                 raise JvmError("Spark's JVM has no classes of Iceberg")
@@ -229,6 +230,17 @@ class IcebergTable:
                 added.append(found)
             return added
 
+    def is_readable(self, snapshot_id: int) -> bool:
+        """Whether the list of a snapshot's files is there."""
+        try:
+            with java_errors():
+                self._metadata.snapshot(snapshot_id).allManifests(self._table.io())
+        except ThrownError as error:
+            if error.is_any("NotFoundException"):
+                return False
+            raise
+        return True
+
     def create_branch(
         self, name: str, *, at: int | None, summary: Mapping[str, str] | None = None
     ) -> int:
@@ -282,21 +294,38 @@ class IcebergTable:
         at: int,
         drop: Iterable[str],
         summary: Mapping[str, str],
+        root: Mapping[str, str] | None = None,
     ) -> None:
-        """Add the files that the head of the branch `staged` has added to the snapshot `at` of
+        """Make the changes of the head of the branch `staged` again behind the snapshot `at` of
         main, in a new branch, and move main on to it, in one commit. Raises MainMovedError.
+
+        With `root` that branch begins with an empty snapshot that has it in its summary.
         """
         with java_errors():
-            io = self._table.io()
-            head = self._metadata.snapshot(self.branches[staged])
+            changed = self._changed(self.branches[staged])
             transaction = self._begun(at)
             refs = transaction.manageSnapshots().createBranch(branch, at)
             refs.setMaxRefAgeMs(branch, _FOREVER).commit()
-            append = transaction.table().newFastAppend().toBranch(branch)
-            for file in head.addedDataFiles(io).iterator():
-                append.appendFile(file)
-            _summarized(append, summary).commit()
+            if root is not None:
+                append = transaction.table().newFastAppend().toBranch(branch)
+                _summarized(append, root).commit()
+            again = changed.repeated(transaction.table()).toBranch(branch)
+            _summarized(again, summary).commit()
             self._forward(transaction, branch, [*drop, staged], has_main=True)
+
+    def holds(self, snapshot_id: int, moves: Iterable[int]) -> bool:
+        """Whether the changes of a snapshot can be made again behind other snapshots.
+
+        These must have left all rows as they were. They have taken no file away that it is about.
+        """
+        with java_errors():
+            util, moved = self._jvm_class(UTIL), tuple(moves)
+            if any(self._metadata.snapshot(one) is None for one in moved):
+                return False  # it has expired since its summary was read
+            return holds(self._changed(snapshot_id), map(self._changed, moved), util)
+
+    def _changed(self, snapshot_id: int) -> ChangedFiles:
+        return ChangedFiles.of(self._metadata.snapshot(snapshot_id), self._table.io())
 
     def _begun(self, at: int | None) -> Any:
         """Begin a transaction on the metadata that were looked at, in which main is at `at`."""

@@ -18,6 +18,8 @@ def catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> La
     """The catalog of this process."""
     if not iceberg_jars.jars():
         pytest.skip("Iceberg has no runtime for this Spark")
+    if iceberg_jars.IS_OLD:
+        pytest.skip("before 1.11 each session leaves a query open, which locks a SQLite database")
     return Lake(spark, tmp_path_factory.mktemp("lake"))
 
 

@@ -107,6 +107,37 @@ class Catalog:
             rewrite = rewrite.deleteFile(task.file())
         rewrite.addFile(self._file(self.rows(table))).commit()
 
+    def overwrite(self, table: str, word: str, rows: Sequence[Row], *, branch: str) -> None:
+        """Put these rows in the place of the files whose first row has that word."""
+        java = self.load(table)
+        changed = java.newOverwrite().toBranch(branch)
+        for task in list(java.newScan().useRef(branch).planFiles().iterator()):
+            if self._words(task.file())[0] == word:
+                changed = changed.deleteFile(task.file())
+        for row in rows:
+            changed = changed.addFile(self._file([row]))
+        changed.commit()
+
+    def rewrite(self, table: str, word: str) -> None:
+        """Put the rows of the files whose first row has that word into one, as a compaction."""
+        java = self.load(table)
+        rewrite = java.newRewrite()
+        rows: list[Row] = []
+        for task in list(java.newScan().planFiles().iterator()):
+            if self._words(task.file())[0] == word:
+                rewrite = rewrite.deleteFile(task.file())
+                rows += self._read(task.file())
+        rewrite.addFile(self._file(rows)).commit()
+
+    def delete(self, table: str, word: str) -> None:
+        """Delete the files whose first row has that word."""
+        java = self.load(table)
+        deleted = java.newDelete()
+        for task in list(java.newScan().planFiles().iterator()):
+            if self._words(task.file())[0] == word:
+                deleted = deleted.deleteFile(task.file())
+        deleted.commit()
+
     def rows(self, table: str) -> list[Row]:
         """The rows that are in main."""
         return [tuple(row) for file in self.files(table) for row in json.loads(file.read_text())]
@@ -138,6 +169,13 @@ class Catalog:
         """Rows in a snapshot that is on no branch; return its id."""
         self.load(table).newAppend().appendFile(self._file(rows)).stageOnly().commit()
         return int(list(self.load(table).snapshots())[-1].snapshotId())
+
+    def _read(self, file: Any) -> list[Row]:
+        path = Path(str(file.location()).removeprefix("file:"))
+        return [tuple(row) for row in json.loads(path.read_text())]
+
+    def _words(self, file: Any) -> list[str]:
+        return [row[3] for row in self._read(file)]
 
     def _file(self, rows: Sequence[Row]) -> Any:
         path = self.folder / f"rows-{next(self._numbers)}.json"
@@ -176,6 +214,10 @@ class Rows:
             for row in self.rows:
                 self.catalog.append(self.table, [row], branch=branch)
             return len(self.rows)
+
+    def concerns(self, base: int, main: int) -> bool:
+        """As statements of a user's might."""
+        return True
 
 
 class JavaSink:

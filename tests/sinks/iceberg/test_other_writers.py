@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql import functions
@@ -229,6 +230,14 @@ def test_a_renamed_table_keeps_its_ledger(lake: Lake) -> None:
     assert dict(lake.sink("t").applied(QUERY)) == {}
     write(lake, 1, "u")
     assert sorted(lake.rows("u")) == expected(0, 1)
+
+
+def test_a_thread_of_its_own_reads_the_ledger(lake: Lake) -> None:
+    """It has no session in the JVM, and Spark would know no catalog there."""
+    write(lake, 0)
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(lambda: dict(lake.sink("t").applied(QUERY))).result()
+    assert found == heads_of(entry(0))
 
 
 def test_names_that_are_not_there_are_named(lake: Lake) -> None:

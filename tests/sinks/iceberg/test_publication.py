@@ -145,25 +145,26 @@ def test_compaction_in_mid_batch(java: Catalog, table: str) -> None:
 def test_another_commit_right_before(
     java: Catalog, table: str, monkeypatch: pytest.MonkeyPatch, appends: bool
 ) -> None:
-    """What was written by SQL is to be computed again; files are added again, until it succeeds."""
+    """What was written by SQL is computed again; files are added again, until it succeeds."""
     before_publishing(monkeypatch, lambda: java.append(table, [FOREIGN]), times=3)
-    if appends:
-        write(java, table, 1)
-        check(java, table, 0, 1, foreign=3)
-    else:
-        with pytest.raises(RetriableSinkError, match="other commits came first"):
-            write(java, table, 1, appends=False)
-        check(java, table, 0, foreign=1)
+    sink = write(java, table, 1, appends=appends)
+    assert sink.written is not None
+    assert sink.written.tries == (1 if appends else 4)
+    check(java, table, 0, 1, foreign=3)
     assert java.branches(table) == 1
 
 
+@each_way
 def test_it_ends_where_others_always_come_first(
-    java: Catalog, table: str, monkeypatch: pytest.MonkeyPatch
+    java: Catalog, table: str, monkeypatch: pytest.MonkeyPatch, appends: bool
 ) -> None:
-    """The tries are bounded, and nothing is left behind."""
+    """The tries are bounded, and nothing is left behind; it is said who was there first."""
     before_publishing(monkeypatch, lambda: java.append(table, [FOREIGN]), times=1000)
-    with pytest.raises(RetriableSinkError, match="other commits came first"):
-        write(java, table, 1)
+    said = (
+        "other commits came first" if appends else r"5 times in .* \(the last time: 1 append, the"
+    )
+    with pytest.raises(RetriableSinkError, match=said):
+        write(java, table, 1, appends=appends)
     assert JavaSink(java, table).applied(QUERY) == heads_of(entry(0))
     assert java.branches(table) == 1
 

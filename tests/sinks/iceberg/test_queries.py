@@ -157,3 +157,25 @@ def test_after_a_rollback_the_query_stops(lake: Lake, tmp_path: Path) -> None:
     lake.java("t")._table.manageSnapshots().fastForwardBranch("main", later).commit()
     job.run()
     assert numbers(lake, "t") == [0, 1, 2]
+
+
+def test_each_query_works_in_its_own_session(lake: Lake, tmp_path: Path) -> None:
+    """Two sessions of a driver have other catalogs of one name; a third one was used last."""
+    (tmp_path / "there").mkdir()
+    elsewhere = Lake(lake.spark.newSession(), tmp_path / "there")
+    elsewhere.begin()
+    while elsewhere.namespace != lake.namespace:
+        elsewhere.begin()
+    sink = lake.sink("t")
+    assert sink.key == elsewhere.sink("t").key
+    jobs = []
+    for one in (lake, elsewhere):
+        folder = tmp_path / one.folder.name
+        folder.mkdir(exist_ok=True)
+        jobs.append(Job(one, folder, one.sink("t")))
+    for files, job in ((2, jobs[0]), (3, jobs[1]), (2, jobs[0]), (1, jobs[1])):
+        job.add(files)
+        lake.spark.newSession().createDataFrame([(1,)], "n int")  # pyspark's active one from now on
+        assert of(BatchApplied, job.run()) == files
+    assert numbers(lake, "t") == [0, 1, 2, 3]
+    assert numbers(elsewhere, "t") == [0, 1, 2, 3]

@@ -38,6 +38,7 @@ class Catalog(Table):
     foreign = False
     away = False
     ends_with_it = False
+    readable = True
 
     version = ""
 
@@ -57,6 +58,10 @@ class Catalog(Table):
         assert at == self.main
         self.branches[name] = self.add(at, None, **(summary or {}))
         return self.branches[name]
+
+    def is_readable(self, snapshot_id: int) -> bool:
+        """Whether it still has the manifest list."""
+        return self.readable
 
     def added_since(self, snapshot_id: int) -> list[int]:
         """Ids are in the order in which snapshots were added."""
@@ -145,6 +150,17 @@ def test_a_refusal_that_nothing_can_be_seen_after_is_no_refusal() -> None:
     with pytest.raises(OutcomeUnknownError, match="UncheckedSQLException: gone"):
         write(table, appends=True)
     assert table.main in table.branches.values()
+
+
+@pytest.mark.parametrize("appends", [True, False], ids=["append", "sql"])
+def test_a_branch_that_cannot_be_read_is_not_published(appends: bool) -> None:
+    """Main would be lost; the batch is written once more, on another one."""
+    table = Catalog()
+    table.readable = False
+    with pytest.raises(RetriableSinkError, match="has lost its manifest list") as refused:
+        write(table, appends=appends)
+    assert "Use Iceberg 1.11" in str(refused.value.fix)
+    assert (table.main, dict(table.branches)) == (None, {})
 
 
 VALIDATION = "org.apache.iceberg.exceptions.ValidationException"

@@ -1,0 +1,56 @@
+"""What others have done to main since a batch began to be written, by their snapshots. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from eo_listener.sinks.iceberg.snapshots import Snapshot
+
+_APPEND: Final = "append"
+_REPLACE: Final = "replace"
+"""Iceberg's word for what changes files and no rows: compaction, and new manifests."""
+
+
+def since(
+    read: Callable[[int], Snapshot | None], main: int | None, base: int | None
+) -> tuple[Snapshot, ...] | None:
+    """The snapshots that main has after `base`, the newest first.
+
+    None where main does not come after it: it was rolled back, or one between them has expired.
+    """
+    found: list[Snapshot] = []
+    while main != base:
+        one = None if main is None else read(main)
+        if one is None:
+            return None
+        found.append(one)
+        main = one.parent
+    return tuple(found)
+
+
+def leave_rows(moves: Sequence[Snapshot]) -> bool:
+    """Whether each row that main had before them is in it now, unchanged."""
+    return all(one.operation in (_APPEND, _REPLACE) for one in moves)
+
+
+def replacing(moves: Sequence[Snapshot]) -> tuple[int, ...]:
+    """Those of them that have put rows into other files."""
+    return tuple(one.id for one in moves if one.operation == _REPLACE)
+
+
+def has_appends(moves: Sequence[Snapshot]) -> bool:
+    """Whether one of them may have added rows: a summary need not say how many."""
+    return any(one.operation == _APPEND for one in moves)
+
+
+def described(moves: Sequence[Snapshot] | None) -> str:
+    """Which commits they are, and who made the last one, for people."""
+    if not moves:
+        return "main was rolled back, or snapshots of it have expired"
+    counts = Counter(str(one.operation) for one in moves)
+    listed = ", ".join(f"{count} {operation}" for operation, count in sorted(counts.items()))
+    last = moves[0]
+    who = f"a batch of {last.ledger.query!r}" if last.ledger is not None else last.written_by
+    return f"{listed}, the last by {who or 'a program that does not say its name'}"

@@ -1,0 +1,156 @@
+"""A MERGE into a table that two others write to and a third one compacts, all the time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import pytest
+
+from eo_listener.model.ledger import Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.spark.jvm.sessions import working_in
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
+from tests.sinks.iceberg.lake import Lake
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+TP = TopicPartition("flights", 0)
+DAYS = 4
+SECONDS = 120.0
+
+
+def entry(number: int, query: str = QUERY) -> Entry:
+    """Batch `number` of a query, after those before it."""
+    heads = heads_of(entry(number - 1, query)) if number else {}
+    return entry_of(heads, {TP: OffsetRange(number, number + 1)}, batch_id=number, query=query)
+
+
+class Loop:
+    """A program of somebody else's that does the same every `pause` seconds."""
+
+    def __init__(self, act: Callable[[int], object]) -> None:
+        self.done = 0
+        self.pause = 0.0
+        self._act = act
+        self._changed = threading.Condition()
+        self._ends = threading.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        for number in count():
+            if self._ends.wait(self.pause):
+                return
+            try:
+                self._act(number)
+            except BaseException as error:
+                self._failed = error
+                raise
+            finally:
+                with self._changed:
+                    self.done += 1
+                    self._changed.notify_all()
+
+    @contextmanager
+    def running(self) -> Iterator[Loop]:
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._ends.set()
+            self._thread.join()
+        assert self._failed is None, self._failed
+
+    def pass_once(self) -> None:
+        """Wait until it has done all of it once more."""
+        with self._changed:
+            until = self.done + 2  # of the first a part may be over
+            assert self._changed.wait_for(lambda: self.done >= until, SECONDS)
+
+
+class Others:
+    """What the others do to the table."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake, self.name, self.sink = lake, lake.table("t"), lake.sink("t")
+
+    def append(self, number: int) -> None:
+        """Rows of the same days, by other keys."""
+        values = ", ".join(f"({-1 - number * DAYS - day}, {day}, 'foreign')" for day in range(DAYS))
+        self.lake.other().sql(f"INSERT INTO {self.name} VALUES {values}")
+
+    def query(self, number: int) -> None:
+        """A batch of another query."""
+        one = entry(number, "other")
+        row = f"SELECT {10_000 + number}L AS id, 0 AS day, 'other' AS word"
+        self.sink.apply(self.lake.other().sql(row), one, plan_of(one))
+
+    def compact(self, _: int) -> None:
+        """The days before."""
+        table, jvm = self.lake.java("t")._table, self.lake.spark._jvm
+        assert jvm is not None
+        iceberg = jvm.org.apache.iceberg
+        actions = iceberg.spark.actions.SparkActions.get(self.lake.spark._jsparkSession)
+        action = actions.rewriteDataFiles(table)
+        action = action.filter(iceberg.expressions.Expressions.greaterThan("day", 0))
+        action = action.option("rewrite-all", "true").option("partial-progress.enabled", "true")
+        with working_in(self.lake.spark):  # a thread has none of its own
+            action.execute()
+
+
+@pytest.mark.parametrize(
+    ("mode", "version"), [("copy-on-write", 2), ("merge-on-read", 2), ("merge-on-read", 3)]
+)
+def test_a_merge_gets_on(lake: Lake, mode: str, version: int) -> None:
+    """Each batch is computed once, though main is moved by all three while it is merged.
+
+    Each of them does so as often as the MERGE takes, or more often.
+    """
+    name = lake.table("t")
+    lake.spark.sql(
+        f"CREATE TABLE {name} (id bigint, day int, word string) USING iceberg "
+        f"PARTITIONED BY (day) TBLPROPERTIES ('write.merge.mode' = '{mode}', "
+        f"'format-version' = '{version}')"
+    )
+    for part in range(2):
+        ids = f"SELECT id * 2 + {part} AS id FROM range(100)"
+        rows = f"SELECT id, cast(id % {DAYS} AS int), 'first' FROM ({ids})"
+        lake.spark.sql(f"INSERT INTO {name} {rows}")
+    merged = lake.sink("t", mode="upsert", keys=("id", "day"))
+    others = Others(lake)
+    loops = [Loop(others.append), Loop(others.query), Loop(others.compact)]
+    points: list[str] = []
+
+    def hook(point: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            points.append(point)
+            for loop in loops if point == "sink.commit-sent" else ():
+                loop.pass_once()
+
+    def batch(number: int) -> None:
+        one = entry(number)
+        changed = f"SELECT id * 4 AS id, 0 AS day, 'batch {number}' AS word FROM range(60)"
+        assert merged.apply(lake.spark.sql(changed), one, plan_of(one)).rows == 60
+
+    began = time.monotonic()
+    batch(0)
+    for loop in loops:
+        loop.pause = (time.monotonic() - began) / 2
+    with loops[0].running(), loops[1].running(), loops[2].running(), hooked(hook):
+        batch(1)
+        batch(2)
+    assert points.count("sink.rows-written") == 2
+    assert dict(merged.applied(QUERY)) == heads_of(entry(2))
+    counted = f"SELECT word, count(*), count(DISTINCT id) FROM {name} GROUP BY word"
+    found = {word: (rows, ids) for word, rows, ids in lake.other().sql(counted).collect()}
+    assert found == {
+        "first": (150, 150),
+        "batch 2": (60, 60),
+        "foreign": (DAYS * loops[0].done,) * 2,
+        "other": (loops[1].done,) * 2,
+    }

@@ -1,0 +1,234 @@
+"""What was computed on a branch, and commits of others: behind which of them it is still right.
+
+Iceberg is real; what a MERGE would write are files that are put in the place of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from eo_listener.model.errors import RetriableSinkError
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.iceberg import moves
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
+from eo_listener.sinks.iceberg.publication import Publication
+from eo_listener.sinks.iceberg.snapshots import Snapshot
+from eo_listener.spark.jvm import iceberg_table
+from eo_listener.spark.jvm.iceberg_table import java_errors
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of
+from tests.sinks.iceberg.java_tables import Catalog, JavaSink
+
+pytestmark = pytest.mark.spark  # needs a JVM and its jars
+
+TP = TopicPartition("flights", 0)
+
+
+def row(word: str) -> Row:
+    return ("flights", 0, 0, word)
+
+
+@dataclass
+class Merged:
+    """A MERGE that changes the row `old` of a file of its own to `new`, and counts its tries.
+
+    `keys` are the words that it is about.
+    """
+
+    java: Catalog
+    table: str
+    keys: Sequence[str] = ("old", "new")
+    tries: int = 0
+    appends = False
+
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
+        """Write it on the branch."""
+        self.tries += 1
+        with java_errors():
+            self.java.overwrite(self.table, "old", [row("new")], branch=branch)
+        return 1
+
+    def concerns(self, base: int, main: int) -> bool:
+        """Whether one of these words was appended."""
+        table = self.java.load(self.table)
+        found = table.newIncrementalAppendScan().fromSnapshotExclusive(base).toSnapshot(main)
+        files = [task.file() for task in found.planFiles().iterator()]
+        return any(word in self.keys for file in files for word in self.java._words(file))
+
+
+def entry(number: int = 0) -> Entry:
+    heads = heads_of(entry(number - 1)) if number else {}
+    return entry_of(heads, {TP: OffsetRange(number, number + 1)}, batch_id=number)
+
+
+def merge(java: Catalog, table: str, one: Entry | None = None) -> tuple[Merged, Applied]:
+    merged = Merged(java, table)
+    applied = Publication(
+        label=table,
+        table=java.table(table),
+        ledgers=PublishedLedgers(table, lambda _: False),
+        rows=merged,
+        entry=one or entry(),
+        accept_expired=False,
+    ).write()
+    return merged, applied
+
+
+def at_publication(act: Callable[[], object], times: int = 1) -> Any:
+    left = [act] * times
+
+    def hook(name: str) -> None:
+        if name == "sink.commit-sent" and left:
+            left.pop()()
+
+    return hooked(hook)
+
+
+@pytest.fixture
+def table(java: Catalog) -> str:
+    """Two rows, each in a file of its own."""
+    name = java.create()
+    for word in ("old", "other"):
+        java.append(name, [row(word)])
+    return name
+
+
+def words(java: Catalog, table: str) -> list[str]:
+    return sorted(one[3] for one in java.rows(table))
+
+
+def expire_between(java: Catalog, table: str) -> None:
+    for _ in range(2):
+        java.append(table, [row("foreign")])
+    java.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+
+
+MOVES: dict[str, tuple[Callable[[Catalog, str], object], int, list[str]]] = {
+    "another file is compacted": (lambda java, t: java.rewrite(t, "other"), 1, ["new", "other"]),
+    "its file is compacted": (lambda java, t: java.rewrite(t, "old"), 2, ["new", "other"]),
+    "manifests are rewritten": (
+        lambda java, t: java.load(t).rewriteManifests().commit(),
+        1,
+        ["new", "other"],
+    ),
+    "other rows are appended": (
+        lambda java, t: java.append(t, [row("foreign")]),
+        1,
+        ["foreign", "new", "other"],
+    ),
+    "rows with its keys are appended": (
+        lambda java, t: java.append(t, [row("old")]),
+        2,
+        ["new", "other"],
+    ),
+    "its row is deleted": (lambda java, t: java.delete(t, "old"), 2, ["new", "other"]),
+    "another row is deleted": (lambda java, t: java.delete(t, "other"), 2, ["new"]),
+    "snapshots between have expired": (expire_between, 2, ["foreign", "foreign", "new", "other"]),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_what_others_do_before_it_is_published(java: Catalog, table: str, move: str) -> None:
+    """It is computed again where it could have come out otherwise, and only there."""
+    act, tries, left = MOVES[move]
+    with at_publication(lambda: act(java, table)):
+        merged, applied = merge(java, table)
+    assert (merged.tries, applied.rows) == (tries, 1)
+    assert words(java, table) == left
+    assert JavaSink(java, table).applied(QUERY) == heads_of(entry())
+    assert java.branches(table) == 1
+    merge(java, table, entry(1))
+    assert JavaSink(java, table).applied(QUERY) == heads_of(entry(1))
+
+
+@pytest.mark.parametrize(
+    ("move", "planted"),
+    [
+        ("its file is compacted", (iceberg_table, "holds")),
+        ("its row is deleted", (moves, "leave_rows")),
+        ("rows with its keys are appended", (Merged, "concerns")),
+    ],
+)
+def test_where_that_is_not_asked_rows_are_wrong(
+    java: Catalog, table: str, move: str, planted: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the questions has a table of its own that shows what it is for."""
+    monkeypatch.setattr(*planted, lambda *_: planted[1] != "concerns")
+    with pytest.raises(AssertionError):
+        test_what_others_do_before_it_is_published(java, table, move)
+
+
+def test_several_moves_one_after_the_other(java: Catalog, table: str) -> None:
+    """Each of them is looked at, also those that come while the first is."""
+    points: Iterator[Callable[[], object]] = iter(
+        [lambda: java.rewrite(table, "other"), lambda: java.append(table, [row("b")])]
+    )
+    real = iceberg_table.IcebergTable.publish_again
+
+    def late(*args: Any, **given: Any) -> None:
+        act = next(points, None)
+        if act is not None:
+            act()
+        real(*args, **given)
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        at_publication(lambda: java.append(table, [row("a")])),
+    ):
+        patch.setattr(iceberg_table.IcebergTable, "publish_again", late)
+        merged, _ = merge(java, table)
+    assert merged.tries == 1
+    assert words(java, table) == ["a", "b", "new", "other"]
+
+
+def test_it_is_named_who_is_always_first(java: Catalog, table: str) -> None:
+    """By what it does and as which program; with what it takes, and what to do about it."""
+
+    def change() -> None:
+        deleted = java.load(table).newDelete()
+        deleted.deleteFile("file:/nowhere")
+        deleted.set("engine-name", "spark").set("app-id", "local-5").commit()
+
+    with at_publication(change, times=100), pytest.raises(RetriableSinkError) as refused:
+        merge(java, table)
+    assert "others have moved main each time that batch 0 was written, 5 times in" in str(
+        refused.value
+    )
+    assert "the last time: 1 delete, the last by spark local-5" in str(refused.value)
+    assert "s to compute" in str(refused.value.cause)
+    assert "maintain_iceberg" in str(refused.value.fix)
+    assert words(java, table) == ["old", "other"]
+    assert java.branches(table) == 0
+
+
+def snapshot(number: int, operation: str | None = "append", **more: Any) -> Snapshot:
+    parent = number - 1 if number else None
+    return Snapshot(number, parent, number, None, more.pop("added", 0), operation=operation, **more)
+
+
+def test_which_snapshots_came_since() -> None:
+    """Up to one that has expired, or a head that main does not come after."""
+    known = {number: snapshot(number) for number in range(5)}
+    found = moves.since(known.get, 4, 2)
+    assert found is not None
+    assert [one.id for one in found] == [4, 3]
+    assert moves.since(known.get, 2, 2) == ()
+    assert moves.since(known.get, None, 2) is None
+    assert moves.since(known.get, 1, 2) is None
+    del known[3]
+    assert moves.since(known.get, 4, 2) is None
+
+
+def test_an_unknown_operation_may_have_changed_rows() -> None:
+    """As any but appends and replacements."""
+    assert moves.leave_rows([snapshot(1), snapshot(2, "replace")])
+    for other in (None, "overwrite", "delete", "later"):
+        assert not moves.leave_rows([snapshot(1), snapshot(2, other)])
+    assert moves.described(None) == "main was rolled back, or snapshots of it have expired"
+    said = moves.described([snapshot(2, "replace"), snapshot(1)])
+    assert said == "1 append, 1 replace, the last by a program that does not say its name"
