@@ -233,8 +233,9 @@ def test_a_renamed_table_keeps_its_ledger(lake: Lake) -> None:
 
 
 def test_a_thread_of_its_own_reads_the_ledger(lake: Lake) -> None:
-    """It has no session in the JVM, and Spark would know no catalog there."""
+    """It has no session in the JVM, and Spark would know no catalog of a new one there."""
     write(lake, 0)
+    lake.other().createDataFrame([(1,)], "n int")  # pyspark's active one from now on
     with ThreadPoolExecutor(1) as threads:
         found = threads.submit(lambda: dict(lake.sink("t").applied(QUERY))).result()
     assert found == heads_of(entry(0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -103,9 +103,9 @@ class Catalog(Table):
 def write(
     table: Catalog, *, appends: bool, moved: bool = False, entry: Entry = ENTRY
 ) -> int | None:
-    def rows(branch: str, text: str) -> int | None:
+    def rows(branch: str, summary: Mapping[str, str]) -> int | None:
         if appends:
-            table.write_ledger(branch, text)
+            table.write_ledger(branch, summary[PROPERTY])
         if moved:
             table.commit()
         return None
