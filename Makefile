@@ -107,8 +107,10 @@ bench: $(STAMP) $(SHIM) ## short benchmarks, under 10 minutes; results in benchm
 	@$(BIN)/python -m benchmarks.guard
 	@$(BIN)/python -m benchmarks.fixed_cost 5 1 100 1000
 	@$(BIN)/python -m benchmarks.kafka_sink 1 400000 100000
+	@$(BIN)/python -m benchmarks.lake iceberg append 1 400000
+	@$(BIN)/python -m benchmarks.lake iceberg merge 1 400000
 
-bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
+bench-full: $(STAMP) $(SHIM) ## long ones, two hours on an idle machine
 	@$(BIN)/python -m benchmarks 25
 	@$(BIN)/python -m benchmarks.sinks 10 300000
 	@$(BIN)/python -m benchmarks.sinks 6 1500000
@@ -120,6 +122,8 @@ bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
 	@$(BIN)/python -m benchmarks.kafka_sink 10
 	@$(BIN)/python -m benchmarks.kafka_latency 5
 	@$(BIN)/python -m benchmarks.status 10
+	@for kind in append merge upsert; do $(BIN)/python -m benchmarks.lake iceberg $$kind || exit; done
+	@for kind in append upsert; do $(BIN)/python -m benchmarks.lake delta $$kind || exit; done
 
 lock: needs ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv

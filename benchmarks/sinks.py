@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from itertools import cycle, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -200,7 +201,11 @@ class Bench:
         self._sqlite.close()
 
 
-def session(jar: Path | None = None, master: str = "local[2]") -> SparkSession:
+def session(
+    jar: Path | None = None,
+    master: str = "local[2]",
+    conf: Mapping[str, str] = MappingProxyType({}),
+) -> SparkSession:
     """Memory enough for the cached rows; executors of their own find this package."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
@@ -216,6 +221,8 @@ def session(jar: Path | None = None, master: str = "local[2]") -> SparkSession:
     )
     if jar is not None:
         builder = builder.config("spark.jars", str(jar))
+    for key, value in conf.items():
+        builder = builder.config(key, value)
     return configure(builder).getOrCreate()
 
 
