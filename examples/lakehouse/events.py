@@ -11,10 +11,12 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from examples.lakehouse.settings import FLIGHTS, WEATHER
 
 PLANNED, DEPARTED, ARRIVED = range(3)  # the revisions of a flight
+NEW_FIELD: Final = "air_time"  # what arrivals say in the second half of the events
 _SEED = 2013
 
 
@@ -35,7 +37,8 @@ def events(flights: int) -> list[Event]:
     """So many flights, the weather of their hours, and what is corrected, late or sent twice.
 
     The same in each run. A flight is planned, departs and arrives: three events with one key. One
-    in twenty arrives out of order, one in fifty twice, and so does the weather.
+    in twenty arrives out of order, one in fifty twice, and so does the weather. Arrivals of the
+    second half have a new field.
     """
     chance = random.Random(_SEED)  # noqa: S311  # not for secrets
     made: list[tuple[float, Event]] = []
@@ -46,7 +49,7 @@ def events(flights: int) -> list[Event]:
         hours.add((row["origin"], row["time_hour"]))
         for revision in (PLANNED, DEPARTED, ARRIVED):
             when = float(number + revision * 40)
-            made.append((when, _flight(row, revision)))
+            made.append((when, _flight(row, revision, new=number >= flights / 2)))
     position = {hour: index for index, hour in enumerate(sorted(hours, key=lambda one: one[1]))}
     spread = len(made) / 3 / max(1, len(position))
     for row in _rows("weather.csv"):
@@ -68,7 +71,7 @@ def airports() -> list[tuple[str, str]]:
     return [(row["faa"], row["name"]) for row in _rows("airports.csv")]
 
 
-def _flight(row: dict[str, str], revision: int) -> Event:
+def _flight(row: dict[str, str], revision: int, *, new: bool) -> Event:
     number = int(row["flight"])
     fields: dict[str, object] = {
         "time_hour": row["time_hour"],
@@ -82,6 +85,8 @@ def _flight(row: dict[str, str], revision: int) -> Event:
         "dep_delay": _minutes(row["dep_delay"]) if revision >= DEPARTED else None,
         "arr_delay": _minutes(row["arr_delay"]) if revision >= ARRIVED else None,
     }
+    if new and revision >= ARRIVED:
+        fields[NEW_FIELD] = _minutes(row[NEW_FIELD])
     return Event(FLIGHTS, f"{row['carrier']}{number}", fields)
 
 

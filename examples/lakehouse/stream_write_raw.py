@@ -1,11 +1,14 @@
 """Append every event to its raw table, as it came: both tables in each batch.
 
+A field that events begin to have becomes a column with their batch, while the query runs.
+
 python -m examples.lakehouse.stream_write_raw localhost:9092 lake-data [--once]
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -20,10 +23,29 @@ QUERY = "stream-write-raw"  # the ledger is kept under this name: never change i
 
 def to_raw(records: DataFrame) -> list[DataFrame]:
     """The rows of each table: the fields of the event, and where it came from."""
+    schemas = {
+        settings.FLIGHTS: settings.FLIGHT_SCHEMA,
+        settings.WEATHER: settings.WEATHER_SCHEMA,
+    }
+    new = new_fields(records, schemas)
     return [
-        raw(records, settings.FLIGHTS, settings.FLIGHT_SCHEMA),
-        raw(records, settings.WEATHER, settings.WEATHER_SCHEMA),
+        raw(records, topic, ", ".join([schema, *new[topic]])) for topic, schema in schemas.items()
     ]
+
+
+def new_fields(records: DataFrame, schemas: Mapping[str, str]) -> Mapping[str, list[str]]:
+    """What the schemas lack, by topic: the other fields of this batch's events, as text.
+
+    They depend on the records alone: a batch that is repeated has the same columns.
+    """
+    fields = F.explode(F.json_object_keys(F.col("value").cast("string"))).alias("field")
+    found = records.select("topic", fields).distinct().collect()
+    new: dict[str, list[str]] = {topic: [] for topic in schemas}
+    for topic, field in sorted(tuple(row) for row in found):
+        if field not in settings.columns(schemas[topic]):
+            name = field.replace("`", "``")
+            new[topic].append(f"`{name}` string")
+    return new
 
 
 def raw(records: DataFrame, topic: str, schema: str) -> DataFrame:
@@ -39,7 +61,12 @@ def raw(records: DataFrame, topic: str, schema: str) -> DataFrame:
 def start(servers: str, folder: Path, *, once: bool, per_trigger: int = 20_000) -> StreamingQuery:
     """Start the query."""
     sinks = [
-        IcebergSink(table, partition_by="days(time_hour)", properties=settings.TABLE)
+        IcebergSink(
+            table,
+            partition_by="days(time_hour)",
+            properties=settings.TABLE,
+            new_columns=True,
+        )
         for table in (settings.RAW_FLIGHTS, settings.RAW_WEATHER)
     ]
     return settings.start(servers, folder, QUERY, sinks, to_raw, once=once, per_trigger=per_trigger)

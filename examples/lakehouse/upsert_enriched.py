@@ -52,9 +52,13 @@ def enriched(flights: DataFrame, weather: DataFrame, names: DataFrame) -> DataFr
 
 def _waiting(spark: SparkSession, weather: DataFrame) -> DataFrame:
     """The flights in the table whose weather has come only now."""
+    none = spark.createDataFrame([], settings.FLIGHT_SCHEMA)
     if not spark.catalog.tableExists(settings.ENRICHED):
-        return spark.createDataFrame([], settings.FLIGHT_SCHEMA)
-    return spark.table(settings.ENRICHED).select(*_FLIGHT).join(weather, list(HOUR), "left_semi")
+        return none
+    there = spark.table(settings.ENRICHED)
+    known = [name for name in _FLIGHT if name in there.columns]  # others are new in the schema
+    flights = none.unionByName(there.select(*known), allowMissingColumns=True)
+    return flights.join(weather, list(HOUR), "left_semi")
 
 
 def _all_weather(spark: SparkSession, new: DataFrame) -> DataFrame:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from eo_listener.devtools.broker import Broker
-from examples.lakehouse.events import events
+from examples.lakehouse.events import NEW_FIELD, events
 from examples.lakehouse.produce import create_topics, produce
+from examples.lakehouse.settings import FLIGHTS, SPARK, WEATHER
 from tests import iceberg_jars
 from tests.attack import faults
+from tests.attack.durable import Durable
 from tests.attack.faults import Fault
 from tests.spark_session import submit_environment
+from tests.topics import Topics
 
 pytestmark = [
     pytest.mark.spark,
@@ -26,23 +34,69 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 EQUAL = "All tables are equal to the events."
+JOBS = ("stream_write_raw", "upsert_enriched")
+BETWEEN = {"sink.committed": Fault(do="fell")}  # a batch's first table has it, the other has not
+SMALL = """
+import sys
+from pathlib import Path
+from examples.lakehouse import {job}
+{job}.start(sys.argv[1], Path(sys.argv[2]), once=True, per_trigger={records}).awaitTermination()
+"""
+"""A program that starts a job for batches of a few records."""
+
+
+@pytest.fixture
+def servers(broker: Broker) -> Iterator[str]:
+    """A Kafka without the topics of the lakehouse."""
+    yield broker.bootstrap_servers
+    topics = Topics(broker.bootstrap_servers)
+    for name in (FLIGHTS, WEATHER):
+        if topics.exists(name):
+            topics.delete(name)
 
 
 def run(
-    module: str, *arguments: object, crash_log: Path | None = None
+    module: str,
+    *arguments: object,
+    crash: dict[str, Fault] | None = None,
+    log: Path | None = None,
+    root: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of its programs to its end; with a log it dies between the tables of a batch."""
-    crash = {"sink.committed": Fault(do="fell")}
-    armed = {} if crash_log is None else faults.environment(crash, crash_log)
+    """Run one of its programs to its end, or to the crash; `log` has the fault points."""
+    return python("-m", f"examples.lakehouse{module}", *arguments, crash=crash, log=log, root=root)
+
+
+def python(
+    *arguments: object,
+    crash: dict[str, Fault] | None = None,
+    log: Path | None = None,
+    root: Path = ROOT,
+) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end, with the project's folder `root`."""
+    armed = {} if log is None else faults.environment(crash or {}, log)
     return subprocess.run(
-        [sys.executable, "-m", f"examples.lakehouse{module}", *map(str, arguments)],
+        [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=400,
         check=False,
-        cwd=ROOT,
-        env={**submit_environment(), **armed},
+        cwd=root,
+        env={**submit_environment(), "PYTHONPATH": f"{root}:{ROOT}", **armed},
     )
+
+
+def wait(what: Callable[[], bool], job: subprocess.Popen[bytes], seconds: float = 200) -> None:
+    """Wait until something holds, while the job runs."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert job.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.5)
+
+
+def batches(lake: Path, job: str) -> Durable:
+    """What the checkpoint of a job still has."""
+    return Durable(lake / "checkpoints" / job.replace("_", "-"))
 
 
 def test_one_command_runs_all(tmp_path: Path) -> None:
@@ -55,11 +109,9 @@ def test_one_command_runs_all(tmp_path: Path) -> None:
     assert int(found["lake.raw.flights"]) > 900
 
 
-def test_maintained_between_two_runs_each_event_is_there_once(
-    broker: Broker, tmp_path: Path
-) -> None:
+def test_maintained_between_two_runs_each_event_is_there_once(servers: str, tmp_path: Path) -> None:
     """A dry run changes nothing; then files are few, and both jobs go on where they were."""
-    servers, lake = broker.bootstrap_servers, tmp_path / "lake"
+    lake = tmp_path / "lake"
     half = len(events(150)) // 2
     create_topics(servers)
     for first, until in ((0, half), (half, None)):
@@ -77,13 +129,13 @@ def test_maintained_between_two_runs_each_event_is_there_once(
     assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
 
 
-def test_killed_between_two_tables_each_event_is_there_once(broker: Broker, tmp_path: Path) -> None:
+def test_killed_between_two_tables_each_event_is_there_once(servers: str, tmp_path: Path) -> None:
     """Each job dies where its first table has a batch and the other has not, which is seen."""
-    servers, lake = broker.bootstrap_servers, tmp_path / "lake"
+    lake = tmp_path / "lake"
     assert run(".produce", servers, 150).returncode == 0
     for job in (".stream_write_raw", ".upsert_enriched"):
         log = tmp_path / f"log{job}"
-        assert run(job, servers, lake, "--once", crash_log=log).returncode < 0
+        assert run(job, servers, lake, "--once", crash=BETWEEN, log=log).returncode < 0
         assert "sink.committed 1 fell" in log.read_text()
         differs = run(".compare", lake, 150)
         assert (differs.returncode, "The tables differ" in differs.stdout) == (1, True)
@@ -91,3 +143,88 @@ def test_killed_between_two_tables_each_event_is_there_once(broker: Broker, tmp_
         assert answer.returncode == 0, answer.stderr[-3000:]
     equal = run(".compare", lake, 150)
     assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
+
+
+def test_in_small_batches_the_checkpoint_stays_small(servers: str, tmp_path: Path) -> None:
+    """No batch has more than maxOffsetsPerTrigger records, and of the checkpoint ten are kept.
+
+    Each job dies in its 13th batch, between the tables, when older batches are deleted already.
+    """
+    lake, records = tmp_path / "lake", 30
+    assert run(".produce", servers, 150).returncode == 0
+    crash = {"sink.committed": Fault(do="fell", nth=25)}
+    for job in JOBS:
+        log = tmp_path / f"log-{job}"
+        command = ("-c", SMALL.format(job=job, records=records), servers, lake)
+        assert python(*command, crash=crash, log=log).returncode < 0
+        assert "sink.committed 25 fell" in log.read_text()
+        answer = python(*command)
+        assert answer.returncode == 0, answer.stderr[-3000:]
+        kept = batches(lake, job).batches
+        ends = [sum(batch.ends.values()) for batch in kept]
+        assert kept[-1].number > 13
+        assert len(kept) <= int(SPARK["spark.sql.streaming.minBatchesToRetain"]) + 1
+        assert max(b - a for a, b in pairwise(ends)) <= records
+    equal = run(".compare", lake, 150)
+    assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
+
+
+def test_a_new_field_is_a_column_while_the_job_runs(servers: str, tmp_path: Path) -> None:
+    """From the batch on in which events begin to have it, without a restart; before it is null."""
+    lake, sent = tmp_path / "lake", events(150)
+    half = len(sent) // 2
+    assert not any(NEW_FIELD in event.fields for event in sent[:half])
+    assert any(NEW_FIELD in event.fields for event in sent[half:])
+    create_topics(servers)
+    produce(servers, 150, 0, half)
+    command = [sys.executable, "-m", "examples.lakehouse.stream_write_raw", servers, str(lake)]
+    commits = lake / "checkpoints" / "stream-write-raw" / "commits"
+    with subprocess.Popen(command, cwd=ROOT, env=submit_environment()) as job:
+        try:
+            wait((commits / "0").exists, job)
+            assert sum(batches(lake, JOBS[0]).batches[-1].ends.values()) == half
+            produce(servers, 150, half)
+            wait(lambda: sum(batches(lake, JOBS[0]).batches[-1].ends.values()) == len(sent), job)
+        finally:
+            job.send_signal(signal.SIGINT)
+            job.wait(60)
+    equal = run(".compare", lake, 150)
+    found = [line for line in equal.stdout.splitlines() if line.startswith("lake.raw")]
+    assert all(line.endswith("equal") for line in found), equal.stdout + equal.stderr[-3000:]
+    assert len(found) == 2
+
+
+def test_a_new_column_is_refused_by_name_then_added(servers: str, tmp_path: Path) -> None:
+    """The user changes the schema, is told what to type, types it: nothing is lost or doubled.
+
+    Also where the job dies when the column is there and its batch is not.
+    """
+    lake, half = tmp_path / "lake", len(events(150)) // 2
+    mine = tmp_path / "mine"
+    shutil.copytree(ROOT / "examples" / "lakehouse", mine / "examples" / "lakehouse")
+    create_topics(servers)
+    produce(servers, 150, 0, half)
+    command = (".upsert_enriched", servers, lake, "--once")
+    assert run(*command).returncode == 0
+    produce(servers, 150, half)
+    edit(mine, "settings", "arr_delay int", f"arr_delay int, {NEW_FIELD} int")
+    refused = run(*command, root=mine)
+    assert refused.returncode == 1
+    assert f"no column '{NEW_FIELD}'" in refused.stderr
+    assert "new_columns=True" in refused.stderr
+    edit(mine, "upsert_enriched", "keys=KEY,", "keys=KEY, new_columns=True,")
+    crash = {"sink.begun": Fault(do="fell")}  # the other table has the batch already
+    assert run(*command, root=mine, crash=crash, log=tmp_path / "log").returncode < 0
+    answer = run(*command, root=mine)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    assert run(".stream_write_raw", servers, lake, "--once").returncode == 0
+    equal = run(".compare", lake, 150, root=mine)
+    assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
+
+
+def edit(root: Path, module: str, old: str, new: str) -> None:
+    """Change a program as its user does."""
+    file = root / "examples" / "lakehouse" / f"{module}.py"
+    text = file.read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))
