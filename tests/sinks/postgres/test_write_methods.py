@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -291,6 +292,8 @@ def test_a_role_with_few_connections_goes_by_the_driver(
         assert "raise the CONNECTION LIMIT of the role" in caplog.text
         bounded = PostgresSink(role, "t", create=False, write_method="staging", max_connections=1)
         few.close()
+        while ask(dsn, f"SELECT pid FROM pg_stat_activity WHERE usename = 'role_{schema}'"):
+            time.sleep(0.05)  # a backend ends a moment after its connection
         assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
         bounded.close()
         caplog.clear()
