@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import InUseError, SettingsError, few
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    InUseError,
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+    few,
+)
 from eo_listener.model.ledger import Entry, Head, LedgerKey, Move, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import LedgerReader
+
+_TRIES: Final = 5  # where others commit to the table between two steps of a repair
 
 Heads = Mapping[TopicPartition, Head]
 Ledgers = Mapping[LedgerKey, Heads]
@@ -228,3 +237,38 @@ def refuse_moved(label: str, before: Heads, after: Heads) -> None:
             cause="the query runs",
             fix="Stop it first",
         )
+
+
+def commit_to_table(
+    label: str, commit: Callable[[], object], *, asked: str, others: str | None = None
+) -> None:
+    """Have a repair of the ledger in a table committed, tried again where others came first.
+
+    `asked` is what answers to a commit; `others` says who comes first, None: as the error does.
+    Raises InUseError and OutcomeUnknownError, and what else `commit` raises.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            commit()
+        except ForeignWriterError as error:
+            raise InUseError(
+                f"the ledger in {label} has moved meanwhile: {error.problem}",
+                cause="the query runs",
+                fix="Stop it first",
+            ) from error
+        except OutcomeUnknownError as error:
+            raise OutcomeUnknownError(
+                f"{label}: the {asked} did not answer to the commit of the repair, so the ledger "
+                f"may be changed or not ({error.problem})",
+                cause=error.cause,
+                fix="See what it has: eo-listener ledger show; then type the command again",
+            ) from error
+        except RetriableSinkError as error:
+            if not tries_left:
+                raise InUseError(
+                    f"{label}: other commits came first each time; nothing was changed",
+                    cause=others or str(error),
+                    fix="Type the command again when they are done",
+                ) from error
+        else:
+            return

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from eo_listener.model.errors import (
-    ForeignWriterError,
-    InUseError,
-    OutcomeUnknownError,
-    RetriableSinkError,
-    SettingsError,
-)
+from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_commit import BatchCommit
 from eo_listener.sinks.delta.batch_records import BatchRecord
 from eo_listener.sinks.delta.connection import Connection
 from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader
-from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_table_of_its_own
+from eo_listener.sinks.ledger_repair import (
+    Rename,
+    commit_to_table,
+    refuse_changed,
+    refuse_table_of_its_own,
+)
 from eo_listener.sinks.ledger_text import LedgerText
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from eo_listener.sinks.delta.connection import TableLog
     from eo_listener.sinks.delta.ledger import QueryLedger
     from eo_listener.spark.session.local_spark import LocalSpark
-
-_TRIES: Final = 5  # where others commit to the table between two steps of a repair
 
 
 class DeltaLedgerRepair:
@@ -94,32 +91,9 @@ class DeltaLedgerRepair:
         self._connection.forget()
 
     def _commit(self, commit: Callable[[DataFrame], BatchCommit]) -> None:
-        label = self._reader.label
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                commit(self._no_rows()).write()
-            except ForeignWriterError as error:
-                raise InUseError(
-                    f"the ledger in {label} has moved meanwhile: {error.problem}",
-                    cause="the query runs",
-                    fix="Stop it first",
-                ) from error
-            except OutcomeUnknownError as error:
-                raise OutcomeUnknownError(
-                    f"{label}: the storage did not answer to the commit of the repair, so the "
-                    f"ledger may be changed or not ({error.problem})",
-                    cause=error.cause,
-                    fix="See what it has: eo-listener ledger show; then type the command again",
-                ) from error
-            except RetriableSinkError as error:
-                if not tries_left:
-                    raise InUseError(
-                        f"{label}: other commits came first each time; nothing was changed",
-                        cause=str(error),
-                        fix="Type the command again when they are done",
-                    ) from error
-            else:
-                return
+        commit_to_table(
+            self._reader.label, lambda: commit(self._no_rows()).write(), asked="storage"
+        )
 
     def _no_rows(self) -> DataFrame:
         """The table's columns, and none of its rows."""

@@ -62,7 +62,7 @@ class IcebergLedgerReader:
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads, of one snapshot of main."""
-        with self._explained():
+        with self.explained():
             self._table = table = self.found()
         found = {one.key: one for one in self.stored(table)}
         if not found:
@@ -76,7 +76,7 @@ class IcebergLedgerReader:
 
     def stored(self, table: IcebergTable) -> list[StoredLedger]:
         """Read the ledgers of a table, if it has any. Raises SinkError."""
-        with self._explained():
+        with self.explained():
             queries = self._ledgers.with_branch(table)
             if self._query not in queries:  # main may have thousands of snapshots
                 queries = self._ledgers.queries(table)
@@ -85,19 +85,19 @@ class IcebergLedgerReader:
 
     def opened(self) -> IcebergTable | None:
         """Load the table; None where there is none. Raises SettingsError and SinkError."""
-        with self._explained():
+        with self.explained():
             return self._loaded()
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as their snapshots have not expired."""
-        with self._explained():
+        with self.explained():
             table = self._table or self.found()
             steps = self._ledgers.steps(table, key.query)
             return iter(applied_batches(newest_steps(steps, self._batches)))
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
         """Read of which offset each row is, in the snapshot that the ledger was read of."""
-        with self._explained():
+        with self.explained():
             table = self._table or self.found()
             sql = f"SELECT * FROM {self._name.sql} VERSION AS OF {table.main}"
             with asking("read a table"):
@@ -197,7 +197,8 @@ class IcebergLedgerReader:
         return has_files_of(self._spark.session(), self._name, self.label, snapshot)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
+        """Raise what Java and Py4J raise meanwhile as SinkError or SettingsError of the table."""
         try:
             yield
         except ThrownError as error:

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from eo_listener.model.errors import (
-    ForeignWriterError,
-    InUseError,
-    JvmError,
-    OutcomeUnknownError,
-    RetriableSinkError,
-    SinkError,
-)
 from eo_listener.model.ledger import Entry
-from eo_listener.sinks.iceberg.errors import unreadable
 from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of
 from eo_listener.sinks.iceberg.publication import Publication, Staged
 from eo_listener.sinks.iceberg.snapshots import BATCH_OF, PROPERTY, RENAMED_FROM
-from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_table_of_its_own
+from eo_listener.sinks.ledger_repair import (
+    Rename,
+    commit_to_table,
+    refuse_changed,
+    refuse_table_of_its_own,
+)
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError
+from eo_listener.spark.jvm.iceberg_table import IcebergTable
 
 if TYPE_CHECKING:
     from eo_listener.model.ledger import Head, LedgerKey
     from eo_listener.model.offsets import TopicPartition
     from eo_listener.sinks.iceberg.published import Published
     from eo_listener.spark.session.local_spark import LocalSpark
-
-_TRIES: Final = 5  # where others commit to the table between two steps of a repair
 
 
 class IcebergLedgerRepair:
@@ -64,7 +57,7 @@ class IcebergLedgerRepair:
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
         """Name the branches that the query has made or given up since this was asked before."""
-        with self._explained():
+        with self._reader.explained():
             now = frozenset(
                 name for name in self._reader.found().branches if is_branch_of(key.query, name)
             )
@@ -122,45 +115,17 @@ class IcebergLedgerRepair:
         return None if found is None else found.letters
 
     def _publish(self, publication: Callable[[IcebergTable], Publication]) -> None:
-        label = self._reader.label
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                with self._explained():
-                    prepared = publication(self._reader.found())
-                prepared.write()
-            except ForeignWriterError as error:
-                raise InUseError(
-                    f"the ledger in {label} has moved meanwhile: {error.problem}",
-                    cause="the query runs",
-                    fix="Stop it first",
-                ) from error
-            except OutcomeUnknownError as error:
-                raise OutcomeUnknownError(
-                    f"{label}: the catalog did not answer to the commit of the repair, so the "
-                    f"ledger may be changed or not ({error.problem})",
-                    cause=error.cause,
-                    fix="See what it has: eo-listener ledger show; then type the command again",
-                ) from error
-            except RetriableSinkError as error:
-                if not tries_left:
-                    raise InUseError(
-                        f"{label}: other commits came first each time; nothing was changed",
-                        cause="other programs write to the table, or compact it, at the same time",
-                        fix="Type the command again when they are done",
-                    ) from error
-            else:
-                return
+        def commit() -> None:
+            with self._reader.explained():
+                prepared = publication(self._reader.found())
+            prepared.write()
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except ThrownError as error:
-            raise unreadable(error, self._reader.label, self._name.parts[0]) from error
-        except JvmError as error:
-            raise SinkError(
-                f"{self._reader.label}: {error.problem}", cause=error.cause, fix=error.fix
-            ) from error
+        commit_to_table(
+            self._reader.label,
+            commit,
+            asked="catalog",
+            others="other programs write to the table, or compact it, at the same time",
+        )
 
 
 class _NoRows:

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from eo_listener.client_config.acls import command_for
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.kafka.batch_producer import FENCED, BatchProducer, Stage
+from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.kafka.coordinator_proof import NOT_FOUND
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.kafka.logs import Logs
@@ -33,6 +33,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Entry, LedgerKey
+from eo_listener.sinks.kafka.errors import is_fenced
 from eo_listener.sinks.kafka.ledger import LedgerRecords, concerns, refuse_policy
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.repaired_records import Repair, Written, accepted, renamed
@@ -328,4 +329,4 @@ class KafkaLedgerRepair:
 
 
 def _is_fenced(error: BaseException | None) -> bool:
-    return isinstance(error, KafkaError) and error.code in FENCED
+    return isinstance(error, KafkaError) and is_fenced(error)
