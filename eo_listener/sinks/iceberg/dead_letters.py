@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +30,7 @@ from eo_listener.model.ledger import Entry
 from eo_listener.sinks.iceberg import catalog
 from eo_listener.sinks.iceberg.appended import Append
 from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
-from eo_listener.sinks.iceberg.errors import is_refusal, translated, unanswered
+from eo_listener.sinks.iceberg.errors import is_refusal, translating, unanswered
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of, new_branch
 from eo_listener.sinks.iceberg.publication import TRIES, Publication
@@ -121,7 +119,7 @@ class DeadLetterTables:
     def make(self, name: TableName, letters: DataFrame, *, create: bool) -> None:
         """Have the table there, before the first batch that may need it."""
         if self._made != name.key:
-            with self._translated(name):
+            with translating(name.label):
                 self._table(letters.sparkSession, name, letters, create=create)
             self._made = name.key
 
@@ -130,12 +128,12 @@ class DeadLetterTables:
     ) -> LettersOfBatch:
         """Write the letters on a branch, which `publish` publishes."""
         spark = letters.sparkSession
-        with self._translated(name):
+        with translating(name.label):
             table = self._table(spark, name, letters, create=create)
             columns, there = catalog.matched(spark, name, letters, new_columns=False)
             rows = catalog.fitted(letters, columns, there)
         staged = Publication(
-            label=_label(name),
+            label=name.label,
             table=table,
             ledgers=self._ledgers(name, spark),
             rows=Append(name, rows),
@@ -161,7 +159,7 @@ class DeadLetterTables:
         except (ThrownError, JvmError, SettingsError) as error:
             logger.warning(
                 "%s: branch %s of a batch that failed is left for the next one with letters: %s",
-                _label(name),
+                name.label,
                 found.branch,
                 type(error).__name__,
             )
@@ -177,7 +175,7 @@ class DeadLetterTables:
                 f"{self._label}: {error.problem}", cause=error.cause, fix=error.fix
             ) from error
         name = TableName.parse(found.table)
-        with self._translated(name):
+        with translating(name.label):
             spark = session(name.parts[0], spark)
             table = find(spark, name)
             ledgers = self._ledgers(name, spark)
@@ -191,7 +189,7 @@ class DeadLetterTables:
                     self._published = text
                     return
         raise RetriableSinkError(
-            f"{_label(name)}: other commits came first while dead letters were published",
+            f"{name.label}: other commits came first while dead letters were published",
             cause="other programs write to the table, or compact it, at the same time",
             fix="Nothing to do: it is tried once more",
         )
@@ -232,7 +230,7 @@ class DeadLetterTables:
             return False
         except ThrownError as error:
             if not is_refusal(error):
-                raise unanswered(error, _label(TableName.parse(found.table))) from error
+                raise unanswered(error, TableName.parse(found.table).label) from error
             return False
         return True
 
@@ -243,14 +241,14 @@ class DeadLetterTables:
         if found is None:
             plan = catalog.Creation(create=create, partition_by=(), properties={})
             found = catalog.make(spark, name, letters, plan)
-        check_wap(spark, found, _label(name))
+        check_wap(spark, found, name.label)
         return found
 
     def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
         """Those of the table; what they have read of its snapshots is kept."""
         found = self._ledgers_of.get(name.key)
         if found is None:
-            label = _label(name)
+            label = name.label
             found = self._ledgers_of[name.key] = PublishedLedgers(
                 label, lambda snapshot: has_files_of(spark, name, label, snapshot)
             )
@@ -267,15 +265,6 @@ class DeadLetterTables:
             fix='To go on without them: on_expired="accept", for one start',
         )
 
-    @contextmanager
-    def _translated(self, name: TableName) -> Iterator[None]:
-        try:
-            yield
-        except ThrownError as error:
-            raise translated(error, _label(name)) from error
-        except JvmError as error:
-            raise SinkError(f"{_label(name)}: {error.problem}", cause=error.cause) from error
-
 
 def unpublished(error: SinkError, name: str) -> OutcomeUnknownError:
     """What an error means that came when the batch was published, and its letters were not yet."""
@@ -284,7 +273,3 @@ def unpublished(error: SinkError, name: str) -> OutcomeUnknownError:
         cause=error.cause,
         fix="Nothing to do: they are published when the ledger is read",
     )
-
-
-def _label(name: TableName) -> str:
-    return f"Iceberg table {name.key}"

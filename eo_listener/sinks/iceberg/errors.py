@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from eo_listener.model.errors import (
+    JvmError,
     OutcomeUnknownError,
     RetriableSinkError,
     SettingsError,
@@ -104,6 +107,17 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     return SinkError(
         f"{label}: Iceberg failed ({said})", fix="Read Spark's log for the whole of it"
     )
+
+
+@contextmanager
+def translating(label: str) -> Iterator[None]:
+    """Raise what Java and Py4J raise meanwhile as `translated` says."""
+    try:
+        yield
+    except ThrownError as error:
+        raise translated(error, label) from error
+    except JvmError as error:
+        raise SinkError(f"{label}: {error.problem}", cause=error.cause) from error
 
 
 def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | SettingsError:

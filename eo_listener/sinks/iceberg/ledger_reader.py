@@ -58,7 +58,7 @@ class IcebergLedgerReader:
     @property
     def label(self) -> str:
         """The table."""
-        return f"Iceberg table {self._name.key}"
+        return self._name.label
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads, of one snapshot of main."""

@@ -54,6 +54,11 @@ class TableName:
         return ".".join(one if _is_plain(one) else quoted(one) for one in self.parts)
 
     @property
+    def label(self) -> str:
+        """The table, for people."""
+        return f"Iceberg table {self.key}"
+
+    @property
     def sql(self) -> str:
         """The name for a statement."""
         return ".".join(map(quoted, self.parts))

@@ -8,8 +8,8 @@ driver can come between, whatever was written on the branch and however long tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ from eo_listener.sinks.iceberg.errors import (
     overtaken,
     refused_alone,
     table_replaced,
-    translated,
+    translating,
     unanswered,
 )
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
@@ -137,7 +137,7 @@ class Publication:
         staged = self.begin()
         try:
             self.fill(staged)
-            with self._translated():
+            with translating(self.label):
                 self.table.refresh()
                 self._check_staged(staged)
         except Exception:
@@ -147,12 +147,12 @@ class Publication:
 
     def begin(self) -> Staged:
         """Make the branch. Raises as `write` does."""
-        with self._translated():
+        with translating(self.label):
             return self._staged()
 
     def fill(self, staged: Staged) -> int | None:
         """Write the rows on it; return how many, if that is known. Raises as `write` does."""
-        with self._translated():
+        with translating(self.label):
             return self._written(staged)
 
     def _staged(self) -> Staged:
@@ -211,7 +211,7 @@ class Publication:
         refused: ThrownError | None = None
         seen = staged.base
         for _ in range(TRIES):
-            with self._translated():
+            with translating(self.label):
                 self.table.refresh()
                 added = self._check_staged(staged)
                 self._compared()
@@ -382,12 +382,3 @@ class Publication:
                 branch,
                 type(error).__name__,
             )
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except ThrownError as error:
-            raise translated(error, self.label) from error
-        except JvmError as error:
-            raise SinkError(f"{self.label}: {error.problem}", cause=error.cause) from error

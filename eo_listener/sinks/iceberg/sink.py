@@ -139,7 +139,7 @@ class IcebergSink:
     @property
     def label(self) -> str:
         """The table, for people."""
-        return f"Iceberg table {self._name.key}"
+        return self._name.label
 
     @property
     def key(self) -> str:
