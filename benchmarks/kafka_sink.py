@@ -16,10 +16,7 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -30,9 +27,9 @@ from rich.table import Table
 
 from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sinks import run, session
+from benchmarks.steps import Write, timed, timed_steps
 from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
-from eo_listener.model import fault_points
 from eo_listener.sinks.kafka import KafkaSink
 from tests.topics import Topics
 
@@ -66,7 +63,6 @@ STEPS: Final = {  # what has been done when a fault point is reached
     "sink.committed": "committed",
     "batch.applied": "producer closed",
 }
-Write = Callable[[DataFrame, int], None]
 Times = defaultdict[str, list[float]]
 
 
@@ -117,25 +113,18 @@ class Bench:
     def _measure(self, frame: DataFrame, number: int) -> None:
         self._console.print(f"{self._size} bytes, batch {number + 1} of {self._full}")
         for name in list(self._arms)[:: -1 if number % 2 else 1]:
-            took = _timed(self._arms[name], frame, number)
+            took = timed(self._arms[name], frame, number)
             if number >= WARM:
                 self.seconds[name].append(took)
 
     def _measure_empty(self, frame: DataFrame, number: int) -> None:
         for name in (SPARK, OURS, DRIVER):
-            passed: list[tuple[str, float]] = []
-            fault_points.arm(partial(_note, passed))
-            try:
-                last = time.perf_counter()
-                took = _timed(self._arms[name], frame, number)
-            finally:
-                fault_points.arm(None)
+            took, steps = timed_steps(self._arms[name], frame, number)
             if number == self._full:
                 continue
             self.empty[name].append(1000 * took)
-            for point, at in passed if name == OURS else ():
-                self.steps[point].append(1000 * (at - last))
-                last = at
+            for point, seconds in steps if name == OURS else ():
+                self.steps[point].append(1000 * seconds)
 
     def _check(self, spark: SparkSession) -> None:
         """See that every arm has written all rows."""
@@ -185,16 +174,6 @@ class Bench:
             )
             for name, ours, others, target in PAIRS
         ]
-
-
-def _note(passed: list[tuple[str, float]], point: str) -> None:
-    passed.append((point, time.perf_counter()))
-
-
-def _timed(write: Write, frame: DataFrame, number: int) -> float:
-    begun = time.perf_counter()
-    write(frame, number)
-    return time.perf_counter() - begun
 
 
 def report(bench: Bench, rows: int, size: int, console: Console) -> None:

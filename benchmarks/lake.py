@@ -22,9 +22,7 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -37,9 +35,9 @@ from rich.table import Table
 
 from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sinks import run, session
+from benchmarks.steps import Write, timed, timed_steps
 from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
-from eo_listener.model import fault_points
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.sinks.iceberg import IcebergSink
 from tests import delta_lake, iceberg_jars
@@ -79,7 +77,6 @@ STEPS: Final = {  # what has been done when a fault point is reached
     "sink.committed": "published; Delta: Spark's job and its commit",
     "batch.applied": "Delta: the commit found in the log",
 }
-Write = Callable[[DataFrame, int], None]
 
 
 class Lake:
@@ -198,7 +195,7 @@ class Bench:
             rows = SAMPLE if number < 2 else int(rows * min(10.0, SECONDS / took))
             table = f"sample{number}"
             self._create(table, frame, rows)
-            took = _timed(self._bare(table), self._written(frame, rows, number), number)
+            took = timed(self._bare(table), self._written(frame, rows, number), number)
             self._console.print(f"a sample of {rows:,} rows took {took:.1f} s")
         return rows
 
@@ -213,7 +210,7 @@ class Bench:
         self._console.print(f"batch {number + 1} of {self._full}")
         for name in list(self._arms)[:: -1 if number % 2 else 1]:
             before = self._cpu()
-            took = _timed(self._arms[name], frame, number)
+            took = timed(self._arms[name], frame, number)
             if number >= WARM:
                 self.seconds[name].append(took)
                 self.cpu[name].append(self._cpu() - before)
@@ -225,19 +222,12 @@ class Bench:
 
     def _measure_empty(self, frame: DataFrame, number: int) -> None:
         for name in (BARE, OURS):
-            passed: list[tuple[str, float]] = []
-            fault_points.arm(partial(_note, passed))
-            try:
-                last = time.perf_counter()
-                took = _timed(self._arms[name], frame, number)
-            finally:
-                fault_points.arm(None)
+            took, steps = timed_steps(self._arms[name], frame, number)
             if number == self._full:
                 continue
             self.empty[name].append(1000 * took)
-            for point, at in passed:
-                self.steps[point].append(1000 * (at - last))
-                last = at
+            for point, seconds in steps:
+                self.steps[point].append(1000 * seconds)
 
     def _check(self) -> None:
         """See that every arm has written the same."""
@@ -277,16 +267,6 @@ def _quarter(frame: DataFrame, rows: int, number: int) -> DataFrame:
     ids = f"partition * {each}L + 4 * number - {number % 4} AS id"
     version = f"{number + 1}L AS version"
     return frame.selectExpr("partition", numbers).selectExpr(ids).selectExpr(*COLUMNS, version)
-
-
-def _note(passed: list[tuple[str, float]], point: str) -> None:
-    passed.append((point, time.perf_counter()))
-
-
-def _timed(write: Write, frame: DataFrame, number: int) -> float:
-    begun = time.perf_counter()
-    write(frame, number)
-    return time.perf_counter() - begun
 
 
 def fill(servers: str, batches: int) -> None:
