@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -31,11 +32,12 @@ def overview(view: View, page: int = 1) -> bytes:
     """What is wrong, with what to type; all groups; the audit; and the last errors."""
     groups = view.groups
     ordered = () if isinstance(groups, Unknown) else by_gravity(groups.value)
+    raised = list(alarms(view, ordered))
     return html(
         _document(
             view,
-            _title(view, ordered),
-            _to_act_on(view, ordered),
+            _title(view, ordered, raised),
+            _to_act_on(view, raised),
             _unknown(view, "groups", groups)
             if isinstance(groups, Unknown)
             else groups_section(view, ordered, page),
@@ -46,9 +48,9 @@ def overview(view: View, page: int = 1) -> bytes:
     )
 
 
-def _to_act_on(view: View, ordered: Groups) -> Element | None:
+def _to_act_on(view: View, raised: Sequence[Element]) -> Element | None:
     """What is wrong now, before all that is well."""
-    wrong = list(alarms(view, ordered))
+    wrong = list(raised)
     if isinstance(view.audit, Reading):
         wrong += found_to_act_on(view.audit.value)
     return node("section", node("h2", "to act on"), *wrong) if wrong else None
@@ -72,12 +74,12 @@ def group_page(view: View, path: str) -> bytes | None:
     return None
 
 
-def _title(view: View, ordered: Groups) -> str:
+def _title(view: View, ordered: Groups, raised: Sequence[Element]) -> str:
     """What a browser's tab says: the gravest verdict first."""
     if isinstance(view.groups, Unknown):
         return "unknown"
     audited = isinstance(view.audit, Reading) and view.audit.value.to_act_on
-    if audited and not any(alarms(view, ordered)):
+    if audited and not raised:
         return "audit: to act on"
     if not ordered:
         return "no group"
