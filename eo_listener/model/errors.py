@@ -347,8 +347,8 @@ def install(extra: str) -> str:
     return f"pip install 'eo-listener[{extra}]'"
 
 
-def few(things: Iterable[object]) -> str:
+def few(things: Iterable[object], shown: int = _SHOWN) -> str:
     """Name the first few, and how many more there are."""
     names = [str(thing) for thing in things]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

@@ -9,6 +9,7 @@ from typing import Final
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.status_screen import transactions_command
+from eo_listener.model.errors import few
 from eo_listener.model.lag_window import LagVerdict
 
 UNKNOWN_CHECKPOINT: Final = "CHECKPOINT"
@@ -58,11 +59,9 @@ def alarm(one: GroupStatus, servers: str, checkpoint: str | None) -> GroupAlarm 
         )
     withheld = one.withheld
     if withheld:
-        more = f" and {len(withheld) - 3} more" if len(withheld) > 3 else ""
         return GroupAlarm(
             kind="withheld",
-            what="the listener's guard withholds newer offsets of "
-            f"{', '.join(map(str, withheld[:3]))}{more}",
+            what=f"the listener's guard withholds newer offsets of {few(withheld, 3)}",
             cause="a batch did not continue the one before it: GuardViolation in the query's log. "
             'To accept it, start the query with guard="warn"',
             commands=tuple(_commands(one, servers, checkpoint)),
