@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -58,6 +58,14 @@ class LedgerFacts:
 
     stored: tuple[StoredLedger, ...] = ()
     error: EoListenerError | None = None
+
+    @classmethod
+    def read(cls, ledgers: Callable[[], Iterable[StoredLedger]]) -> LedgerFacts:
+        """Ask for them."""
+        try:
+            return cls(stored=tuple(ledgers()))
+        except EoListenerError as error:
+            return cls(error=error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,10 +66,6 @@ def _described(
     release: str,
 ) -> DeltaFacts:
     protocol, properties = delta_log.properties_of(session, log.table.location)
-    try:
-        ledgers = LedgerFacts(stored=tuple(reader.stored(log)))
-    except EoListenerError as error:
-        ledgers = LedgerFacts(error=error)
     return DeltaFacts(
         release=release,
         there=True,
@@ -77,5 +73,5 @@ def _described(
         protocol=protocol,
         properties=properties,
         storage=storage_at(log.table.location),
-        ledgers=ledgers,
+        ledgers=LedgerFacts.read(lambda: reader.stored(log)),
     )

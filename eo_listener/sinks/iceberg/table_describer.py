@@ -67,10 +67,6 @@ def _described(
     forwards: bool,
 ) -> IcebergFacts:
     settings = table.settings()
-    try:
-        ledgers = LedgerFacts(stored=tuple(reader.stored(table)))
-    except EoListenerError as error:
-        ledgers = LedgerFacts(error=error)
     return IcebergFacts(
         release=found,
         forwards=forwards,
@@ -82,7 +78,7 @@ def _described(
         expiring={name: table.branches[name] for name in _expiring(settings)},
         wap=next((name for name in WAP if session.conf.get(name, None) is not None), None),
         storage=storage_at(settings.location),
-        ledgers=ledgers,
+        ledgers=LedgerFacts.read(lambda: reader.stored(table)),
     )
 
 
