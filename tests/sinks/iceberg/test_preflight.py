@@ -132,4 +132,4 @@ def test_the_command_by_itself(lake: Lake, tmp_path: Path) -> None:
     code, found = ask("lake.db.t", tmp_path / "none")
     assert code == 0
     assert ("note", f"CREATE NAMESPACE {lake.name}.{lake.namespace}") in found.values()
-    assert list(tmp_path.iterdir()) == []
+    assert {one.name for one in tmp_path.iterdir()} <= {"artifacts"}  # Spark 4.0's own, empty
