@@ -332,9 +332,11 @@ def test_a_server_without_a_free_connection_ends_no_slow_statement(
 ) -> None:
     """Where nothing can show what a statement waits for, it goes on: it may wait for no lock."""
     grant = "GRANT ALL ON SCHEMA {schema} TO {role}"
+    # Looked up by a connection before, whose backend ends a moment after it is closed.
+    (schema,) = ask(dsn, "SELECT current_schema()")
     with (
         another_role(dsn, grant, options="CONNECTION LIMIT 1") as lonely,
-        contextlib.closing(PostgresSink(lonely, TABLE, lock_timeout=0.3)) as sink,
+        contextlib.closing(PostgresSink(lonely, TABLE, schema=schema, lock_timeout=0.3)) as sink,
     ):
         assert write(sink, next_entry(sink)).rows == 10
         link_of(sink).execute("SELECT pg_sleep(1)")
