@@ -187,16 +187,18 @@ class Bench:
         return partial(self._lake.merge, table, self._kind)
 
     def _sized(self, frame: DataFrame) -> int:
-        """How many rows of a table make a bare batch of about so many seconds."""
-        rows, took = SAMPLE, 0.0
-        for number in range(4):
-            if took > SECONDS / 2:
-                break
-            rows = SAMPLE if number < 2 else int(rows * min(10.0, SECONDS / took))
+        """How many rows of a table make a bare batch of about so many seconds.
+
+        The first samples are small and slow: they are compiled meanwhile.
+        """
+        rows = SAMPLE
+        for number in range(5):
             table = f"sample{number}"
             self._create(table, frame, rows)
             took = timed(self._bare(table), self._written(frame, rows, number), number)
             self._console.print(f"a sample of {rows:,} rows took {took:.1f} s")
+            if number:
+                rows = int(rows * min(10.0, SECONDS / took))
         return rows
 
     def _create(self, table: str, frame: DataFrame, rows: int) -> None:
