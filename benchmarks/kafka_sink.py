@@ -206,7 +206,8 @@ def main(batches: int = 4, small: int = 2_000_000, large: int = 500_000) -> None
         Broker(java_options=["-XX:TieredStopAtLevel=4", "-Xmx1g"]) as broker,
     ):
         servers = broker.bootstrap_servers
-        spark = session()
+        # Its executor has the cached rows, and those of a shuffle, in memory, as in a cluster.
+        spark = session(conf={"spark.driver.memory": "8g"})
         try:
             for size, rows in ((100, small), (1000, large)):
                 bench = Bench(servers, batches, rows, size, console)

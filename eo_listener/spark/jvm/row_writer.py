@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
@@ -39,11 +40,21 @@ def write_rows(
     `partitioner` is asked for rows that name no partition, instead of Kafka's own. Raises JvmError,
     and what Spark raises.
     """
-    argument = {
-        **_argument(topics, tasks, columns, mark),
-        **({} if partitioner is None else partitioner.argument()),
-    }
-    _write(frame, batch, "RowColumns", argument)
+    argument = json.dumps(
+        {
+            **_argument(topics, tasks, columns, mark),
+            **({} if partitioner is None else partitioner.argument()),
+        }
+    )
+    session = frame.sparkSession
+    with _arranging():
+        packer = _shim(session, "PackedRows")
+        records = packer.records(frame._jdf, argument)  # noqa: SLF001  # pyspark offers no public way to its JVM
+    computed = records.queryExecution().toRdd().toJavaRDD()
+    with _arranging():
+        packs = packer.packed(computed, argument)
+        arranged = session._jsparkSession.createDataFrame(packs, packer.schema())  # noqa: SLF001  # as above
+    _write(frame, batch, arranged)
 
 
 def write_identified_rows(
@@ -70,7 +81,10 @@ def write_identified_rows(
         "before": header.before,
         "after": header.after,
     }
-    _write(frame, batch, "IdentifiedRows", argument)
+    with _arranging():
+        rows = _shim(frame.sparkSession, "IdentifiedRows")
+        arranged = rows.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
+    _write(frame, batch, arranged)
 
 
 def _argument(
@@ -84,16 +98,22 @@ def _argument(
     }
 
 
-def _write(frame: Any, batch: str, rows: str, argument: Mapping[str, Any]) -> None:
-    """Have the shim's class `rows` arrange them, and Spark write what that makes of them."""
-    with asking("arrange the rows of a batch"):
-        made_by = class_of(frame.sparkSession._jvm, f"{_SINK}.{rows}")  # noqa: SLF001  # pyspark offers no public way to its JVM
-        if made_by is None:
-            raise JvmError(
-                "Spark's JVM has no shim, or an older one",
-                cause="its jar was not given to Spark",
-                fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
-            )
-        arranged = made_by.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
+def _arranging() -> AbstractContextManager[None]:
+    return asking("arrange the rows of a batch")
+
+
+def _shim(session: Any, name: str) -> Any:
+    found = class_of(session._jvm, f"{_SINK}.{name}")  # noqa: SLF001  # as above
+    if found is None:
+        raise JvmError(
+            "Spark's JVM has no shim, or an older one",
+            cause="its jar was not given to Spark",
+            fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
+        )
+    return found
+
+
+def _write(frame: Any, batch: str, arranged: Any) -> None:
+    """Have Spark write these rows, a DataFrame of Java's in the session of `frame`."""
     writer = type(frame)(arranged, frame.sparkSession).write.format(f"{_SINK}.BatchProvider")
     writer.mode("append").option("batch", batch).save()

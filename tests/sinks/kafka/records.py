@@ -6,9 +6,12 @@ import time
 from contextlib import closing
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
 from confluent_kafka import TopicPartition as Wire
 
+from eo_listener.kafka.client import answer_of
+
+_LEADERS = 5.0  # seconds for the leaders of a topic that was just created
 _SETTLE = 1.0  # seconds for the markers of a commit that was answered
 
 
@@ -53,8 +56,17 @@ def is_settled(servers: str, topic: str, *, settle: float = 5.0) -> bool:
 
 
 def _ends(consumer: Consumer, topic: str, parts: list[int]) -> list[int]:
+    """Where its partitions end; one of a new topic may have no leader for a moment."""
     wire = [Wire(topic, part, OFFSET_END) for part in parts]
-    return [part.offset for part in consumer.offsets_for_times(wire, timeout=10)]
+    deadline = time.monotonic() + _LEADERS
+    while True:
+        try:
+            return [part.offset for part in consumer.offsets_for_times(wire, timeout=10)]
+        except KafkaException as error:
+            no_leader = answer_of(error).name() == "NOT_LEADER_FOR_PARTITION"
+            if not no_leader or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def _consumer(servers: str, isolation: str) -> Consumer:

@@ -100,9 +100,12 @@ def one(spark: SparkSession, broker: Broker) -> Iterator[Try]:
 
 
 def numbered(spark: SparkSession, rows: int, tasks: int = 5) -> Any:
-    """Rows with a key of ten, in the order of their ids, over several tasks."""
+    """Rows with a key of ten, in the order of their ids, over several tasks.
+
+    Of some thousand rows a task makes several packs for each that sends.
+    """
     return spark.range(0, rows, 1, tasks).selectExpr(
-        "string(id % 10) AS key", "string(id) AS value"
+        "string(id % 10) AS key", "rpad(string(id), 400, ' ') AS value"
     )
 
 
@@ -166,10 +169,15 @@ def test_rows_that_cannot_be_sent_are_counted_and_not_sent(one: Try) -> None:
 
 def test_a_batch_without_rows_is_one_task_or_all(one: Try) -> None:
     """Spark may leave the shuffle out: then a task reports nothing, and sends nothing."""
-    planned, reports = one.write(one.spark.range(0).selectExpr("string(id) AS value"))
-    assert planned in (1, TASKS)
-    assert [report.records for report in reports] == [{}] * planned
-    assert len(task_reports(reports, planned=planned, tasks=TASKS)) == TASKS
+    nothing = one.spark.sparkContext.emptyRDD()
+    for frame in (
+        one.spark.range(0).selectExpr("string(id) AS value"),
+        one.spark.createDataFrame(nothing, "value string"),  # not a single task computes it
+    ):
+        planned, reports = one.write(frame)
+        assert planned in (1, TASKS)
+        assert [report.records for report in reports] == [{}] * planned
+        assert len(task_reports(reports, planned=planned, tasks=TASKS)) == TASKS
 
 
 def test_tasks_of_an_older_epoch_are_refused(one: Try) -> None:
@@ -225,7 +233,7 @@ def test_no_secret_is_in_what_spark_shows_of_the_query(one: Try) -> None:
     store: Any = one.spark._jsparkSession.sharedState().statusStore()
     found = store.executionsList()
     plans = [found.apply(number).physicalPlanDescription() for number in range(found.size())]
-    ours = [plan for plan in plans if "eo_target" in plan]
+    ours = [plan for plan in plans if "eo_pack" in plan]
     assert ours
     assert not [plan for plan in ours if PASSWORD in plan or one.servers in plan]
 

@@ -24,7 +24,7 @@ import org.apache.kafka.common.header.internals.RecordHeaders;
 public final class TaskProducer implements AutoCloseable {
   private final KafkaProducer<byte[], byte[]> producer;
   private final AtomicReference<Exception> failure = new AtomicReference<>();
-  private final Map<TopicPartition, Long> sent = new HashMap<>();
+  private final Map<TopicPartition, long[]> sent = new HashMap<>();
   private boolean hasTooLarge;
 
   /** Opens it; the name is that of the client, and must be another one for each. */
@@ -62,7 +62,7 @@ public final class TaskProducer implements AutoCloseable {
             }
           });
       if (!hasTooLarge) {
-        sent.merge(target, 1L, Long::sum);
+        sent.computeIfAbsent(target, first -> new long[1])[0]++;
       }
     } catch (InterruptException killed) {
       throw killed;
@@ -93,7 +93,9 @@ public final class TaskProducer implements AutoCloseable {
 
   /** How many records were sent to each partition. */
   public Map<TopicPartition, Long> sent() {
-    return Map.copyOf(sent);
+    Map<TopicPartition, Long> counts = new HashMap<>();
+    sent.forEach((target, count) -> counts.put(target, count[0]));
+    return counts;
   }
 
   /** Lets go of it at once: any other close would abort a transaction, that of all tasks. */

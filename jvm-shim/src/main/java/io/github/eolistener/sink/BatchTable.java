@@ -35,10 +35,12 @@ final class BatchTable implements SupportsWrite {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    if (!RowColumns.fit(info.schema())) {
-      throw new RefusedException("these rows were not made by RowColumns");
+    boolean packed = PackedRows.fit(info.schema());
+    if (!packed && !RowColumns.fit(info.schema())) {
+      throw new RefusedException("these rows were not made by PackedRows or IdentifiedRows");
     }
     OrderedBatchWrite rows = BatchWrites.find(info.options().get(BatchProvider.BATCH));
+    rows.expect(packed);
     return new WriteBuilder() {
       @Override
       public Write build() {

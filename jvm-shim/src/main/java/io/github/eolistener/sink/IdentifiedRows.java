@@ -29,9 +29,9 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * As {@link RowColumns}, for rows that are known again by their identity: it is their place in the
- * order, each record has it in a header, and a row without a key goes by it to a partition. Called
- * by Python.
+ * Makes the rows of a user's DataFrame, which are known again by their identity, into those of
+ * {@link RowColumns}: the identity is their place in the order, each record has it in a header, and
+ * a row without a key goes by it to a partition. Called by Python.
  */
 public final class IdentifiedRows {
   private static final String IDENTITY = "eo_identity";
@@ -43,7 +43,7 @@ public final class IdentifiedRows {
   private IdentifiedRows() {}
 
   /**
-   * {@code {"topics","tasks","columns","mark"}} as in {@link RowColumns#arranged}; {@code
+   * {@code {"topics","tasks","columns","mark"}} as in {@link PackedRows#packed}; {@code
    * "identity":[column]} are the columns of a row's identity, {@code "header"} the name of the
    * header, whose value is {@code "before"}, the identity and {@code "after"}. {@code "batch"} is
    * the one in {@link BatchWrites} that knows which rows are not to be sent, and whose tasks are
@@ -106,10 +106,8 @@ public final class IdentifiedRows {
   private static Column target(CallArguments arguments, Column number) {
     UserDefinedFunction choice =
         functions.udf(
-            new RowColumns.Choice(TargetPartitions.of(arguments), null), DataTypes.IntegerType);
-    Column chosen =
-        choice.apply(
-            col("topic"), col(RowColumns.KEY), lit(null).cast("binary"), col("partition"), number);
+            new RowColumns.Choice(TargetPartitions.of(arguments)), DataTypes.IntegerType);
+    Column chosen = choice.apply(col("topic"), col(RowColumns.KEY), col("partition"), number);
     return functions
         .when(col(RowColumns.MARK), lit(RowColumns.MARKED))
         .when(col(IDENTITY).isNull(), lit(RowColumns.NO_IDENTITY))

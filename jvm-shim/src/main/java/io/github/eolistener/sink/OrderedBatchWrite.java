@@ -35,6 +35,7 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
   private final RunningTasks running = new RunningTasks();
   private final List<String> there = new CopyOnWriteArrayList<>();
   private volatile SparkContext context;
+  private volatile boolean packed;
   private volatile int planned;
   private volatile List<Map<String, Object>> reports = List.of();
 
@@ -93,7 +94,7 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
     if (context != null) {
       running.begin(context);
     }
-    return new RowWriterFactory(producers, targets);
+    return new RecordWriterFactory(producers, targets, packed);
   }
 
   @Override
@@ -118,6 +119,11 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
    */
   void follow(SparkContext runs) {
     context = runs;
+  }
+
+  /** Whether the rows are packs, those of {@link PackedRows}. */
+  void expect(boolean packs) {
+    packed = packs;
   }
 
   /** Identities of rows that are not to be sent, one a line; called for some at a time. */

@@ -5,35 +5,40 @@ import static org.apache.spark.sql.functions.expr;
 import static org.apache.spark.sql.functions.lit;
 
 import io.github.eolistener.kafka.TargetPartitions;
-import io.github.eolistener.kafka.UserPartitioner;
 import io.github.eolistener.protocol.CallArguments;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
-import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.api.java.UDF5;
-import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.api.java.UDF4;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * Makes the rows of a user's DataFrame into those that {@link RowWriter} sends, which know their
- * task, their place in the old order and their partition. Called by Python.
+ * The columns of a user's DataFrame as those of a record, and of the rows that {@link RowWriter}
+ * sends, which know their task, their place among those of their task, and their partition.
  */
-public final class RowColumns {
+final class RowColumns {
   static final String TASK = "eo_task";
   static final String PLACE = "eo_place";
   static final String TARGET = "eo_target";
   static final String KEY = "key";
   static final String VALUE = "value";
   static final String HEADERS = "headers";
+
+  /** The numbers of the columns of {@link #records}. */
+  static final int AT_RECORD_TOPIC = 0;
+
+  static final int AT_RECORD_KEY = 1;
+  static final int AT_RECORD_VALUE = 2;
+  static final int AT_RECORD_HEADERS = 3;
+  static final int AT_RECORD_PARTITION = 4;
+  static final int AT_RECORD_MARK = 5;
 
   /** The numbers of the columns in a row. */
   static final int AT_TARGET = 2;
@@ -71,40 +76,6 @@ public final class RowColumns {
 
   /** What the columns of a row are called, in their order. */
   static final String[] NAMES = {TASK, PLACE, TARGET, KEY, VALUE, HEADERS};
-
-  /**
-   * {@code {"topics","tasks","columns":{column:true},"mark"}}: the targets, the number of tasks,
-   * which of a record's columns the frame has, and, if it has one, the column that marks rows which
-   * are not to be sent; and those of {@link UserPartitioner}.
-   */
-  public static Dataset<Row> arranged(Dataset<Row> frame, String argument) {
-    CallArguments arguments = CallArguments.of(argument);
-    TargetPartitions targets = TargetPartitions.of(arguments);
-    UserPartitioner user = UserPartitioner.find(arguments).orElse(null);
-    UserDefinedFunction choice =
-        functions.udf(new Choice(targets, user), DataTypes.IntegerType);
-    if (user != null) {
-      choice = choice.asNondeterministic(); // else Spark may ask twice, and get two answers
-    }
-    Column value = user == null ? lit(null).cast("binary") : col(VALUE);
-    Column target =
-        choice.apply(col("topic"), col(KEY), value, col("partition"), col(PLACE));
-    Dataset<Row> records =
-        records(frame, arguments, functions.monotonically_increasing_id().as(PLACE));
-    return tasked(
-        records.select(
-            col(PLACE),
-            functions
-                .when(col(MARK), lit(MARKED))
-                .when(expr(REFUSED_HEADERS), lit(NO_HEADER))
-                .otherwise(target)
-                .as(TARGET),
-            col(KEY),
-            col(VALUE),
-            col(HEADERS)),
-        col(PLACE),
-        arguments.number("tasks"));
-  }
 
   /** The columns of a record, of one type each, {@link #MARK}, and {@code more} of the frame's. */
   static Dataset<Row> records(Dataset<Row> frame, CallArguments arguments, Column... more) {
@@ -153,35 +124,18 @@ public final class RowColumns {
   }
 
   /** A class of its own: a lambda is not found by every class loader that executors have. */
-  static final class Choice implements UDF5<String, byte[], byte[], Integer, Long, Integer> {
+  static final class Choice implements UDF4<String, byte[], Integer, Long, Integer> {
     private static final long serialVersionUID = 1L;
 
     private final TargetPartitions targets;
-    private final UserPartitioner user;
-    private transient boolean closes;
 
-    Choice(TargetPartitions targets, UserPartitioner user) {
+    Choice(TargetPartitions targets) {
       this.targets = targets;
-      this.user = user;
     }
 
     @Override
-    public Integer call(String topic, byte[] key, byte[] value, Integer partition, Long place) {
-      Integer named = partition;
-      if (named == null && user != null) {
-        closeWithTask();
-        named = user.choose(targets, topic, key, value);
-      }
-      return targets.choose(topic, key, named, place);
-    }
-
-    /** Each task has a copy of this, and its thread and class loader outlive it. */
-    private void closeWithTask() {
-      TaskContext task = TaskContext.get();
-      if (!closes && task != null) {
-        closes = true;
-        task.addTaskCompletionListener((TaskCompletionListener) ended -> user.close());
-      }
+    public Integer call(String topic, byte[] key, Integer partition, Long place) {
+      return targets.choose(topic, key, partition, place);
     }
   }
 

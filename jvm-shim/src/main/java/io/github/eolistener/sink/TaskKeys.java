@@ -28,9 +28,23 @@ final class TaskKeys implements UDF2<Integer, Long, Integer> {
     }
   }
 
-  /** The number for a row's partition; a row that has none may go to any task. */
+  /** How many tasks there are. */
+  int tasks() {
+    return keys.length;
+  }
+
+  /** The number by which Spark's shuffle brings a row to that task. */
+  int key(int task) {
+    return keys[task];
+  }
+
+  /** The task of a row by its partition; one that has none may go to any. */
+  static int task(int target, long place, int tasks) {
+    return target >= 0 ? target % tasks : Math.floorMod(place, tasks);
+  }
+
   @Override
   public Integer call(Integer target, Long place) {
-    return keys[target >= 0 ? target % keys.length : Math.floorMod(place, keys.length)];
+    return keys[task(target, place, keys.length)];
   }
 }

@@ -11,10 +11,7 @@ import io.github.eolistener.protocol.CallArguments;
 import io.github.eolistener.protocol.RefusedException;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
-import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
@@ -104,13 +101,21 @@ class RowWriterTest {
   }
 
   @Test
-  @DisplayName("Spark's hash brings the partitions to all tasks alike")
-  void tasks() {
-    TaskKeys keys = new TaskKeys(7);
-    Set<Integer> found = new TreeSet<>();
-    for (int target = 0; target < 7; target++) {
-      found.add(Math.floorMod(Murmur3_x86_32.hashInt(keys.call(target, 0L), 42), 7));
+  @DisplayName("Of packs too a later attempt sends nothing, and what goes nowhere is counted")
+  void packed() {
+    for (int attempt = 0; attempt < 2; attempt++) {
+      PackWriter writer =
+          new PackWriter(
+              TaskProducers.of(GIVEN), TargetPartitions.of(GIVEN), new int[] {1, attempt, 0});
+      RecordPack.Writer pack = new RecordPack.Writer();
+      pack.refuse(-3);
+      pack.add(0, new GenericInternalRow(new Object[] {null, null, new byte[0]}), null);
+      pack.refuse(-3);
+      writer.write(new GenericInternalRow(new Object[] {0, 0L, pack.take()}));
+      Map<String, Object> report = ((TaskReport) writer.commit()).json();
+      writer.close();
+      assertEquals(Map.of(-3, 2L), report.get("refused"));
+      assertEquals(attempt == 0, report.get("error") != null);
     }
-    assertEquals(Set.of(0, 1, 2, 3, 4, 5, 6), found);
   }
 }
