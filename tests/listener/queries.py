@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,12 +34,18 @@ class Queries:
         return reader.load().select("value")
 
     def start(
-        self, data: DataFrame, name: str | None = None, *, checkpoint: str = "c", drain: bool = True
+        self,
+        data: DataFrame,
+        name: str | None = None,
+        *,
+        checkpoint: str = "c",
+        drain: bool = True,
+        each: Callable[[DataFrame, int], None] | None = None,
     ) -> StreamingQuery:
-        """Start a query that throws its rows away; by default up to what is there now."""
-        writer = data.writeStream.format("noop").option(
-            "checkpointLocation", str(self.folder / checkpoint)
-        )
+        """Start a query; by default up to what is there now, and throwing its rows away."""
+        written = data.writeStream
+        writer = written.format("noop") if each is None else written.foreachBatch(each)
+        writer = writer.option("checkpointLocation", str(self.folder / checkpoint))
         if name is not None:
             writer = writer.queryName(name)
         if drain:

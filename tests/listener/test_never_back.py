@@ -8,12 +8,14 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame
 
 from eo_listener import OffsetCommitListener
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import (
     CommitRefused,
+    Committed,
     ForeignCommit,
     GroupOffsetsMissing,
     PartitionsShared,
@@ -50,7 +52,8 @@ def test_a_restart_from_an_older_checkpoint(
 ) -> None:
     """By default the group stays, and the refusal names who is ahead; allowed, it is recorded.
 
-    Every commit is read back from the log of the broker, not only where it all ended.
+    Every commit is read back from the log of the broker, not only where it all ended. The second
+    batch waits until the first was answered for: a busy committer would be offered the last alone.
     """
     topic, group = topics.create(partitions=1), unique("g")
     tp = TopicPartition(topic, 0)
@@ -66,7 +69,18 @@ def test_a_restart_from_an_older_checkpoint(
     recording.end()
     again = recording.add(OffsetCommitListener(**settings))  # type: ignore[arg-type]  # of two kinds
     topics.fill(topic, 50)
-    queries.drain(data, "first", checkpoint="older")
+    before = len(recording.events)
+
+    def answered() -> bool:
+        since = recording.events[before:]
+        return any(isinstance(event, CommitRefused | Committed) for event in since)
+
+    def held(_: DataFrame, batch_id: int) -> None:
+        if batch_id == 2:  # the older checkpoint has batch 0
+            wait_for(answered, 60)
+
+    query = queries.start(data, "first", checkpoint="older", each=held)
+    assert query.awaitTermination(90)
     assert again.flush()
     queries.assert_drained(group, topic, partitions=1)
     history = OffsetsTopic(queries.broker).effects(group)
