@@ -85,8 +85,7 @@ def rename(
     """
     watch = seconds("watch", watch, least=0.0)
     with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
-        ledgers, heads = _read(repair)
-        old = choose_key(heads, repair.reader.label, sink, query)
+        ledgers, heads, old = _chosen(repair, sink, query)
         table = None if to_sink is None else repair.key_of(to_sink)
         plan = plan_rename(heads, old, sink=table, query=to_query)
         repair.check_rename(plan)
@@ -135,8 +134,7 @@ def accept(
     watch = seconds("watch", watch, least=0.0)
     tp, offsets = parse_partition(partition), parse_gap(gap)
     with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
-        ledgers, heads = _read(repair)
-        key = choose_key(heads, repair.reader.label, sink, query)
+        ledgers, heads, key = _chosen(repair, sink, query)
         entry = plan_acceptance(heads[key], key, tp, offsets, run_id=str(uuid4()))
         steps = _Steps(repair, ledgers, (key,), as_json=as_json)
         steps.say(f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}")
@@ -261,3 +259,11 @@ def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledge
     """All ledgers, and the heads of those that have any."""
     ledgers = repair.reader.ledgers()
     return ledgers, {key: ledger.heads for key, ledger in ledgers.items() if ledger.heads}
+
+
+def _chosen(
+    repair: LedgerRepair, sink: str | None, query: str | None
+) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers, LedgerKey]:
+    """The same, and the one that is named. Raises SettingsError unless it is one."""
+    ledgers, heads = _read(repair)
+    return ledgers, heads, choose_key(heads, repair.reader.label, sink, query)

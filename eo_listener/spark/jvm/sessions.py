@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import FAILURES, asking
 from eo_listener.spark.jvm.running_jvm import class_of
 
@@ -75,4 +76,8 @@ def _sessions(session: Any) -> Any:
             found = class_of(session._jvm, name)  # noqa: SLF001  # pyspark offers no public way to its JVM
             if found is not None:
                 return found
-    raise AssertionError
+    raise JvmError(
+        f"Spark's JVM has none of the classes {', '.join(_NAMES)}",
+        cause="this Spark is newer than those that this package knows",
+        fix="Use a version of Spark that eo-listener preflight does not complain of",
+    )
