@@ -29,10 +29,8 @@ from eo_listener.cli import (
     txn,
 )
 from eo_listener.cli.options import escaped
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import EoListenerError
-
-_CTRL_C = 130  # what a shell says of a program that SIGINT has ended
-_READER_GONE = 141  # and SIGPIPE: `eo-listener status ... | head -1`
 
 
 class _Stopped(Exception):  # noqa: N818  # not always an error
@@ -131,7 +129,7 @@ def main() -> None:
     except Exception:  # noqa: BLE001  # the last place there is: said in full, with a code of its own
         with contextlib.suppress(OSError):
             traceback.print_exc()
-        _leave(70)
+        _leave(exit_codes.FAULT)
 
 
 def _require_streams() -> None:
@@ -140,7 +138,7 @@ def _require_streams() -> None:
         sys.stderr = _nowhere(2)
     if sys.stdout is None:
         sys.stdout = _nowhere(1)
-        _end("standard output is closed. Fix: redirect it, > /dev/null", 3)
+        _end("standard output is closed. Fix: redirect it, > /dev/null", exit_codes.UNREACHABLE)
 
 
 def _nowhere(descriptor: int) -> TextIO:
@@ -153,10 +151,10 @@ def _nowhere(descriptor: int) -> TextIO:
 
 def _end_stopped(reason: OSError | KeyboardInterrupt) -> NoReturn:
     if isinstance(reason, KeyboardInterrupt):
-        _end("stopped", _CTRL_C)
+        _end("stopped", exit_codes.STOPPED)
     if isinstance(reason, BrokenPipeError):
-        _leave(_READER_GONE)
-    _end(str(reason), 3)
+        _leave(exit_codes.READER_GONE)
+    _end(str(reason), exit_codes.UNREACHABLE)
 
 
 def _end(line: str, code: int) -> NoReturn:

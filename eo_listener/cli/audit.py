@@ -27,6 +27,7 @@ from eo_listener.cli.options import (
 )
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
 from eo_listener.cli.spark_options import SparkConf, spark_settings
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import EoListenerError, MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
@@ -36,7 +37,6 @@ EXAMPLE = (
     "Example: eo-listener audit --checkpoint /flights-c -b localhost:9092 -g flights-to-pg "
     "--ledger postgresql://host/db"
 )
-UNREACHABLE = 3
 
 
 def audit(
@@ -160,9 +160,9 @@ def _report(
     else:
         audit_screen.show(positions, found)
     if not found.complete:
-        raise typer.Exit(UNREACHABLE)
+        raise typer.Exit(exit_codes.UNREACHABLE)
     if found.to_act_on:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 def _rows(

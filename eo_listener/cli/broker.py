@@ -18,6 +18,7 @@ from eo_listener.cli.options import console, print_json
 from eo_listener.devtools.broker import DEFAULT, detached
 from eo_listener.devtools.broker.node_properties import parse_pair
 from eo_listener.devtools.broker.record import Record
+from eo_listener.model import exit_codes
 
 app = typer.Typer(
     help="A real Kafka broker on this machine, for development and tests.",
@@ -113,7 +114,7 @@ def status(data: Data = None, as_json: Json = False) -> None:
             table.add_row(*numbers, state, Text(node["log"]))
         console().print(table)
     if not document["running"]:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 def _print(text: str, style: str = "") -> None:

@@ -30,6 +30,7 @@ from eo_listener.foreach_batch.starting_offsets.difference import (
 )
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
@@ -78,7 +79,7 @@ def show(
     else:
         _print(str(checkpoint.location), contents)
     if contents.findings:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 @app.command(
@@ -119,7 +120,7 @@ def diff(
     else:
         _print_difference(first, second, found)
     if found.unequal:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 def _of_group(

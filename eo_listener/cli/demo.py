@@ -25,6 +25,7 @@ from eo_listener.devtools.demo.demo_settings import (
     Key,
     require_extras,
 )
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import SettingsError
 
 KILLS = 4  # with --chaos
@@ -120,13 +121,13 @@ def demo(
         outcome = run(settings, sys.stderr if as_json else sys.stdout)
     except KeyboardInterrupt:
         print("eo-listener: stopped; everything that the demo started has ended", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_codes.STOPPED) from None
     if as_json:
         print_json(outcome.document())
     else:
         _print(console(), outcome)
     if not outcome.verdict.passed:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 def _print(out: Console, outcome: DemoSummary) -> None:

@@ -12,6 +12,7 @@ from eo_listener.cli.options import KafkaProperties, OptionalServers, Storage, p
 from eo_listener.cli.service import begin_log, stop_signals
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import SettingsError
 
 EXAMPLE = "Example: eo-listener follow s3a://bucket/flights-c -b localhost:9092 -g flights-to-pg"
@@ -87,7 +88,7 @@ def _once(follower: Follower, timeout: float, as_json: bool) -> None:
     else:
         for report in reports:
             print(_line(report))
-    code = max((report.exit_code for report in reports), default=0)
+    code = max((report.exit_code for report in reports), default=exit_codes.FINE)
     if code:
         raise typer.Exit(code)
 

@@ -35,6 +35,7 @@ from eo_listener.foreach_batch.starting_offsets.origins import of_batch
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_reader import RecordReader
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import SettingsError, few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_json import write_offsets
@@ -103,7 +104,7 @@ def handover(
     else:
         _print(group, found, obstacles, servers, to)
     if obstacles:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 class _Source:

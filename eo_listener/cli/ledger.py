@@ -23,6 +23,7 @@ from eo_listener.cli.options import (
     print_line,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
+from eo_listener.model import exit_codes
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
@@ -50,7 +51,7 @@ def show(
 ) -> None:
     """Show how far each partition was applied, by which batch, and what was given up.
 
-    Exit status 1 where there is no ledger of that name.
+    Exit status: 1 where there is no ledger of that name, 3 where it may not be read.
     """
     spark = spark_settings(spark_conf or ())
     with _reader(address, schema, servers, properties, spark, query) as reader:
@@ -65,7 +66,7 @@ def show(
     else:
         _print(label, found)
     if not found:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 app.command(epilog=ledger_repair.RENAME)(ledger_repair.rename)

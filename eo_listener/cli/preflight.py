@@ -27,6 +27,7 @@ from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import KafkaError
 from eo_listener.preflight import child_process
 from eo_listener.preflight.facts import SinkPlan
@@ -126,9 +127,9 @@ def _report(
     else:
         _print(findings)
     if not reached:
-        raise typer.Exit(child_process.UNREACHABLE)
+        raise typer.Exit(exit_codes.UNREACHABLE)
     if to_act_on(findings):
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 def _request(

@@ -27,6 +27,7 @@ from eo_listener.cli.options import (
     seconds,
 )
 from eo_listener.cli.status_screen import screen
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import KafkaError, SettingsError
 
 EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
@@ -70,10 +71,10 @@ def status(
         else:
             _watch(reader, names, found, watch, as_json)
     if any(one.error is not None for one in found):
-        raise typer.Exit(3)
+        raise typer.Exit(exit_codes.UNREACHABLE)
     lacking = any(one.group in reader.named and not one.rows for one in found)
     if not found or lacking or any(_over(one, max_lag) for one in found if one.rows):
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FOUND)
 
 
 def _read(reader: StatusReader) -> tuple[GroupStatus, ...]:
@@ -115,7 +116,7 @@ def _watch(
                     problem = Text(f"as of the last answer; now: {error}", style="red")
                     live.update(Group(_screen(reader, found), problem), refresh=True)
     except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+        raise typer.Exit(exit_codes.FINE) from None
 
 
 def _screen(reader: StatusReader, found: Sequence[GroupStatus]) -> RenderableType:

@@ -44,6 +44,7 @@ from eo_listener.kafka.transaction_reader import (
     TransactionReading,
 )
 from eo_listener.kafka.transaction_repair import EndedTransaction, TransactionRepair
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import (
     InUseError,
     KafkaError,
@@ -165,7 +166,7 @@ def abort(
     else:
         print_abort(console(), wanted.named, found, held, executed=execute, ended=ended)
     if ended is not None and not ended.whole:
-        raise typer.Exit(3)
+        raise typer.Exit(exit_codes.UNREACHABLE)
 
 
 class _Wanted(NamedTuple):
@@ -315,9 +316,10 @@ def _read(reader: TransactionReader, wanted: list[TopicPartition]) -> Transactio
 def _exit_status(reading: TransactionReading, now_ms: int) -> int:
     verdicts = {one.verdict for one in reading.transactions}
     if reading.errors or TransactionVerdict.UNKNOWN in verdicts:
-        return 3
+        return exit_codes.UNREACHABLE
     late = any(one.stuck or one.is_overdue(now_ms) for one in reading.transactions)
-    return 1 if late or TransactionVerdict.HANGING in verdicts else 0
+    found = late or TransactionVerdict.HANGING in verdicts
+    return exit_codes.FOUND if found else exit_codes.FINE
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.follow.notices import Notice
+from eo_listener.model import exit_codes
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitFailed, CommitRefused, Committed, CommitterFenced, Event
 from eo_listener.model.offsets import Offsets, TopicPartition
@@ -34,9 +35,9 @@ class Report:
     def exit_code(self) -> int:
         """3 when a checkpoint or Kafka was not reached, 1 with a finding, 0 when all is well."""
         if self.failed or any(notice.kind.unavailable for notice in self.notices):
-            return 3
+            return exit_codes.UNREACHABLE
         found = any(notice.kind.finding for notice in self.notices)
-        return 1 if self.refused or found else 0
+        return exit_codes.FOUND if self.refused or found else exit_codes.FINE
 
 
 class Outcomes:

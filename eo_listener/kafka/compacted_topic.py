@@ -96,6 +96,10 @@ class CompactedTopic:
         self._values: dict[bytes, Stored] = {}
         self._read: dict[int, int] = {}  # by partition: the offset to read next
 
+    def exists(self) -> bool:
+        """Whether there is such a topic, which the right to read it is enough to know."""
+        return self._follow(self._deadline())
+
     def policy(self) -> str | None:
         """The topic's cleanup.policy; None where there is no such topic."""
         deadline = self._deadline()

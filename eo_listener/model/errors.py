@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from eo_listener.model.exit_codes import FOUND, UNREACHABLE, WRONG_USE
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _SHOWN = 5  # partitions named in a line
@@ -51,7 +52,7 @@ class EoListenerError(Exception):
     `str()` joins them into one line: "problem. Cause: ... Fix: ...". None holds a secret.
     """
 
-    exit_code = 3
+    exit_code = UNREACHABLE
 
     def __init__(self, problem: str, *, cause: str | None = None, fix: str | None = None) -> None:
         self.problem = problem
@@ -71,7 +72,7 @@ class SettingsError(EoListenerError):
     Type: eo-listener preflight -b SERVERS -g GROUP
     """
 
-    exit_code = 2
+    exit_code = WRONG_USE
 
 
 class JvmAlreadyRunningError(SettingsError):
@@ -118,7 +119,7 @@ class GuardError(EoListenerError):
     Type: eo-listener ledger show LEDGER --query QUERY
     """
 
-    exit_code = 1
+    exit_code = FOUND
 
     def __init__(
         self,
@@ -208,7 +209,7 @@ class InUseError(EoListenerError):
     Type: eo-listener status GROUP -b SERVERS --watch 5
     """
 
-    exit_code = 1
+    exit_code = FOUND
 
 
 class PoisonRowError(EoListenerError):
@@ -221,7 +222,7 @@ class PoisonRowError(EoListenerError):
     Type: eo-listener ledger show LEDGER --query QUERY
     """
 
-    exit_code = 1
+    exit_code = FOUND
 
     def __init__(
         self,

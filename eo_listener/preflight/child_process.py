@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import FormatError, UnavailableError
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
 LONGEST = 90.0  # seconds; a cluster that is away takes the child about 8
-UNREACHABLE = 3
-_FOUND = (0, 1, UNREACHABLE)  # the exits of `preflight` with findings on its standard output
+_ENDS = (exit_codes.FINE, exit_codes.FOUND, exit_codes.UNREACHABLE)
+"""The exits of `preflight` with findings on its standard output."""
 _POLITE = 10  # niceness, added to the parent's
 TRIES = 3
 _PACKAGES: Final = Path(__file__).parents[2]
@@ -93,14 +94,14 @@ def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answe
             f"the check did not end within {time.monotonic() - began:.0f} s",
             fix="eo-listener preflight asks the same",
         ) from None
-    if child.returncode not in _FOUND or not printed:
+    if child.returncode not in _ENDS or not printed:
         raise BrokenOffError(
             f"the process for it ended with {child.returncode}",
             cause="librdkafka can end a process whose broker restarts; or eo_listener is not "
             "installed for that Python",
             fix="eo-listener preflight asks the same",
         )
-    return Answer(findings=read(printed), reached=child.returncode != UNREACHABLE)
+    return Answer(findings=read(printed), reached=child.returncode != exit_codes.UNREACHABLE)
 
 
 def read(printed: str) -> tuple[CheckFinding, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,19 @@ def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, d
 
 def run_apart(folder: Path, *words: object) -> tuple[int, dict[str, Any]]:
     """Run a command in `folder`, with no part of this process's Spark."""
+    ended = ended_apart(folder, *words, "--json")
+    assert ended.stdout, ended.stderr
+    document: dict[str, Any] = json.loads(ended.stdout)
+    return ended.returncode, document
+
+
+def ended_apart(
+    folder: Path, *words: object, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """The same, and how it ended; `before` is a program that starts it."""
     environment = {key: value for key, value in os.environ.items() if "PYSPARK" not in key}
-    ended = subprocess.run(
-        [sys.executable, "-m", "eo_listener", *map(str, words), "--json"],
+    return subprocess.run(
+        [*before, sys.executable, "-m", "eo_listener", *map(str, words)],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -33,6 +45,15 @@ def run_apart(folder: Path, *words: object) -> tuple[int, dict[str, Any]]:
         timeout=200,
         check=False,
     )
-    assert ended.stdout, ended.stderr
-    document: dict[str, Any] = json.loads(ended.stdout)
-    return ended.returncode, document
+
+
+def under_permissions() -> tuple[str, ...]:
+    """What starts a program that permissions of files hold for, also where root runs the tests.
+
+    Skips the test where there is no such program.
+    """
+    if os.geteuid() != 0:
+        return ()
+    if shutil.which("setpriv") is None:
+        pytest.skip("root may read every file here, and there is no setpriv to take that away")
+    return ("setpriv", "--bounding-set=-dac_override,-dac_read_search")

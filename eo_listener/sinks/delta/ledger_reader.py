@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eo_listener.model.errors import JvmError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     from eo_listener.sinks.packed_heads import Heads
     from eo_listener.spark.session.local_spark import LocalSpark
+
+
+_REFUSALS: Final = ("AccessDeniedException", "AccessControlException")
+"""What a file system throws, by the last part of its class, where a right is missing."""
 
 
 class DeltaLedgerReader:
@@ -160,6 +164,12 @@ class DeltaLedgerReader:
         try:
             log = self._connection.log(session)
         except RetriableSinkError as error:
+            if any(one in str(error.cause) for one in _REFUSALS):
+                raise SinkError(
+                    error.problem,
+                    cause=error.cause,
+                    fix="Give the user of this command the right to read the table",
+                ) from error
             raise RetriableSinkError(
                 error.problem,
                 cause=error.cause,
@@ -170,7 +180,9 @@ class DeltaLedgerReader:
             by_name = self._target.table is not None
             raise SettingsError(
                 f"there is no {self.label}",
-                cause="Spark has no catalog here that has it" if by_name else None,
+                cause="Spark has no catalog here that has it"
+                if by_name
+                else "it is elsewhere, or this user may not look into its folder",
                 fix="Name it by its path: delta:/PATH; or give the catalog's settings: "
                 "--spark-conf KEY=VALUE, or spark-defaults.conf"
                 if by_name

@@ -130,7 +130,13 @@ def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | Sett
         )
     if error.is_any(*_AWAY) and not error.says(_NO_DRIVER):
         return translated(error, label)
-    return SettingsError(
+    if error.is_any("NotFoundException"):
+        return SinkError(
+            f"{label} cannot be read ({said})",
+            cause="the user of this command may not read the files of the table, or they are gone",
+            fix="Give it the right to read them, or restore them",
+        )
+    return SinkError(
         f"{label} cannot be read ({said})",
         cause=f"the settings of catalog {catalog} are not those of the query, a jar is missing "
         "(a database's driver, a file system), or the table's files are damaged",

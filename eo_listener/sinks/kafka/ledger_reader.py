@@ -1,12 +1,13 @@
-"""Reads a ledger in a topic from outside; creates no topic and fences nobody."""
+"""Reads a ledger in a topic from outside, by the right to Read; creates no topic, fences nobody."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Final
 
+from eo_listener.client_config.acls import command_for
 from eo_listener.kafka.compacted_topic import CompactedTopic
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.errors import KafkaError, SettingsError, SinkLockedError
@@ -43,10 +44,12 @@ class KafkaLedgerReader:
         """Read all heads; `open` is then whose transactions stay open.
 
         What such a transaction would move is not among the heads. Raises SinkLockedError where it
-        hides what others have committed.
+        hides what others have committed, KafkaError where the topic may not be read.
         """
-        self.require_there()
-        records = self._records = self.read(lambda _: True)
+        with self._naming_the_right():
+            if not self._reader.exists():
+                raise self._absent()
+            records = self._records = self.read(lambda _: True)
         keys = {LedgerKey(key.sink, key.query) for key in records.records}
         keys |= {LedgerKey(key.sink, key.query) for key in records.batches}
         there = self._ids({name for key in keys for name in records.targets(*key)})
@@ -54,7 +57,8 @@ class KafkaLedgerReader:
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """What repairs have found and made: of batches a topic has heads only."""
-        records = self._records or self.read(lambda _: True)
+        with self._naming_the_right():
+            records = self._records or self.read(lambda _: True)
         return iter(history_of(one.repair for of, one in records.repairs.items() if of[:2] == key))
 
     @property
@@ -66,11 +70,7 @@ class KafkaLedgerReader:
         """Its cleanup.policy. Raises SettingsError where there is no such topic."""
         policy = self._reader.policy()
         if policy is None:
-            raise SettingsError(
-                f"there is no topic {self._topic} at {self._servers}",
-                cause="no Kafka sink has written to this cluster yet, or ledger_topic= is another",
-                fix="Name the ledger's topic: kafka:TOPIC",
-            )
+            raise self._absent()
         return policy
 
     def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
@@ -94,6 +94,29 @@ class KafkaLedgerReader:
             found.append(whose)
         self.open = tuple(found)
         return Decoder().decode(reading.values)
+
+    def _absent(self) -> SettingsError:
+        return SettingsError(
+            f"there is no topic {self._topic} at {self._servers}",
+            cause="no Kafka sink has written to this cluster yet, or ledger_topic= is another",
+            fix="Name the ledger's topic: kafka:TOPIC",
+        )
+
+    @contextmanager
+    def _naming_the_right(self) -> Iterator[None]:
+        """Say how the right to read the topic is given, where it is missing."""
+        try:
+            yield
+        except KafkaError as error:
+            if error.code != "TOPIC_AUTHORIZATION_FAILED":
+                raise
+            right = command_for(self._properties, ("Read",), ("--topic", self._topic))
+            raise KafkaError(
+                f"{self.label} may not be read: {error.code}",
+                code=error.code,
+                cause="a right is missing",
+                fix=f"As an administrator of the cluster: {right}",
+            ) from error
 
     def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
         """The ids of those of the topics that exist; None where they may not be described."""

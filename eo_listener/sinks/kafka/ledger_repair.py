@@ -189,10 +189,12 @@ class KafkaLedgerRepair:
         is_done: Callable[[LedgerRecords], bool],
     ) -> None:
         """Write what is `planned`, under the id of the first of the keys."""
-        refuse_policy(
-            self._topic, self._reader.require_there(), self._properties["bootstrap.servers"]
-        )
         name = sink_transactional_id(*keys[0])
+        try:
+            policy = self._reader.require_there()
+        except KafkaError as error:  # to read, a lesser right is enough
+            raise self._explained(error, name) from error
+        refuse_policy(self._topic, policy, self._properties["bootstrap.servers"])
         producer = self._producer(name)
         failed: BaseException | None = None
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.ledger_sql import (
     HEADS,
@@ -19,9 +19,9 @@ from eo_listener.sinks.ledger_sql import (
     stored,
 )
 from eo_listener.sinks.postgres.catalog import identifier, run
-from eo_listener.sinks.postgres.connection import connect
+from eo_listener.sinks.postgres.connection import connect, usable
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
-from eo_listener.sinks.postgres.errors import translated
+from eo_listener.sinks.postgres.errors import said, translated
 from eo_listener.sinks.postgres.ledger import ledger_sql
 from eo_listener.sinks.postgres.row_origins import row_origins
 
@@ -90,6 +90,12 @@ class PostgresLedgerReader:
         """Read of which offset each row of a sink's table is, some rows at a time."""
         try:
             yield from row_origins(self.connection(), sink, columns)
+        except errors.InsufficientPrivilege as error:
+            raise SinkError(
+                f"the role may not read the table {sink} of {self.label}",
+                cause=said(error),
+                fix=f"GRANT SELECT ON {sink} TO {self.role()}, and USAGE ON its SCHEMA",
+            ) from error
         except psycopg.Error as error:
             raise self._translated(error) from error
 
@@ -105,6 +111,14 @@ class PostgresLedgerReader:
             self._link = connect(self._access, self.label, "eo_listener reader")
             self._link.execute("SET default_transaction_read_only = on")
         return self._link
+
+    def role(self) -> str:
+        """The role that reads, as SQL writes it; in words where the server cannot be asked."""
+        if self._link is not None and usable(self._link):
+            row = self._link.execute("SELECT quote_ident(current_user)").fetchone()
+            if row is not None:
+                return str(row[0])
+        return "the role of the dsn"
 
     def _sql(self, link: Connection) -> LedgerSql:
         if self._schema is None:
@@ -136,11 +150,12 @@ class PostgresLedgerReader:
                 fix="Name the schema of PostgresSink's table: --schema NAME",
             )
         if isinstance(error, errors.InsufficientPrivilege) and self._schema is not None:
-            tables = identifier(self._schema, HEADS).as_string(None)
-            history = identifier(self._schema, HISTORY).as_string(None)
-            return SettingsError(
+            tables = [identifier(self._schema, one).as_string(None) for one in (HEADS, HISTORY)]
+            schema, role = identifier(None, self._schema).as_string(None), self.role()
+            return SinkError(
                 f"the role may not read the ledger of {self.label}",
-                fix=f"GRANT SELECT ON {tables}, {history} TO the role of the dsn, and USAGE ON "
-                f"SCHEMA {identifier(None, self._schema).as_string(None)}",
+                cause=said(error),
+                fix=f"GRANT USAGE ON SCHEMA {schema} TO {role}; "
+                f"GRANT SELECT ON {', '.join(tables)} TO {role}",
             )
         return translated(error, self.label, "reading its ledger")

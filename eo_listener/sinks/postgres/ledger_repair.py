@@ -14,6 +14,7 @@ from eo_listener.model.errors import (
     InUseError,
     OutcomeUnknownError,
     SettingsError,
+    SinkError,
 )
 from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_other_table
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql, Statement, read_ledger_row
@@ -177,10 +178,10 @@ class PostgresLedgerRepair:
     def _translated(self, error: psycopg.Error) -> Exception:
         if isinstance(error, errors.InsufficientPrivilege):
             tables = [identifier(self._schema, one).as_string(None) for one in (HEADS, HISTORY)]
-            return SettingsError(
+            return SinkError(
                 f"the role may not change the ledger of {self._reader.label}",
                 cause="a sink's own role cannot change the history of the ledger",
                 fix=f"Use the owner's role, or GRANT SELECT, INSERT, UPDATE ON {', '.join(tables)} "
-                "TO the role of the dsn",
+                f"TO {self._reader.role()}",
             )
         return translated(error, self._reader.label, "repairing its ledger")

@@ -60,6 +60,16 @@ class Connection(sqlite3.Connection):
         self.row_factory, self.text_factory = None, str
 
 
+def absolute(path: str | Path) -> Path:
+    """The path from the root on. Raises SettingsError where it begins with nobody's home."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:
+        raise SettingsError(
+            f"{path}: there is no such home folder", fix="Write the path from / on"
+        ) from None
+
+
 class DatabaseFile:
     """One path, and at most one connection to it, made when it is needed.
 

@@ -133,6 +133,33 @@ def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
     return SinkError(f"{path} did not take the batch: {said}", cause="nothing of it was written")
 
 
+_SAME_USER: Final = "Type the command as the user that runs the query, or give this one the right"
+_UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
+    "unable to open database file": (
+        "this user may not read the file, or not write its folder, where SQLite keeps the log",
+        _SAME_USER,
+    ),
+    "attempt to write a readonly database": (
+        "this user may not write the log that SQLite keeps beside the file",
+        _SAME_USER,
+    ),
+    "file is not a database": (
+        "the file is of another kind, or encrypted",
+        "Name the file that SqliteSink was given",
+    ),
+}
+"""As in `_KNOWN`, of one who only reads."""
+
+
+def unreadable(error: Failure, path: Path, *, waited: float) -> SinkError:
+    """Say why the ledger in a file cannot be read."""
+    if is_busy(error):
+        return busy(path, waited)
+    known = {**_KNOWN, **_UNREADABLE}
+    cause, fix = next((known[part] for part in known if part in str(error).lower()), (None, None))
+    return SinkError(f"{path} cannot be read: {error}", cause=cause, fix=fix)
+
+
 def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: float) -> SinkError:
     """Say what a failed COMMIT means.
 

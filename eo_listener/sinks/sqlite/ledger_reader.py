@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.ledger_sql import HEADS, all_rows, read_applied_batch, stored
 from eo_listener.sinks.sqlite.catalog import columns_of
-from eo_listener.sinks.sqlite.errors import explained
+from eo_listener.sinks.sqlite.connection import absolute
+from eo_listener.sinks.sqlite.errors import unreadable
 from eo_listener.sinks.sqlite.ledger import SQL
 from eo_listener.sinks.sqlite.row_origins import row_origins
 
@@ -19,7 +21,7 @@ class SqliteLedgerReader:
     """The `LedgerReader` of a file. `busy_timeout` is in seconds. Connects at first use."""
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
-        self._path = Path(path).expanduser().absolute()
+        self._path = absolute(path)
         self._busy_timeout = busy_timeout
         self._connection: sqlite3.Connection | None = None
 
@@ -40,7 +42,7 @@ class SqliteLedgerReader:
                 )
             return stored(all_rows(connection.execute(*SQL.all_heads())))
         except sqlite3.Error as error:
-            raise explained(error, self._path, waited=self._busy_timeout) from error
+            raise unreadable(error, self._path, waited=self._busy_timeout) from error
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what was applied."""
@@ -48,14 +50,14 @@ class SqliteLedgerReader:
             for row in self.connection().execute(*SQL.applied_batches(*key)):
                 yield read_applied_batch(row)
         except sqlite3.Error as error:
-            raise explained(error, self._path, waited=self._busy_timeout) from error
+            raise unreadable(error, self._path, waited=self._busy_timeout) from error
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
         """Read of which offset each row of a sink's table is."""
         try:
             yield from row_origins(self.connection(), sink, columns)
         except sqlite3.Error as error:
-            raise explained(error, self._path, waited=self._busy_timeout) from error
+            raise unreadable(error, self._path, waited=self._busy_timeout) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -66,13 +68,11 @@ class SqliteLedgerReader:
     def connection(self) -> sqlite3.Connection:
         """Return a connection that cannot write.
 
-        Raises SettingsError where there is no such file, and sqlite3.Error.
+        Raises SettingsError where there is no such file, SinkError where that cannot be known, and
+        sqlite3.Error.
         """
         if self._connection is None:
-            if not self._path.is_file():
-                raise SettingsError(
-                    f"there is no file {self._path}", fix="Name the file of the SqliteSink"
-                )
+            self._require_file()
             self._connection = sqlite3.connect(
                 f"{self._path.as_uri()}?mode=ro",
                 uri=True,
@@ -80,3 +80,21 @@ class SqliteLedgerReader:
                 isolation_level=None,
             )
         return self._connection
+
+    def _require_file(self) -> None:
+        try:
+            mode = self._path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            raise SettingsError(
+                f"there is no file {self._path}", fix="Name the file of the SqliteSink"
+            ) from None
+        except OSError as error:
+            raise SinkError(
+                f"{self._path} cannot be read: {error.strerror}",
+                cause="this user has no right to one of its folders"
+                if isinstance(error, PermissionError)
+                else None,
+                fix="Type the command as the user that runs the query, or check the path",
+            ) from error
+        if stat.S_ISDIR(mode):
+            raise SettingsError(f"{self._path} is a folder", fix="Name the file of the SqliteSink")

@@ -12,7 +12,7 @@ from eo_listener.model.errors import InUseError
 from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_other_table
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 from eo_listener.sinks.sqlite.catalog import columns_of
-from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
+from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile, absolute
 from eo_listener.sinks.sqlite.errors import explained
 from eo_listener.sinks.sqlite.ledger import SQL, Ledger
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
@@ -30,7 +30,7 @@ class SqliteLedgerRepair:
     """
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
-        self._path = Path(path).expanduser().absolute()
+        self._path = absolute(path)
         self._reader = SqliteLedgerReader(self._path, busy_timeout=busy_timeout)
         self._file = DatabaseFile(
             self._path, create=False, busy_timeout=busy_timeout, foreign_keys=False

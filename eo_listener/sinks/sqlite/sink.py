@@ -28,7 +28,7 @@ from eo_listener.sinks.dead_letter_limit import SHARE, Refusals
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql
 from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.sqlite.catalog import columns_of, in_file, target_table
-from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
+from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile, absolute
 from eo_listener.sinks.sqlite.errors import at_commit, explained
 from eo_listener.sinks.sqlite.ledger import Ledger
 from eo_listener.sinks.sqlite.merge import STAGE, Merge
@@ -95,7 +95,7 @@ class SqliteSink:
             max_dead_letters=max_dead_letters,
         )
         self._file = DatabaseFile(
-            Path(path).expanduser().absolute(),
+            absolute(path),
             create=create,
             busy_timeout=busy_timeout,
             foreign_keys=foreign_keys,

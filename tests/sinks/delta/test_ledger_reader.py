@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -24,7 +25,7 @@ from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests import delta_lake
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
-from tests.cli.commands import run_apart, run_here
+from tests.cli.commands import ended_apart, run_apart, run_here, under_permissions
 from tests.sinks.delta.test_ledger import Log
 
 TP = TopicPartition("flights", 0)
@@ -117,7 +118,11 @@ def test_a_ledger_in_doubt_is_said_in_the_words_of_the_sink(reading: Reading) ->
 @pytest.mark.parametrize(
     ("log", "place", "said"),
     [
-        (None, PLACE, "there is no Delta table at /lake/delays.*the path that DeltaSink was given"),
+        (
+            None,
+            PLACE,
+            "no Delta table at /lake/delays.*may not look into its folder",
+        ),
         (None, "lake.delays", "there is no Delta table lake.delays.*delta:/PATH"),
         (Log(), PLACE, "Delta table at /lake/delays has no ledger: no batch of a sink"),
     ],
@@ -206,3 +211,22 @@ def test_the_command_by_itself(delta: SparkSession, tmp_path: Path) -> None:
     assert (code, document["verdict"]) == (0, "nothing lost, nothing doubled, nothing to act on")
     left = {one.name for one in tmp_path.iterdir()} - {"artifacts"}  # Spark 4.0 leaves that, empty
     assert left == {"c", "delays"}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_table_that_may_not_be_read(delta: SparkSession, tmp_path: Path) -> None:
+    """It could not be reached: 3, and it is a right that is missing, not a setting of Spark's."""
+    path, checkpoint = tmp_path / "delays", CheckpointFiles(tmp_path / "c", {TP: 0})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_log, "session_here", lambda: delta)
+        write(delta, path, checkpoint, 0)
+    given = ("--spark-conf", f"spark.jars={','.join(map(str, delta_lake.jars()))}")
+    (path / "_delta_log").chmod(0)
+    command = ("ledger", "show", f"delta:{path}", *given)
+    ended = ended_apart(tmp_path, *command, before=under_permissions())
+    (path / "_delta_log").chmod(0o755)
+    assert ended.returncode == exit_codes.UNREACHABLE, ended.stderr
+    *_, last = ended.stderr.splitlines()
+    assert last.startswith(f"eo-listener: Delta table at {path} cannot be read. Cause: ")
+    assert last.endswith("Fix: Give the user of this command the right to read the table")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from eo_listener.model import exit_codes
 from eo_listener.model.errors import JvmError, SettingsError, SinkError
 from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -19,7 +21,7 @@ from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of, rows_of
 from tests import iceberg_jars
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
-from tests.cli.commands import run_apart, run_here
+from tests.cli.commands import ended_apart, run_apart, run_here, under_permissions
 from tests.sinks.iceberg.lake import Lake, catalog_conf
 from tests.sinks.iceberg.test_ledger import OTHER_QUERY, Table, behind_commits
 
@@ -214,6 +216,7 @@ def thrown(name: str) -> ThrownError:
         (JvmError("Spark did not start"), "Iceberg table lake.db.delays: Spark did not start"),
         (thrown("RESTException"), "cannot be reached"),
         (thrown("ForbiddenException"), "refuses access.*the right to read the table"),
+        (thrown("exceptions.NotFoundException"), "may not read the files of the table"),
         (thrown("Unexpected"), "cannot be read.*settings of catalog lake"),
         (
             ThrownError(("UncheckedSQLException",), "x", causes=("No suitable driver found",)),
@@ -294,6 +297,27 @@ def test_the_command_by_itself(lake: Lake, tmp_path: Path) -> None:
     code, document = run_apart(tmp_path, *command)
     assert (code, document["verdict"]) == (0, "nothing lost, nothing doubled, nothing to act on")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c"]  # no folder of Spark's
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_table_that_may_not_be_read(lake: Lake, tmp_path: Path) -> None:
+    """It could not be reached: 3, and that a right may be missing; Java knows no better."""
+    write(lake, CheckpointFiles(tmp_path / "c", {TP: 0}), 0)
+    settings = {
+        "spark.jars": ",".join(map(str, iceberg_jars.jars())),
+        **catalog_conf(lake.name, lake.folder),
+    }
+    given = [word for one in settings.items() for word in ("--spark-conf", "=".join(one))]
+    folder = Path(lake.java("t")._table.location().removeprefix("file:")) / "metadata"
+    folder.chmod(0)
+    command = ("ledger", "show", f"iceberg:{lake.table('t')}", *given)
+    ended = ended_apart(tmp_path, *command, before=under_permissions())
+    folder.chmod(0o755)
+    assert ended.returncode == exit_codes.UNREACHABLE, ended.stderr
+    *_, last = ended.stderr.splitlines()
+    assert re.match(r"eo-listener: Iceberg table [\w.]+ cannot be read \(NotFoundException: ", last)
+    assert last.endswith("Fix: Give it the right to read them, or restore them")
 
 
 def _extended(lake: Lake) -> Any:

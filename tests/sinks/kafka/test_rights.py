@@ -141,25 +141,30 @@ def test_the_preflight_names_them_before_a_batch_does(
 def test_a_repair_names_the_right_that_it_lacks(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That to the sink's transactional id, without which nothing is changed; no secret is shown."""
+    """Those to the topic, more than to read it, and to the sink's transactional id; without them
+    nothing is changed. No secret is shown.
+    """
     without_spark(monkeypatch)
     locked = start_locked(start_broker)
     place = place_at(locked.inside)
     properties = {"bootstrap.servers": locked.servers, **PROPERTIES}
     with place.opened:
         write(place.sink())
-        right = "--operation Read --operation Write --operation DescribeConfigs"
-        locked.grant(f"kafka-acls --allow-principal User:al {right} --topic {place.ledger}")
+        right = f"--operation Read --topic {place.ledger}"
+        locked.grant(f"kafka-acls --allow-principal User:al {right}")
         repair = place.opened.enter_context(closing(KafkaLedgerRepair(properties, place.ledger)))
         key = LedgerKey(place.target, QUERY)
         heads = repair.reader.ledgers()[key].heads
         entry = plan_acceptance(heads, key, TP, OffsetRange(3, 8), run_id="repair")
-        with pytest.raises(SinkError, match="nothing was changed") as raised:
-            repair.accept(key.sink, entry)
-        assert PASSWORD not in str(raised.value)
-        command = str(raised.value.fix).partition("cluster: ")[2]
-        named = ("--transactional-id", f"eo-listener/{place.target}/{QUERY}")
-        assert locked.grant(command) == named
-        assert repair.reader.ledgers()[key].heads == heads
+        for named in (
+            ("--topic", place.ledger),
+            ("--transactional-id", f"eo-listener/{place.target}/{QUERY}"),
+        ):
+            with pytest.raises(SinkError, match="nothing was changed") as raised:
+                repair.accept(key.sink, entry)
+            assert PASSWORD not in str(raised.value)
+            command = str(raised.value.fix).partition("cluster: ")[2]
+            assert locked.grant(command) == named
+            assert repair.reader.ledgers()[key].heads == heads
         repair.accept(key.sink, entry)
         assert repair.reader.ledgers()[key].heads[TP].range == OffsetRange(8, 8)

@@ -58,7 +58,7 @@ def test_the_right_to_read_is_enough(filled: str) -> None:
         link.execute(f"GRANT USAGE ON SCHEMA {schema(filled)} TO onlooker")
         other = filled.replace("postgres@", "onlooker@")
         assert other != filled
-        refused = pytest.raises(SettingsError, match="GRANT SELECT ON")
+        refused = pytest.raises(SinkError, match="GRANT SELECT ON")
         with closing(PostgresLedgerReader(other)) as reader, refused:
             reader.ledgers()
         link.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema(filled)} TO onlooker")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from eo_listener.model.errors import InUseError, SettingsError
+from eo_listener.model.errors import InUseError, SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_repair import Rename, plan_acceptance, plan_rename
@@ -139,7 +139,7 @@ def test_a_role_without_rights(filled: str, repair: PostgresLedgerRepair, key: L
     try:
         with closing(PostgresLedgerRepair(weak)) as other:
             other.reader.ledgers()
-            with pytest.raises(SettingsError, match="GRANT SELECT, INSERT, UPDATE"):
+            with pytest.raises(SinkError, match="GRANT SELECT, INSERT, UPDATE"):
                 other.rename(rename)
     finally:
         with closing(opened(filled, "test")) as link:
