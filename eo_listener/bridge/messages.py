@@ -60,6 +60,13 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class Idle:
+    """A run had nothing to do."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A run has ended."""
 
@@ -89,7 +96,7 @@ class End:
     seconds: float
 
 
-FromJvm = Started | Progressed | Ended | Ping | Answer | End
+FromJvm = Started | Progressed | Idle | Ended | Ping | Answer | End
 
 
 def parse(line: bytes) -> FromJvm | None:
@@ -101,6 +108,8 @@ def parse(line: bytes) -> FromJvm | None:
                 return Progressed(str(text))
             case {"started": {"query": query_id, "run": run_id, "name": name}}:
                 return Started(query_id=query_id, run_id=run_id, name=name)
+            case {"idle": run_id}:
+                return Idle(str(run_id))
             case {"ended": run_id}:
                 return Ended(str(run_id))
             case {"ping": number}:

@@ -154,6 +154,8 @@ class BridgeService:
                 self._service.progressed(text)
             case messages.Started(query_id=query_id, run_id=run_id, name=name):
                 self._service.started(query_id, run_id, name)
+            case messages.Idle(run_id):
+                self._service.idle(run_id)
             case messages.Ended(run_id):
                 self._service.ended(run_id)
             case messages.Answer() as answer:

@@ -105,6 +105,10 @@ class CommitService:
         except FormatError as error:
             self._tracker.unreadable(error)
 
+    def idle(self, run_id: str) -> None:
+        """A run had nothing to do."""
+        self._tracker.idle(run_id)
+
     def ended(self, run_id: str) -> None:
         """A run has ended."""
         self._tracker.ended(run_id)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -156,6 +157,10 @@ class OffsetCommitListener(StreamingQueryListener):
         """Take the event's JSON; returns at once."""
         self._connect_runs.began(str(event.progress.runId))
         self._service.progressed(event.progress.json)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
+        """Take the run's id; returns at once."""
+        self._service.idle(str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
         """Take the run's id; returns at once."""

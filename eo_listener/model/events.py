@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import UnexpectedRecords
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
@@ -248,24 +249,6 @@ class QueryModeDetected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchMetrics:
-    """Spark's own numbers for one batch; None where its progress event has none.
-
-    `started` is when the trigger started, by the driver's clock, and `seconds` how long it took.
-    `rows` counts the input rows of all sources; a row that is read twice counts twice. `newest` is
-    the latest event time, for queries with a watermark. Times are seconds since the epoch.
-    """
-
-    started: float | None = None
-    seconds: float | None = None
-    rows: int | None = None
-    input_rows_per_second: float | None = None
-    processed_rows_per_second: float | None = None
-    newest: float | None = None
-    watermark: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgressed:
     """Where one Kafka source ended in a batch, and where its logs ended when it was planned.
 
@@ -291,6 +274,19 @@ class QueryProgressed(Event):
     batch_id: int
     metrics: BatchMetrics
     sources: tuple[SourceProgressed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReported(Event):
+    """Spark has sent something of a query: its start, the end of a batch, or that it has no data.
+
+    The last comes every `spark.sql.streaming.noDataProgressEventInterval` (10 s). A query that
+    sends nothing is in the middle of a batch, or hangs. Not emitted of a query that runs by
+    continuous processing, which sends nothing.
+    """
+
+    query: str
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

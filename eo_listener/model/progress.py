@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.errors import FormatError
-from eo_listener.model.events import BatchMetrics
 from eo_listener.model.offsets import Offsets
 from eo_listener.model.offsets_json import read_offsets
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from typing import Any
 
 import psutil
@@ -14,6 +16,7 @@ import pytest
 
 from eo_listener import __version__
 from eo_listener.devtools.broker import Broker
+from eo_listener.devtools.broker.ports import assign
 from tests.bridge.jvm_side import RUN, JvmSide, hello, progress, started
 from tests.bridge.submitted import until
 from tests.groups import total
@@ -167,6 +170,32 @@ def test_a_stopped_bridge_does_not_outlive_its_driver() -> None:
         if parent.stdout is not None:
             parent.stdout.close()
     until(lambda: not bridge.is_running() or bridge.status() == psutil.STATUS_ZOMBIE, 10)
+
+
+def test_an_idle_run_is_shown_to_be_alive() -> None:
+    """By the time of its last event, which the bridge's own metrics have."""
+    port = assign(1, {"metrics": None}, {})[1]["metrics"]
+    answers: dict[str, object] = {
+        "sources": sources("127.0.0.1:1", "t", "g"),
+        "mode": "MICRO_BATCH",
+        "position": position("t", 5),
+    }
+
+    def last_event() -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            found = re.search(rb"query_last_event_timestamp_seconds{[^}]*} (\S+)", answer.read())
+        return 0.0 if found is None else float(found[1])
+
+    with JvmSide({"spark.eo.metrics.port": str(port)}, answers=answers) as jvm:
+        jvm.await_line("v")
+        jvm.send(started())
+        until(lambda: last_event() > 0, 20)
+        before = last_event()
+        jvm.send({"idle": "another"})
+        jvm.send({"idle": RUN})
+        until(lambda: last_event() > before, 20)
+        jvm.send({"end": 1.0})
+        assert jvm.ended() == 0
 
 
 @pytest.mark.kafka

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ import psutil
 import pytest
 
 from eo_listener.devtools.broker import Broker, parse_rows
+from eo_listener.devtools.broker.ports import assign
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from tests.attack.offsets_topic import OffsetsTopic
@@ -237,6 +240,31 @@ def test_the_end_of_spark(jobs: Jobs) -> None:
     rows = parse_rows(jobs.broker.consumer_groups(group))
     assert {row.lag for row in rows} == {0}
     assert "Traceback" not in jobs.driver.log
+
+
+@pytest.mark.slow
+def test_a_query_that_idles_is_shown_to_be_alive(broker: Broker, tmp_path: Path) -> None:
+    """Spark says so again and again, and the bridge's metrics have when it did last."""
+    port = assign(1, {"metrics": None}, {})[1]["metrics"]
+    conf = {
+        "spark.eo.metrics.port": str(port),
+        "spark.sql.streaming.noDataProgressEventInterval": "500",
+    }
+
+    def last_event() -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            found = re.search(rb"query_last_event_timestamp_seconds{[^}]*} (\S+)", answer.read())
+        return 0.0 if found is None else float(found[1])
+
+    with Driver(tmp_path, conf=conf) as driver:
+        jobs = Jobs(driver, broker, tmp_path)
+        topic = jobs.topics.create()
+        group = jobs.start(topic)
+        jobs.drain(topic, group)
+        jobs.await_held(group, 100)
+        for _ in range(3):
+            before = last_event()
+            until(lambda: last_event() > before, 20, "nothing came")  # noqa: B023  # called at once
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ from typing import Any, Final
 from eo_listener.commit.tracking.group_names import GROUP_OPTION, GroupNames, NotCommitted
 from eo_listener.commit.tracking.query_run import _MODE_EFFECTS as MODE_EFFECTS
 from eo_listener.foreach_batch.batch_failed import batch_failed
+from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import GapError
 from eo_listener.model.events import (
     BatchApplied,
     BatchFailed,
-    BatchMetrics,
     BatchReplayed,
     CommitAbandoned,
     CommitFailed,
@@ -30,6 +30,7 @@ from eo_listener.model.events import (
     ProgressEventsMissed,
     QueryModeDetected,
     QueryProgressed,
+    QueryReported,
     QueryStateLost,
     Refusal,
     RunGroupsChanged,
@@ -165,6 +166,7 @@ def of_queries() -> Iterator[tuple[Event, ...]]:
     for mode, effect in MODE_EFFECTS.items():
         yield (QueryModeDetected(**_RUN, mode=mode.value, effect=effect),)
     yield (QueryProgressed(**_RUN, batch_id=41, metrics=BatchMetrics(), sources=()),)
+    yield (QueryReported(**_RUN),)
     yield (RunGroupsChanged(**_RUN, groups=frozenset({("kafka:9092", "g")}), ended=False),)
 
 

@@ -19,6 +19,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "eo_listener.model": (
         "errors",
         "events",
+        "batch_metrics",
         "offsets",
         "protocols",
         "ledger",

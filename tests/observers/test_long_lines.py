@@ -103,6 +103,7 @@ def test_every_kind_of_event_is_met() -> None:
     assert len(kinds()) > 20
     assert {one.__name__ for one in kinds()} - {one.__name__ for one in told} == {
         "QueryProgressed",
+        "QueryReported",
         "RunGroupsChanged",
     }
 

@@ -52,6 +52,7 @@ class BufferedEvents:
 
     started: tuple[Started, ...]
     runs: tuple[RunEvents, ...]
+    idle: tuple[str, ...] = ()
     ended: tuple[str, ...]
     unreadable: FormatError | None
     repeated: Progress | None
@@ -63,13 +64,14 @@ class EventBuffer:
     def __init__(self) -> None:
         self._started: list[Started] = []
         self._runs: OrderedDict[str, RunEvents] = OrderedDict()
+        self._idle: dict[str, None] = {}  # run ids, in the order of their first event
         self._ended: list[str] = []
         self._unreadable: FormatError | None = None
         self._repeated: Progress | None = None
         self._sequences: OrderedDict[str, SequenceGuard] = OrderedDict()
 
     def __bool__(self) -> bool:
-        waiting = self._started or self._runs or self._ended
+        waiting = self._started or self._runs or self._idle or self._ended
         return bool(waiting or self._unreadable or self._repeated)
 
     def started(self, run: Started) -> None:
@@ -100,6 +102,11 @@ class EventBuffer:
             if len(events.wrong) < _FINDINGS_KEPT:
                 events.wrong.append((progress.batch_id, source, violations))
 
+    def idle(self, run_id: str) -> None:
+        """A run had nothing to do."""
+        if run_id in self._idle or len(self._idle) < RUNS_KEPT:
+            self._idle[run_id] = None
+
     def ended(self, run_id: str) -> None:
         """A run has ended."""
         self._ended.append(run_id)
@@ -113,13 +120,14 @@ class EventBuffer:
         buffered = BufferedEvents(
             started=tuple(self._started),
             runs=tuple(self._runs.values()),
+            idle=tuple(self._idle),
             ended=tuple(self._ended),
             unreadable=self._unreadable,
             repeated=self._repeated,
         )
         for run_id in self._ended:
             self._sequences.pop(run_id, None)
-        self._started, self._ended = [], []
+        self._started, self._ended, self._idle = [], [], {}
         self._unreadable = self._repeated = None
         self._runs = OrderedDict()
         return buffered

@@ -26,11 +26,12 @@ from eo_listener.model.events import (
     InternalError,
     ProgressEventsDuplicated,
     QueryModeDetected,
+    QueryReported,
 )
 from eo_listener.model.fault_points import reached
 from eo_listener.model.observers import Observers
 from eo_listener.model.progress import Progress
-from eo_listener.model.protocols import LivePosition, QueryReader
+from eo_listener.model.protocols import LivePosition, QueryMode, QueryReader
 
 _UNANSWERED = 12  # checks in a row: a minute, for a query whose checkpoint is followed
 _OPTIONS_ATTEMPTS = 3  # after three failures in a row the fourth would fail too
@@ -114,6 +115,9 @@ class QueryTracker:
         for run_id in buffered.ended:
             self._end(run_id, moment.now)
         self._read_all(rest, moment)
+        for run_id in buffered.idle:
+            if (idle := self._runs.get(run_id)) is not None:
+                self._report_alive(idle)
         self._report_event_errors(buffered)
         times = self._due_times.times(self._next_check).items()
         for run_id in [one for one, time in times if check_all or time <= moment.now]:
@@ -220,6 +224,7 @@ class QueryTracker:
             run.due = min(run.due, moment.now + _SOON)
         elif offered:
             self._offer(run, routed, moment.now, recommit=False)
+        self._report_alive(run)
         if progress.sources:
             self._observers.notify(self._reporter.progressed(progress, routed))
 
@@ -286,6 +291,8 @@ class QueryTracker:
             run.options_attempts += run.newest is not None  # before the first event it is too early
             logger.debug("query %s cannot be inspected: %s", run.query, error)
         known = run.options is not None
+        if known:
+            self._report_alive(run)
         if not known and run.options_attempts < _OPTIONS_ATTEMPTS:
             return
         effect = run.mode_effect() if known else UNKNOWN_MODE
@@ -294,6 +301,11 @@ class QueryTracker:
             self._observers.notify(
                 QueryModeDetected(query=run.query, run_id=run.run_id, mode=mode, effect=effect)
             )
+
+    def _report_alive(self, run: QueryRun) -> None:
+        """Tell that Spark has sent something of it; nothing comes of continuous processing."""
+        if run.mode is not QueryMode.CONTINUOUS:
+            self._observers.notify(QueryReported(query=run.query, run_id=run.run_id))
 
     # Where to
 

@@ -82,6 +82,13 @@ class TrackerThread:
                 progress.batch_id,
             )
 
+    def idle(self, run_id: str) -> None:
+        """Hand over that a run had nothing to do; returns at once."""
+        with self._changed:
+            if not self._stopping:
+                self._buffer.idle(run_id)
+                self._changed.notify_all()
+
     def unreadable(self, error: FormatError) -> None:
         """Hand over that an event could not be read; returns at once."""
         with self._changed:

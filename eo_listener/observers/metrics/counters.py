@@ -28,6 +28,7 @@ from eo_listener.model.events import (
     PartitionsShared,
     ProgressEventsMissed,
     QueryProgressed,
+    QueryReported,
     QueryStateLost,
     RunGroupsChanged,
     SourceIgnored,
@@ -89,6 +90,8 @@ class EventCounters:
                     self._committed(event)
                 case QueryProgressed():
                     self._progressed(event)
+                case QueryReported():
+                    self._run(event.run_id, event.query).reported = self._wall()
                 case RunGroupsChanged():
                     self._groups_changed(event)
                 case GuardViolation():

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from eo_listener.model.events import BatchMetrics, SourceProgressed
+from eo_listener.model.batch_metrics import BatchMetrics
+from eo_listener.model.events import SourceProgressed
 from eo_listener.model.offsets import Offsets, TopicPartition
 
 Labels = tuple[str, ...]
@@ -152,6 +153,8 @@ class Sinks:
 class Run:
     """One run. `lags` are seconds by source; `ended` is on the monotonic clock, None before.
 
+    `reported` is when Spark has sent something of it last, in seconds since the epoch.
+
     What a scrape reads is replaced, never changed, so that a shallow copy is one.
     """
 
@@ -163,6 +166,7 @@ class Run:
     lags: dict[int, float] = field(default_factory=dict)
     withheld: frozenset[int] = frozenset()
     groups: frozenset[GroupKey] = frozenset()
+    reported: float | None = None
     ended: float | None = None
 
     @property

@@ -168,6 +168,16 @@ def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, i
 
 def _of_queries(numbers: Numbers) -> Iterator[Metric]:
     """Of two runs of a query, or two queries of one name, the newer counts."""
+    reported: dict[str, float] = {}
+    for run in numbers.runs.values():  # of which the newest may have no batch yet
+        if run.reported is not None:
+            reported[run.query] = max(run.reported, reported.get(run.query, 0.0))
+    yield gauge(
+        "query_last_event_timestamp_seconds",
+        "Time of Spark's last event of the query: its start, a batch's end, or no data.",
+        ("query",),
+        (((query,), at) for query, at in reported.items()),
+    )
     runs = {run.query: run for run in numbers.runs.values() if run.batch_id is not None}
     for name, meaning, of in _OF_RUN:
         series = (((query,), of(run)) for query, run in runs.items())

@@ -75,6 +75,9 @@ class Receiver(Protocol):
     def progressed(self, text: str) -> None:
         """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
 
+    def idle(self, run_id: str) -> None:
+        """A run had nothing to do."""
+
     def ended(self, run_id: str) -> None:
         """A run has ended."""
 
@@ -165,8 +168,9 @@ class _Callback:
         self._receiver.progressed(text)
         self._claims.take_from(text)
 
+    @_contained
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        """An idle query has nothing new to commit; `recommit_interval` keeps what it has."""
+        self._receiver.idle(json.loads(event.json())["runId"])
 
     @_contained
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - the name is Spark's

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
+from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.errors import FormatError
-from eo_listener.model.events import BatchMetrics, ViolationKind
+from eo_listener.model.events import ViolationKind
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
 
@@ -52,6 +53,17 @@ def test_the_first_of_those_before_the_newest_are_kept_too() -> None:
     buffer.progressed(event(100, 500, 505))
     (events,) = buffer.take().runs
     assert events.earlier == []
+
+
+def test_a_run_that_idles_is_told_once() -> None:
+    """However often Spark says so until somebody asks; and it is something to serve."""
+    buffer = EventBuffer()
+    for run_id in ("r1", "r2", "r1"):
+        buffer.idle(run_id)
+    assert buffer
+    assert buffer.take().idle == ("r1", "r2")
+    assert not buffer
+    assert buffer.take().idle == ()
 
 
 def test_nothing_is_taken_twice() -> None:

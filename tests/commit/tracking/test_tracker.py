@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from eo_listener.model.events import (
     PartitionsShared,
     QueryModeDetected,
     QueryProgressed,
+    QueryReported,
     RunGroupsChanged,
     SourceIgnored,
     ViolationKind,
@@ -267,6 +269,31 @@ def test_a_source_without_a_group_is_shown_without_a_cluster(
     tracking.serve(0.0)
     (told,) = tracking.of(QueryProgressed)
     assert [one.cluster for one in told.sources] == ["k:9092", None]
+
+
+@pytest.mark.parametrize("mode", QueryMode)
+def test_each_sign_of_a_query_is_reported(
+    tracking: MemoryTracking, queries: MemoryQueries, mode: QueryMode
+) -> None:
+    """Its start, the end of a batch, and that it idles; of continuous processing, which sends none
+    of the others, not even its start.
+    """
+    queries.modes["r1"] = mode
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name="flights"))
+    tracking.serve(0.0)
+    signs: tuple[Callable[[], None], ...] = (
+        lambda: None,  # its first check
+        lambda: tracking.buffer.progressed(event(0, None, 5)),
+        lambda: tracking.buffer.idle("r1"),
+        lambda: tracking.buffer.idle("unknown"),
+    )
+    reported = []
+    for number, sign in enumerate(signs, start=1):
+        sign()
+        tracking.serve(float(number))
+        reported.append(len(tracking.of(QueryReported)))
+    assert reported == ([0, 0, 0, 0] if mode is QueryMode.CONTINUOUS else [1, 2, 3, 3])
+    assert {(one.query, one.run_id) for one in tracking.of(QueryReported)} <= {("flights", "r1")}
 
 
 @pytest.mark.parametrize("mode", QueryMode)

@@ -15,10 +15,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.events import (
     BatchApplied,
     BatchFailed,
-    BatchMetrics,
     BatchReplayed,
     CommitFailed,
     CommitRefused,
@@ -30,6 +30,7 @@ from eo_listener.model.events import (
     InternalError,
     ProgressEventsMissed,
     QueryProgressed,
+    QueryReported,
     QueryStateLost,
     Refusal,
     RunGroupsChanged,
@@ -125,6 +126,28 @@ def fed(
         groups=frozenset(("k:9092", group) for group in groups),
         ended=ended,
     )
+
+
+def test_the_time_of_the_last_event_is_that_of_its_arrival() -> None:
+    """The newest of all runs of a query, also where that run has no batch yet."""
+    times = iter((100.0, 200.0, 300.0, 400.0))
+    counters = EventCounters(10, wall=lambda: next(times))
+    for event in (
+        QueryReported(query="flights", run_id="r1"),
+        progressed(Offsets({P0: 5}), None),
+        QueryReported(query="flights", run_id="r1"),
+    ):
+        counters(event)
+    assert _last_event(counters) == 300.0
+    counters(QueryReported(query="flights", run_id="r2"))
+    assert _last_event(counters) == 400.0
+
+
+def _last_event(counters: EventCounters) -> float | None:
+    drawn = {one.name: one for one in Families(10).draw(counters.numbers())}
+    (sample,) = drawn["eo_listener_query_last_event_timestamp_seconds"].samples
+    assert sample.labels == {"query": "flights"}
+    return sample.value
 
 
 def test_offsets_and_lag_have_the_exporters_labels() -> None:

@@ -16,6 +16,7 @@ class Recorder:
         self.queries: list[RunningQuery] = []
         self.begun: list[tuple[str, str, str | None]] = []
         self.texts: list[str] = []
+        self.run_ids_idle: list[str] = []
         self.run_ids_ended: list[str] = []
         self._fail_in = fail_in
 
@@ -35,6 +36,10 @@ class Recorder:
     def progressed(self, text: str) -> None:
         self.texts.append(text)
         self._note("progressed")
+
+    def idle(self, run_id: str) -> None:
+        self.run_ids_idle.append(run_id)
+        self._note("idle")
 
     def ended(self, run_id: str) -> None:
         self.run_ids_ended.append(run_id)

@@ -53,6 +53,11 @@ public final class OffsetCommitListener extends StreamingQueryListener {
   }
 
   @Override
+  public void onQueryIdle(QueryIdleEvent event) {
+    contain(() -> Bridge.idle(event.runId().toString()));
+  }
+
+  @Override
   public void onQueryTerminated(QueryTerminatedEvent event) {
     contain(() -> Bridge.ended(event.runId().toString()));
   }

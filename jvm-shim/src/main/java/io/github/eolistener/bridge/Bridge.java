@@ -59,6 +59,14 @@ public final class Bridge {
     }
   }
 
+  /** A run had nothing to do. */
+  public static void idle(String runId) {
+    Bridge bridge = current;
+    if (bridge != null) {
+      bridge.queue.idle(runId);
+    }
+  }
+
   /** A run has ended. */
   public static void ended(String runId) {
     Bridge bridge = current;

@@ -115,6 +115,16 @@ public final class EventQueue {
     }
   }
 
+  /** A run had nothing to do; told once, however often it was put in before it is taken. */
+  public synchronized void idle(String runId) {
+    QueryRun run = runs.get(runId);
+    if (run != null && !run.ended) {
+      run.idle = true;
+      unsent.add(run);
+      wake();
+    }
+  }
+
   /** A run has ended. Returns that run, unless its end was known or need not be. */
   public synchronized Optional<QueryRun> ended(String runId) {
     QueryRun run = runs.get(runId);
@@ -270,6 +280,10 @@ public final class EventQueue {
       lines.add(() -> Message.progress(event.json.get()));
     }
     run.pending.clear();
+    if (run.idle) {
+      run.idle = false;
+      lines.add(() -> Message.idle(run.runId));
+    }
     if (run.ended && !run.endSent) {
       run.endSent = true;
       lines.add(() -> Message.ended(run.runId));

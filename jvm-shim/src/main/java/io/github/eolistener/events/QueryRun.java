@@ -18,6 +18,7 @@ public final class QueryRun {
 
   final Deque<ProgressEvent> pending = new ArrayDeque<>();
   ProgressEvent newest;
+  boolean idle;
   boolean ended;
   long endedAt;
   boolean startSent;

@@ -41,6 +41,10 @@ public final class Message {
     return text("progress", json);
   }
 
+  public static String idle(String runId) {
+    return text("idle", runId);
+  }
+
   public static String ended(String runId) {
     return text("ended", runId);
   }

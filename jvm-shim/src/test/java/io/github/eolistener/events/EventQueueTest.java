@@ -70,6 +70,23 @@ class EventQueueTest {
     return taken;
   }
 
+  /** That a run had nothing to do is told once until it is taken, after its events, before its end. */
+  @Test
+  void tellsOfAnIdleRunOnce() throws InterruptedException {
+    QueryRun run = start();
+    progress(run, 0);
+    queue.idle(run.runId);
+    queue.idle(run.runId);
+    queue.idle("unknown");
+    assertEquals(List.of("started", "batch 0", "idle"), taken());
+    progress(run, 1);
+    assertEquals(List.of("batch 1"), taken());
+    queue.idle(run.runId);
+    queue.ended(run.runId);
+    queue.idle(run.runId);
+    assertEquals(List.of("idle", "ended"), taken());
+  }
+
   /** A run is sent from its start to its end, each event in its place and once. */
   @Test
   void keepsTheOrderOfARun() throws InterruptedException {
