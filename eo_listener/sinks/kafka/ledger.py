@@ -176,11 +176,13 @@ class LedgerRecords:
 
     def targets(self, sink: str, query: str) -> dict[str, str]:
         """The ids of the topics that hold what the heads say, by name."""
-        return {
-            topic: topic_id
-            for record in self._records_of(sink, query)
-            for topic, topic_id in record.targets.items()
-        }
+        found: dict[str, str] = {}
+        for record in self._records_of(sink, query):
+            found.update(record.targets)
+        batch = self.batch(sink, query)
+        if batch is not None and (batch.is_finished or batch.number > 1):
+            found.update({name: one.id for name, one in batch.since.items() if one.id is not None})
+        return found
 
     def partition(self, sink: str, query: str, partitions: int) -> int:
         """Choose the ledger's partition for a sink and query, out of so many `partitions`.
@@ -198,14 +200,17 @@ class LedgerRecords:
 
 
 def records_of(
-    sink: str, entry: Entry, before: Heads, targets: Mapping[str, str]
+    sink: str, entry: Entry, before: Heads, targets: Mapping[str, str], *, complete: bool = False
 ) -> Iterator[LedgerRecord]:
     """Yield the records that `entry` changes; `before` are all heads of its sink and query.
 
-    `targets` are the ids of the topics that its rows go to, by name.
+    `targets` are the ids of the topics that its rows go to, by name. With `complete` the records
+    of all heads.
     """
     heads = {tp: entry.head(tp) for tp in entry.moves}
-    return records_of_heads(sink, entry.query, heads, before, targets)
+    return records_of_heads(
+        sink, entry.query, {**before, **heads} if complete else heads, before, targets
+    )
 
 
 def records_of_heads(

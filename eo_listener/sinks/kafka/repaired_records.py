@@ -82,12 +82,10 @@ def accepted(records: LedgerRecords, sink: str, entry: Entry, repair: Repair) ->
     owner = LedgerKey(sink, entry.query)
     here = records.partition(*owner, repair.partitions)
     batch = records.batch(*owner)
-    since = {} if batch is None else batch.since
-    targets = {name: one.id for name, one in since.items() if one.id is not None}
     ((tp, move),) = entry.moves.items()
     heads = {tp: entry.head(tp)}
     written = records.written_heads(*owner)
-    for record in records_of_heads(*owner, heads, written, targets | records.targets(*owner)):
+    for record in records_of_heads(*owner, heads, written, records.targets(*owner)):
         yield Written(owner, here, record.key, record.value)
     if batch is not None and tp in batch.moves:  # which counts before the record of heads
         left = {other: one for other, one in batch.moves.items() if other != tp}

@@ -137,14 +137,15 @@ class BatchTransaction:
         own, sink = self._own(), self.target.sink
         ids = {} if self._begun is None else self._begun.targets.ids
         partition = self.heads.records.partition(sink, entry.query, self.heads.partitions)
-        records = list(ledger.records_of(sink, entry, self._before, ids))
+        # What the sink left there while it had no transactions would hide the new heads; and some
+        # heads are nowhere else.
+        unfenced = self.heads.records.batch_keys(sink, entry.query)
+        records = list(ledger.records_of(sink, entry, self._before, ids, complete=bool(unfenced)))
         for record in records:
             try:
                 own.send(self.heads.name, record.value, key=record.key, partition=partition)
             except TooLargeError as error:
                 raise self.target.explain.too_large(len(record.value), error) from error
-        # What the sink left there while it had no transactions would hide the new heads.
-        unfenced = self.heads.records.batch_keys(sink, entry.query)
         for key in unfenced:
             own.send(self.heads.name, None, key=key.encode(), partition=partition)
         own.flush(self.target.access.timeout)

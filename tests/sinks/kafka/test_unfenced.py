@@ -371,6 +371,30 @@ def test_a_sink_that_gets_transactions(place: Place) -> None:
     assert sorted(numbers(place)) == list(range(20))
 
 
+def test_no_head_is_lost_where_a_sink_gets_transactions(place: Place) -> None:
+    """Also of a partition that has no part in the first batch with transactions."""
+    before, other = open_sink(place, id="value"), TopicPartition("cancelled", 0)
+    for number in (0, 1):
+        ranges = {tp: OffsetRange(3 * number, 3 * number + 3) for tp in (TP, other)}
+        entry = entry_of(before.applied(QUERY), ranges, batch_id=number)
+        put(before, entry, table(f"row {number}"))
+    fenced = place.sink()
+    put(fenced, batch(fenced.applied(QUERY), 2), table("row 2"))
+    found = {tp: head.range.until for tp, head in fenced.applied(QUERY).items()}
+    assert found == {TP: 9, other: 6}
+
+
+def test_a_target_that_was_made_again_when_a_sink_gets_transactions(place: Place) -> None:
+    """Its first batch of all was without, and its rows went with the older topic."""
+    write(open_sink(place))
+    place.topics.delete(place.target)
+    place.topics.create_as(place.target, 2)
+    await_topic(place)
+    fenced = place.sink()
+    with pytest.raises(TopicRecreatedError):
+        put(fenced, batch(fenced.applied(QUERY), 1), table("row"))
+
+
 def test_a_header_of_a_newer_release(place: Place) -> None:
     """Stops the batch that has to read it."""
     sink = open_sink(place)
