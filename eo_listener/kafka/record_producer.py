@@ -88,13 +88,15 @@ class RecordProducer:
         partition: int = -1,
     ) -> None:
         """Queue a record, waiting while the queue is full. Raises TooLargeError, and KafkaError."""
+        was_empty = False
         while True:
             try:
                 self._producer.produce(topic, value, key, partition, headers=headers)
             except BufferError:
-                if len(self._producer) == 0:  # nothing goes, so there will never be more room
+                if was_empty:  # before this try, so there will never be more room
                     raise TooLargeError(_QUEUE) from None
                 self._send_queued()
+                was_empty = len(self._producer) == 0
                 self._require_none_failed()
                 if self.outlived:  # no room in all that time: nobody takes the records
                     raise self._failure("sending records", Answer(TIMED_OUT)) from None

@@ -111,3 +111,31 @@ def test_settings_that_cannot_be() -> None:
 def test_transactions_of_any_length(timeout: float) -> None:
     """From a second to the longest that librdkafka can ask for."""
     BatchProducer(NOWHERE, "tx", transaction_timeout=timeout).leave()
+
+
+class Drained:
+    """In the place of librdkafka's producer: its queue is full, and empty a moment later."""
+
+    def __init__(self) -> None:
+        self.full, self.taken = True, 0
+
+    def produce(self, *_: object, **__: object) -> None:
+        if self.full:
+            self.full = False
+            raise BufferError
+        self.taken += 1
+
+    def flush(self, _: float) -> int:
+        return 0
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_a_queue_that_is_emptied_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record for which there was no room a moment ago is not larger than the whole queue."""
+    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+    drained = Drained()
+    monkeypatch.setattr(producer, "_producer", drained)
+    producer.send("t", b"value")
+    assert drained.taken == 1
