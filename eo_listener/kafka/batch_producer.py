@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from functools import partial
 from itertools import islice
@@ -32,6 +32,7 @@ FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH
 _MARGIN: Final = 1.0  # seconds that a call may take beyond the timeout that it was given
 _ASK: Final = 0.5  # seconds for an answer with metadata
 _PAUSE: Final = 0.01  # between two such questions
+_POLL: Final = 0.5  # seconds between two looks for what librdkafka reports
 _OFFSETS: Final = 1000  # in one request: more than 4,500 make a record that is too large
 
 
@@ -65,6 +66,7 @@ class BatchProducer(RecordProducer):
         self._properties = dict(properties)
         self._timeout = transaction_timeout
         self._statistics: Mapping[str, object] = {}
+        self._is_known = False
         self._age: TransactionAge | None = None
         self._stuck = False
         self.stage = Stage.NEW
@@ -116,9 +118,32 @@ class BatchProducer(RecordProducer):
                 self._statistics.get(name) for name in ("producer_id", "producer_epoch")
             )
             if isinstance(number, int) and isinstance(epoch, int) and number >= 0:
+                self._is_known = True
                 return number, epoch
             if time.monotonic() >= deadline:
                 raise self._failure("asking for the producer's id", Answer(TIMED_OUT))
+
+    @contextmanager
+    def polled(self) -> Iterator[None]:
+        """Have a thread take what librdkafka reports while this one waits for something else.
+
+        Of a producer that is `joined` it keeps a text of some kilobytes every 20 ms until then.
+        """
+        over = threading.Event()
+
+        def poll() -> None:
+            while not over.wait(_POLL):
+                # What is fatal comes out of every later call too.
+                with suppress(KafkaException, SystemError):
+                    self._producer.poll(0)
+
+        thread = threading.Thread(target=poll, name="eo-listener-statistics", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def begin(self) -> None:
         """Begin the transaction; the broker hears of it with the first record."""
@@ -204,4 +229,5 @@ class BatchProducer(RecordProducer):
         return self._timeout if self._age is None else self._age.left
 
     def _take_statistics(self, text: str) -> None:
-        self._statistics = json.loads(text).get("eos", {})
+        if not self._is_known:
+            self._statistics = json.loads(text).get("eos", {})

@@ -139,3 +139,12 @@ def test_a_queue_that_is_emptied_meanwhile(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(producer, "_producer", drained)
     producer.send("t", b"value")
     assert drained.taken == 1
+
+
+def test_what_it_reports_is_not_kept_while_others_send() -> None:
+    """A text every 20 ms: of a batch of ten minutes these were some hundred megabytes."""
+    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60, joined=True)
+    with producer.polled():
+        time.sleep(2)
+    assert len(producer._producer) < 50
+    producer.leave()

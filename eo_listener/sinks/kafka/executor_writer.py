@@ -86,15 +86,16 @@ class ExecutorWriter:
         )
         try:
             reached("sink.copying")
-            write_rows(
-                self._frame,
-                batch,
-                topics=topics,
-                tasks=self._tasks,
-                columns=self._columns.names,
-                mark=self._mark,
-                partitioner=self._partitioner,
-            )
+            with begun.producer.polled():
+                write_rows(
+                    self._frame,
+                    batch,
+                    topics=topics,
+                    tasks=self._tasks,
+                    columns=self._columns.names,
+                    mark=self._mark,
+                    partitioner=self._partitioner,
+                )
             planned, reports = self._transactions.reports(batch)
         finally:
             with suppress(KafkaError):  # a JVM that does not answer forgets it with its end

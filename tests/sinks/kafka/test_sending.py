@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.testing.made_up_entries import entry_of
 from tests.sinks.kafka.conftest import Place, place_at, put, table, write
 
@@ -53,6 +56,28 @@ def test_the_end_of_a_batch_by_executors_does_not_linger(
         assert write(sink, rows=frame).rows == 50
         assert time.monotonic() - begun < 50
         assert len(place.values()) == 50
+
+
+@pytest.mark.spark
+def test_what_the_driver_hears_while_executors_send_is_not_kept(
+    broker: Broker, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer reports 50 times a second, for as long as a batch takes."""
+    kept: list[int] = []
+    place = place_at(broker.bootstrap_servers)
+
+    def looked(self: BatchTransaction, entry: Entry) -> Collection[TopicPartition]:
+        assert self._producer is not None
+        kept.append(len(self._producer._producer))
+        return write_ledger(self, entry)
+
+    write_ledger = BatchTransaction.write_ledger
+    monkeypatch.setattr(BatchTransaction, "write_ledger", looked)
+    frame = spark.sql("SELECT string(java_method('java.lang.Thread', 'sleep', 3000L)) AS value")
+    with place.opened:
+        write(place.sink(write_method="executors"), rows=frame)
+    assert kept
+    assert max(kept) < 60
 
 
 def test_a_full_queue_does_not_linger(place: Place) -> None:
