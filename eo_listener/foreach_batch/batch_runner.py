@@ -338,12 +338,23 @@ def _refuse_twice(sinks: Sequence[Sink]) -> None:
             "exactly_once was given no sink",
             fix="Pass at least one: exactly_once(PostgresSink(dsn, table=...))",
         )
-    named = [(sink.label, sink.key) for sink in sinks]
-    for label, _ in {one for one in named if named.count(one) > 1}:
+    named: dict[tuple[str, str], Sink] = {}
+    for sink in sinks:
+        place = getattr(sink, "ledger", sink.label), sink.key
+        first = named.get(place)
+        named[place] = sink
+        if first is None:
+            continue
+        if first.label == sink.label:
+            raise SettingsError(
+                f"{sink.label} is named twice among the sinks",
+                cause="both would share one ledger, and the second would see each batch as applied",
+                fix="Name it once; to write two tables in one transaction, use apply=",
+            )
         raise SettingsError(
-            f"{label} is named twice among the sinks",
-            cause="both would share one ledger, and the second would see each batch as applied",
-            fix="Name it once; to write two tables in one transaction, use apply=",
+            f"{first.label} and {sink.label} go by one name, {sink.key!r}, in one ledger",
+            cause="the second would see each batch as applied, and get no rows",
+            fix='Give each a name of its own: KafkaSink(..., name="...")',
         )
 
 

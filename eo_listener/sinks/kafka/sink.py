@@ -140,6 +140,12 @@ class KafkaSink:
         """The name that was given, or the topics."""
         return self._name
 
+    @property
+    def ledger(self) -> str:
+        """Where the ledger is: sinks of one `key` share their heads there, whatever the topics."""
+        servers = sorted(one.strip() for one in self._access.servers.split(","))
+        return f"topic {self._ledger_topic} at {','.join(servers)}"
+
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`. Fences nobody: another driver may be at work."""
         explain = self._explanation(query)

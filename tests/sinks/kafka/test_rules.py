@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
+from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.model.errors import (
     EoListenerError,
     KafkaError,
@@ -47,6 +48,24 @@ def test_a_sink_has_a_key_and_a_label() -> None:
     assert (sink.key, sink.label) == ("delays", "Kafka topic delays at host:9092")
     assert KafkaSink(SERVERS, ["b", "a", "b"]).key == "a,b"
     assert KafkaSink(SERVERS, ["b", "a"], name="both").key == "both"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("delays", {"name": "both"}), ("cancelled", {"name": "both"})),
+        (("delays", {}), ("cancelled", {"name": "delays"})),
+        ((["delays", "cancelled"], {}), (["cancelled", "delays"], {})),
+    ],
+)
+def test_two_sinks_of_one_name(first: Any, second: Any) -> None:
+    """They would have one ledger: after a restart the second would see a batch of the first."""
+    sinks = [KafkaSink(SERVERS, topic, **more) for topic, more in (first, second)]
+    with pytest.raises(SettingsError, match="go by one name"):
+        exactly_once(*sinks)
+    topic, more = second
+    exactly_once(sinks[0], KafkaSink(SERVERS, topic, **more, ledger_topic="another"))
+    exactly_once(sinks[0], KafkaSink({"kafka.bootstrap.servers": "other:9092"}, topic, **more))
 
 
 @pytest.mark.parametrize(
