@@ -96,6 +96,7 @@ class BatchRunner:
         self._ledger_names = ledger_names
         self._asked_in_run: dict[str, str] = {}  # by the sink's key: the run in which it was asked
         self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
+        self._me = object()
 
     def run(self, frame: Any, batch_id: int) -> None:
         """Bring a batch into every sink that lacks it; `frame` is what foreachBatch was given.
@@ -206,8 +207,14 @@ class BatchRunner:
             per_partition=sink.per_partition,
             other_heads=other_heads,
         )
-        if place not in self._tried_of(plan):
-            _refuse_another_of_the_run(plan, sink, heads, judgement)
+        if place not in self._tried_of(plan) and judgement.replayed:
+            # After a restart the batch that another one was refused is a replay for both.
+            key = LedgerKey(sink.key, batch.name)
+            runs = {heads[tp].run_id for tp in judgement.replayed}
+            if plan.run_id in runs or not self._ledger_names.replays(
+                plan.run_id, plan.batch_id, sink.label, key, self._me
+            ):
+                raise _another_of_the_run(plan, sink)
         # Once a sink has a batch of this checkpoint, one of its heads is of this query id.
         is_new = all(head.query_id != plan.query_id for head in heads.values())
         return _Due(place, sink, judgement, plan.stateful and bool(heads) and is_new)
@@ -358,21 +365,16 @@ def _refuse_twice(sinks: Sequence[Sink]) -> None:
         )
 
 
-def _refuse_another_of_the_run(
-    plan: PlannedBatch, sink: Sink, heads: Mapping[TopicPartition, Head], judgement: Judgement
-) -> None:
-    """Raise SettingsError where another exactly_once wrote this batch in the same run."""
-    ours = [tp for tp in judgement.replayed if heads[tp].run_id == plan.run_id]
-    if ours:
-        raise SettingsError(
-            f"{sink.label} got batch {plan.batch_id} in this run already, from another "
-            "exactly_once(...)",
-            cause="one foreachBatch calls two of them for one sink under one name, or two sinks "
-            "of one name the same table; the second would see the batch as applied and write "
-            "nothing",
-            fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
-            'name of its own: exactly_once(..., name="...")',
-        )
+def _another_of_the_run(plan: PlannedBatch, sink: Sink) -> SettingsError:
+    return SettingsError(
+        f"{sink.label} got batch {plan.batch_id} in this run already, from another "
+        "exactly_once(...)",
+        cause="one foreachBatch calls two of them for one sink under one name, or two sinks "
+        "of one name the same table; the second would see the batch as applied and write "
+        "nothing",
+        fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
+        'name of its own: exactly_once(..., name="...")',
+    )
 
 
 def _state_lost(batch: _BatchInProgress, sink: Sink) -> QueryStateLost:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
+from eo_listener.foreach_batch.ledger_names import LedgerNames
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import (
     ForeignWriterError,
@@ -483,6 +484,22 @@ def test_two_of_them_for_one_sink_in_one_run_are_reported() -> None:
             batches[1].run(frame_of(TWO[number]), number)
         batches[2].run(frame_of(TWO[number]), number)
     assert offsets(one(stage)) == sorted(WHOLE * 2)
+
+
+def test_two_of_them_for_one_sink_are_reported_after_a_restart_too() -> None:
+    """The batch in which the second was refused is one that the sink has, when it comes again."""
+    stage, names = stage_of(), LedgerNames()
+
+    def start(run: int) -> list[BatchRunner]:
+        plans = Run(stage.plans, run)
+        return [BatchRunner(plans, stage.sinks, stage.frames, ledger_names=names) for _ in range(2)]
+
+    for run in (0, 1):
+        first, second = start(run)
+        first.run(frame_of(TWO[0]), 0)
+        with pytest.raises(SettingsError, match="in this run already"):
+            second.run(frame_of(TWO[0]), 0)
+        first.run(frame_of(TWO[0]), 0)
 
 
 @pytest.mark.parametrize("per_partition", [False, True])
