@@ -218,7 +218,8 @@ class CompactedTopic:
     def _take(self, ends: Mapping[int, int], deadline: float) -> None:
         """Read on to these offsets, by partition; keep what is committed below them."""
         ranges = {part: OffsetRange(self._read[part], end) for part, end in ends.items()}
-        for partition, _, key, value in self._records(self._committed, ranges, deadline):
+        for partition, offset, key, value in self._records(self._committed, ranges, deadline):
+            self._read[partition] = offset  # from here on the next read, if this one is broken off
             if value is None:
                 self._values.pop(key, None)
             else:

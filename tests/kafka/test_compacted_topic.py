@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.compacted_topic import CompactedTopic
+from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.errors import KafkaError
 from tests.topics import Topics, unique
 
@@ -66,6 +69,35 @@ def test_the_newest_value_of_each_key(made: Topic) -> None:
     assert values(made) == {"a": "2", "b": "1", "c": "2"}
     append(made, ("b", None), commit=True)
     assert values(made) == {"a": "2", "c": "2"}
+
+
+def test_a_log_that_takes_longer_than_the_time_for_one_reading(
+    made: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading goes on from where the one before it was broken off."""
+    records = [(str(number % 20), str(number)) for number in range(50)]
+    append(made, *records)
+    read = RangeReader.messages
+
+    def late(self: RangeReader, *given: Any, **more: Any) -> Iterator[Any]:
+        yield from islice(read(self, *given, **more), 20)
+        raise KafkaError("reading failed", code="_TIMED_OUT")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RangeReader, "messages", late)
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="reading failed"):
+                values(made)
+    seen: list[int] = []
+
+    def noted(self: RangeReader, *given: Any, **more: Any) -> Iterator[Any]:
+        for message in read(self, *given, **more):
+            seen.append(message.offset())
+            yield message
+
+    monkeypatch.setattr(RangeReader, "messages", noted)
+    assert values(made) == dict(records)
+    assert min(seen) > 30
 
 
 def test_more_partitions(made: Topic) -> None:
