@@ -151,10 +151,9 @@ class PrometheusServer:
         found: list[dict[str, Any]] = self.ask("query", query=expr)["result"]
         return found
 
-    def firing(self) -> dict[str, dict[str, Any]]:
-        """The alerts that fire now, by name."""
-        alerts = self.ask("alerts")["alerts"]
-        return {one["labels"]["alertname"]: one for one in alerts if one["state"] == "firing"}
+    def firing(self) -> list[dict[str, Any]]:
+        """The alerts that fire now: `labels` and `annotations` of each."""
+        return [one for one in self.ask("alerts")["alerts"] if one["state"] == "firing"]
 
 
 @contextlib.contextmanager

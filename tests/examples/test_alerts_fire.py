@@ -1,44 +1,42 @@
-"""The alerts fire and clear: by promtool, and in a real Prometheus that scrapes a driver's numbers.
+"""The alerts fire and clear: by promtool, and in a real Prometheus that scrapes drivers' numbers.
 
-There the rules' minutes are seconds. The driver is ours but for Spark and Kafka: its tracker gets
-the text of progress events, its committer has groups in memory, its sink is one in memory.
+There the rules' minutes are seconds. The drivers are ours but for Spark and Kafka. Each has a
+trouble of its own, all at the same time; some have none.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.policy import Backoff
-from eo_listener.commit.tracking.routing import GroupRouting
-from eo_listener.commit.tracking.tracker_thread import TrackerThread
-from eo_listener.model.errors import GapError, KafkaError
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.progress import Progress
-from eo_listener.observers.metrics import open_metrics
-from eo_listener.testing import MemoryGroups, MemoryQueries, MemorySink
-from tests.examples.monitoring import FOLDER, commands, faster
-from tests.foreach_batch.stage import P0, Plans, Stage
+from eo_listener.cli.group_status import GroupStatus
+from eo_listener.cli.serve.hosts import AllowedHosts
+from eo_listener.cli.serve.page_server import PageServer
+from eo_listener.cli.serve.poller import Poller
+from eo_listener.cli.serve.responses import respond
+from eo_listener.cli.serve.watched import Watched
+from eo_listener.observers.metrics import counters
+from tests.cli.serve.made_up import group
+from tests.examples.driver import CLUSTER, TIMES, Driver, running
+from tests.examples.monitoring import FOLDER, OR_NONE, alerts, commands, faster, queries
+from tests.examples.scenarios import DAYS_TIMES, HOURS_AND_DAYS, HOURS_TIMES, MINUTES, Scenario
 from tests.prometheus_server import PrometheusServer, programs, prometheus
 
-pytestmark = pytest.mark.slow
-
-_TIMES = 60  # a minute of the rules is a second
-_LONGEST = 90.0  # seconds for an alert to fire, or to clear, on a busy machine
-OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "kafka.consumer.commit.groupid": "g"}}
+_LONGEST = 150.0  # seconds for all to fire and to clear, on a busy machine
+_HEALTHY = 8.0  # seconds; longer than most alerts take that a healthy driver might raise
+_CLEAR = 2.0  # seconds in which nothing fires any more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -63,199 +61,199 @@ def test_promtool_agrees(arguments: tuple[str, ...]) -> None:
     assert "SUCCESS" in answer.stdout
 
 
-class Driver:
-    """A driver with one query, whose batches a thread reports five times a second.
+def test_every_alert_has_its_scenario() -> None:
+    """And no scenario has one that is not there; each has a name of its own."""
+    scenarios = (*MINUTES, *HOURS_AND_DAYS)
+    brought_about = frozenset().union(*(one.alerts for one in scenarios))
+    assert brought_about == {alert.name for alert in alerts()}
+    assert len({one.name for one in scenarios}) == len(scenarios)
 
-    `step` are the records of a batch, `left` those that it leaves in the log.
-    """
 
-    def __init__(self) -> None:
-        self.metrics = open_metrics(0)
-        self.port = self.metrics.port or 0
-        self.store = MemoryGroups()
-        self.step, self.left = 10, 0
-        self._end, self._batch, self._run = 0, 0, "run-1"
-        observers = Observers(self.metrics)
-        retry = Backoff(first=0.1, longest=0.4, refused_first=0.1, refused_longest=0.4)
-        self._committer = Committer(lambda cluster: self.store, observers=observers, retry=retry)
-        self._tracker = TrackerThread(
-            GroupRouting(), MemoryQueries(OPTIONS), self._committer, observers
+class Serve:
+    """`eo-listener serve` over the groups of drivers; a reading a second."""
+
+    def __init__(self, drivers: Sequence[Driver]) -> None:
+        self._drivers = drivers
+        watched = Watched(CLUSTER, every=1.0, audit_every=None)
+        self._poller = Poller(
+            "groups", lambda: watched.try_groups(self), watched.groups_failed, every=1.0
         )
-        self._ended = threading.Event()
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._report, name="batches")
+        self._server = PageServer(
+            "127.0.0.1",
+            0,
+            lambda target: respond(watched.view(), [], target),
+            AllowedHosts("127.0.0.1"),
+        )
 
-    def start(self) -> None:
-        """Begin to report batches."""
-        self._thread.start()
+    def __enter__(self) -> int:
+        self._server.start()
+        self._poller.start()
+        return self._server.port
 
-    def close(self) -> None:
-        """End it in order."""
-        self._ended.set()
-        self._thread.join()
-        self._tracker.close(time.monotonic() + 5)
-        self._committer.close(5)
-        self.metrics.close()
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+        assert self._poller.stop(10, lambda: None)
 
-    def skip(self, records: int) -> None:
-        """Let the next batch begin behind where the one before it ended."""
-        with self._lock:
-            self._end += records
-
-    def restart(self) -> None:
-        """End the run, and begin another one of the same query."""
-        with self._lock:
-            self._tracker.ended(self._run)
-            self._run = "run-2"
-
-    def _report(self) -> None:
-        while not self._ended.wait(0.2):
-            with self._lock:
-                start, self._end = self._end, self._end + self.step
-                self.store.ends[P0] = self._end + self.left
-                self._tracker.progressed(Progress.parse(self._event(start)))
-                self._batch += 1
-
-    def _event(self, start: int) -> str:
-        source = {
-            "description": "KafkaV2[Subscribe[t]]",
-            "startOffset": {"t": {"0": start}},
-            "endOffset": {"t": {"0": self._end}},
-            "latestOffset": {"t": {"0": self._end + self.left}},
-        }
-        return json.dumps(
-            {
-                "id": "query-1",
-                "runId": self._run,
-                "name": "flights",
-                "timestamp": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-                "batchId": self._batch,
-                "numInputRows": self.step,
-                "durationMs": {"triggerExecution": 50, "latestOffset": 1},
-                "sources": [source],
-            }
+    def read(self) -> tuple[GroupStatus, ...]:
+        """As a `StatusReader` would."""
+        return tuple(
+            group(one.name, [one.held], end=one.log_end, topic="t") for one in self._drivers
         )
 
 
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    made = Driver()
-    made.start()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def server(driver: Driver, tmp_path: Path) -> Iterator[PrometheusServer]:
-    """It scrapes the driver four times a second, and has seen a healthy one for a while."""
-    (tmp_path / "alerts.yml").write_text(faster(_TIMES))
+@contextmanager
+def scraped(
+    folder: Path, drivers: Sequence[Driver], rules: Mapping[str, str]
+) -> Iterator[PrometheusServer]:
+    """A server with these rules that scrapes the drivers, and what `serve` says of their groups."""
+    for name, text in rules.items():
+        (folder / name).write_text(text)
     config = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "250ms", "evaluation_interval": "250ms"}
-    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{driver.port}"]}]
-    with prometheus(tmp_path, yaml.safe_dump(config), lookback="5s") as running:
-        until(lambda: bool(running.query("eo_listener_query_lag_seconds == 0")))
-        time.sleep(8)  # longer than any alert takes that a healthy driver might raise
-        assert running.firing() == {}
-        yield running
+    config["global"] = {"scrape_interval": "500ms", "evaluation_interval": "250ms"}
+    config["rule_files"] = list(rules)
+    (job,) = config["scrape_configs"]
+    job["static_configs"] = [
+        {"targets": [f"127.0.0.1:{one.port}"], "labels": {"instance": one.name}} for one in drivers
+    ]
+    with Serve(drivers) as port:
+        of_serve = [{"targets": [f"127.0.0.1:{port}"]}]
+        config["scrape_configs"].append({"job_name": "serve", "static_configs": of_serve})
+        with prometheus(folder, yaml.safe_dump(config), lookback="5s") as server:
+            yield server
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for it."""
+def of_drivers(found: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Alerts by the driver that they are about, and by name."""
+    sorted_out: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for one in found:
+        labels = one.get("labels") or one["metric"]
+        about = {labels[name] for name in ("consumergroup", "query", "instance") if name in labels}
+        (driver,) = about
+        sorted_out[driver][labels["alertname"]] = one
+    return sorted_out
+
+
+def check_words(scenario: Scenario, firing: Mapping[str, Any]) -> None:
+    """What its alerts say is whole, names the driver, and has commands."""
+    whole = ""
+    for name in scenario.alerts:
+        said = firing[name]["annotations"]
+        assert scenario.name in said["summary"]
+        assert commands(said["description"])
+        whole += f"{said['summary']}\n{said['description']}"
+    for wrong in ("error expanding", "<no value>", "{{", "}}"):
+        assert wrong not in whole
+    assert scenario.says in whole, whole
+
+
+def wait_for_all(
+    scenarios: Sequence[Scenario], drivers: Mapping[str, Driver], server: PrometheusServer
+) -> None:
+    """End each scenario when its alerts fire; wait until none fires any more."""
+    waiting = {one.name: one for one in scenarios if one.alerts}
     deadline = time.monotonic() + _LONGEST
+    clear_since: float | None = None
+    while waiting or clear_since is None or time.monotonic() - clear_since < _CLEAR:
+        firing = of_drivers(server.firing())
+        for name, one in list(waiting.items()):
+            if one.alerts <= firing[name].keys():
+                check_words(one, firing[name])
+                one.end(drivers[name])
+                del waiting[name]
+        any_fires = any(firing.values())
+        clear_since = None if any_fires else clear_since or time.monotonic()
+        assert time.monotonic() < deadline, (
+            {name: sorted(one.alerts - firing[name].keys()) for name, one in waiting.items()},
+            {name: sorted(some) for name, some in firing.items() if some},
+        )
+        time.sleep(0.25)
+
+
+def bring_about(
+    scenarios: Sequence[Scenario], drivers: Mapping[str, Driver], server: PrometheusServer
+) -> None:
+    """Begin all; end each when its alerts fire; wait until none fires any more.
+
+    Each alert has then fired for the drivers that it is named for, and for no other.
+    """
+    until(lambda: len(server.query('up{job="eo_listener"} == 1')) == len(drivers))
+    time.sleep(_HEALTHY)
+    assert of_drivers(server.firing()) == {}
+    with ThreadPoolExecutor(len(scenarios)) as pool:
+        list(pool.map(lambda one: one.begin(drivers[one.name]), scenarios))
+    wait_for_all(scenarios, drivers, server)
+    fired = of_drivers(
+        server.query('last_over_time(ALERTS{alertstate="firing",alertname=~"EoListener.*"}[10m])')
+    )
+    for one in scenarios:
+        assert one.alerts <= fired[one.name].keys() <= one.alerts | one.beside, one.name
+    assert fired.keys() <= drivers.keys()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.2)
 
 
-def fires(server: PrometheusServer, name: str) -> str:
-    """Wait until the alert fires; return what it says, which is whole and has commands."""
-    until(lambda: name in server.firing())
-    said = server.firing()[name]["annotations"]
-    text = f"{said['summary']}\n{said['description']}"
-    assert "error expanding" not in text
-    assert "<no value>" not in text
-    assert commands(said["description"])
-    return text
+@pytest.mark.slow
+def test_within_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alert but two, in a driver that has its cause; none in a healthy one.
+
+    And all of the dashboard's queries have answers meanwhile, with the number of what went wrong.
+    """
+    monkeypatch.setattr(counters, "_KEPT", counters._KEPT / TIMES)
+    drivers = {one.name: one.driver(one.name) for one in MINUTES}
+    made = list(drivers.values())
+    with running(made), scraped(tmp_path, made, {"alerts.yml": faster(TIMES)}) as server:
+        bring_about(MINUTES, drivers, server)
+        for query in queries():
+            answers = server.query(f"max_over_time(({query})[10m:1s])")
+            assert answers, query
+            found = any(float(answer["value"][1]) > 0 for answer in answers)
+            assert found or OR_NONE not in query, query
+        check_scaling(server)
 
 
-def clears(server: PrometheusServer, name: str) -> None:
-    """Wait until it fires no more."""
-    until(lambda: name not in server.firing())
+def check_scaling(server: PrometheusServer) -> None:
+    """KEDA's query gives the lag of the one group that it asks for, as one number."""
+    (trigger,) = yaml.safe_load((FOLDER / "keda.yml").read_text())["spec"]["triggers"]
+    asked = trigger["metadata"]["query"]
+    threshold = float(trigger["metadata"]["threshold"])
+    for name, beyond in (("backlog", True), ("steady", False)):
+        query = asked.replace("flights-to-pg", name)
+        (answer,) = server.query(f"max_over_time(({query})[10m:1s])")
+        assert (float(answer["value"][1]) > threshold) is beyond
+    assert server.query(asked) == []  # a group that nobody commits is an error, not 0
 
 
-def test_commits_that_fail(driver: Driver, server: PrometheusServer) -> None:
-    """Kafka refuses each commit, until somebody gives the right; the alert names Kafka's error."""
-
-    def refuse(group: str, positions: Any) -> dict[TopicPartition, str | None]:
-        return dict.fromkeys(positions, "GROUP_AUTHORIZATION_FAILED")
-
-    driver.store.faults.extend([refuse] * 100_000)
-    said = fires(server, "EoListenerCommitsFail")
-    assert "GROUP_AUTHORIZATION_FAILED." in said
-    assert "eo-listener status g -b k:9092" in said
-    driver.store.faults.clear()
-    clears(server, "EoListenerCommitsFail")
-
-
-def test_lag_by_time(driver: Driver, server: PrometheusServer) -> None:
-    """Batches leave more behind each time, and then take all there is."""
-    driver.left = 100
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(driver, "step", 0)  # batches that get nowhere
-        assert "flights" in fires(server, "EoListenerQueryFallsBehind")
-    driver.left = 0
-    clears(server, "EoListenerQueryFallsBehind")
+@pytest.mark.slow
+def test_within_hours_and_days(tmp_path: Path) -> None:
+    """The other two; a query that is committed again every hour, idle or withheld, raises none."""
+    drivers = {one.name: one.driver(one.name) for one in HOURS_AND_DAYS}
+    made = list(drivers.values())
+    rules = {
+        "hours.yml": faster(HOURS_TIMES, "EoListenerCommitsStandStill"),
+        "days.yml": faster(DAYS_TIMES, "EoListenerGroupExpires"),
+    }
+    with running(made), scraped(tmp_path, made, rules) as server:
+        bring_about(HOURS_AND_DAYS, drivers, server)
+        assert server.query('eo_listener_query_withheld_sources{query="withheld"} == 1')
 
 
-def test_a_gap_that_the_guard_finds(driver: Driver, server: PrometheusServer) -> None:
-    """The source is withheld until the query is restarted."""
-    driver.skip(5)
-    assert "(gap)" in fires(server, "EoListenerBatchesDoNotContinue")
-    fires(server, "EoListenerSourceWithheld")
-    driver.restart()
-    clears(server, "EoListenerSourceWithheld")
-    clears(server, "EoListenerBatchesDoNotContinue")
-
-
-def test_a_batch_that_its_sink_refuses(driver: Driver, server: PrometheusServer) -> None:
-    """Once in the life of the driver, so that its counter appears as 1."""
-    stage = Stage(Plans({0: {P0: (0, 3)}, 1: {P0: (7, 9)}}), [MemorySink()])
-    stage.run(0)
-    with pytest.raises(GapError):
-        stage.run(1)
-    for event in stage.events:
-        driver.metrics(event)
-    assert "flights failed: GapError" in fires(server, "EoListenerSinkBatchFailed")
-    clears(server, "EoListenerSinkBatchFailed")
-
-
-def test_somebody_else_commits(driver: Driver, server: PrometheusServer) -> None:
-    """Another offset is in the group, which the driver finds when it reads it after a failure."""
-
-    def lost(group: str, positions: Any) -> None:
-        driver.store.groups["g"][P0] = Position(offset=driver.store.ends[P0] - 1, metadata="a tool")
-        raise KafkaError("no answer", code="REQUEST_TIMED_OUT")
-
-    driver.store.faults.append(lost)
-    fires(server, "EoListenerSomebodyElseCommits")
-    clears(server, "EoListenerSomebodyElseCommits")
-
-
-def test_a_driver_that_does_not_answer(driver: Driver, server: PrometheusServer) -> None:
-    """Its port is closed, and opened again."""
-    driver.metrics.close()
-    fires(server, "EoListenerTargetDown")
-    driver.metrics.serve(driver.port)
-    clears(server, "EoListenerTargetDown")
-
-
+@pytest.mark.slow
 def test_the_page_of_an_alert_that_needs_no_driver(tmp_path: Path) -> None:
     """Without any target it says so, in words that make sense without one."""
-    (tmp_path / "alerts.yml").write_text(faster(_TIMES))
+    (tmp_path / "alerts.yml").write_text(faster(TIMES))
     config = {
         "global": {"evaluation_interval": "250ms"},
         "rule_files": ["alerts.yml"],
         "scrape_configs": [],
     }
-    with prometheus(tmp_path, yaml.safe_dump(config), lookback="5s") as running:
-        assert "No metrics from any driver" in fires(running, "EoListenerTargetDown")
+    with prometheus(tmp_path, yaml.safe_dump(config), lookback="5s") as running_alone:
+        until(running_alone.firing)
+        (fired,) = running_alone.firing()
+    assert fired["labels"]["alertname"] == "EoListenerTargetDown"
+    assert fired["annotations"]["summary"] == "No metrics from any driver"

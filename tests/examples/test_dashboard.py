@@ -10,12 +10,11 @@ import yaml
 
 from eo_listener.devtools.broker.ports import assign
 from tests.devtools.demo.program import demo
-from tests.examples.monitoring import FOLDER, queries
+from tests.examples.monitoring import FOLDER, OR_NONE, queries
 from tests.prometheus_server import PrometheusServer, prometheus
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 
-OR_NONE = " or vector(0)"
 _LONGEST = 150.0  # seconds until the demo's query has run some batches
 
 
@@ -53,6 +52,6 @@ def test_every_query_has_data_in_the_demo(tmp_path: Path) -> None:
         scaled = yaml.safe_load((FOLDER / "keda.yml").read_text())["spec"]["triggers"][0]
         asked = scaled["metadata"]["query"].replace("flights-to-pg", "flights-demo")
         assert len(server.query(asked)) == 1
-        assert server.firing() == {}
+        assert server.firing() == []
         assert running.end() == 0, running.err
         assert running.left() == []

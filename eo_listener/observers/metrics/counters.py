@@ -136,6 +136,7 @@ class EventCounters:
                 self._count(Counted.PROGRESS_EVENT_GAPS, self._query(event.query))
             case SourceIgnored() if event.misconfigured:
                 self._count(Counted.SOURCES_IGNORED, self._query(event.query))
+                self._run(event.run_id, event.query).ignored |= {event.source}
             case BatchReplayed():
                 self._count(Counted.SINK_BATCHES, self._query_of_sink(event.query), "replayed")
             case QueryStateLost():
@@ -144,9 +145,13 @@ class EventCounters:
     def _committed(self, event: Committed) -> None:
         group = self._group(event.cluster, event.group)
         self._count(Counted.COMMITS, *group)
-        self._now.last_commits[group] = self._wall()
+        self._now.last_commits[group] = now = self._wall()
+        held, ours = self._now.held[group], event.offsets
+        # What is committed again so that it does not expire has not moved.
+        if any(held.get(tp) != offset for tp, offset in ours.items()):
+            self._now.last_moves[group] = now
         if group == (event.cluster, event.group):  # of all others there is no one offset
-            self._now.held[group].update(event.offsets.items())
+            held.update(ours.items())
         seconds = self._now.latency_seconds
         if event.cluster in seconds or len(seconds) < self._limit:
             seconds[event.cluster] = seconds.get(event.cluster, 0.0) + event.seconds
@@ -215,6 +220,7 @@ class EventCounters:
         for group in groups:
             self._now.held.pop(group, None)
             self._now.last_commits.pop(group, None)
+            self._now.last_moves.pop(group, None)
         for query in queries:
             self._now.sinks.pop(query, None)
         of_queries = {(query,) for query in queries}

@@ -152,6 +152,7 @@ class Sinks:
 @dataclass(slots=True)
 class Run:
     """One run. `lags` are seconds by source; `ended` is on the monotonic clock, None before.
+    `ignored` are sources with a wrong setting, None for the query as a whole.
 
     `reported` is when Spark has sent something of it last, in seconds since the epoch.
 
@@ -165,6 +166,7 @@ class Run:
     time_lags: dict[int, TimeLag] = field(default_factory=dict)
     lags: dict[int, float] = field(default_factory=dict)
     withheld: frozenset[int] = frozenset()
+    ignored: frozenset[int | None] = frozenset()
     groups: frozenset[GroupKey] = frozenset()
     reported: float | None = None
     ended: float | None = None
@@ -201,6 +203,7 @@ class Numbers:
     latency_seconds: dict[str, float] = field(default_factory=dict)
     held: dict[GroupKey, dict[TopicPartition, int]] = field(default_factory=dict)
     last_commits: dict[GroupKey, float] = field(default_factory=dict)
+    last_moves: dict[GroupKey, float] = field(default_factory=dict)
     sinks: dict[str, Sinks] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
 
@@ -214,6 +217,7 @@ class Numbers:
             latency_seconds=dict(self.latency_seconds),
             held={key: dict(offsets) for key, offsets in self.held.items()},
             last_commits=dict(self.last_commits),
+            last_moves=dict(self.last_moves),
             sinks={
                 query: replace(one, held={sink: dict(at) for sink, at in one.held.items()})
                 for query, one in self.sinks.items()

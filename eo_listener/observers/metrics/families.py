@@ -72,6 +72,12 @@ class Families:
             GROUP,
             numbers.last_commits.items(),
         )
+        yield gauge(
+            "consumergroup_last_move_timestamp_seconds",
+            "Time at which a commit last changed the group's offsets, in seconds since the epoch.",
+            GROUP,
+            numbers.last_moves.items(),
+        )
         yield _latencies(numbers)
         yield from _of_queries(numbers)
         applied = SeriesBudget(self._limit)
@@ -178,7 +184,9 @@ def _of_queries(numbers: Numbers) -> Iterator[Metric]:
         ("query",),
         (((query,), at) for query, at in reported.items()),
     )
-    runs = {run.query: run for run in numbers.runs.values() if run.batch_id is not None}
+    # One that is idle since its start has no batch, and may have a source that is ignored.
+    known = (run for run in numbers.runs.values() if run.batch_id is not None or run.ignored)
+    runs = {run.query: run for run in known}
     for name, meaning, of in _OF_RUN:
         series = (((query,), of(run)) for query, run in runs.items())
         yield gauge(f"query_{name}", meaning, ("query",), series)
@@ -236,5 +244,10 @@ _OF_RUN = (
         "withheld_sources",
         "Sources of the newest run that the guard withholds from commits.",
         lambda run: len(run.withheld),
+    ),
+    (
+        "ignored_sources",
+        "Sources of the newest run that are not committed because of a wrong setting.",
+        lambda run: len(run.ignored),
     ),
 )

@@ -166,6 +166,23 @@ def test_offsets_and_lag_have_the_exporters_labels() -> None:
     assert value(found, "topic_partition_current_offset", **log) == 9
 
 
+def test_what_is_committed_again_has_not_moved() -> None:
+    """The time of the last commit goes on, that of the last move waits for other offsets."""
+    now = [100.0]
+    count = EventCounters(9, wall=lambda: now[0])
+    for time, offsets, moved in (
+        (100.0, Offsets({P0: 5, P1: 7}), 100.0),
+        (200.0, Offsets({P0: 5}), 100.0),
+        (300.0, Offsets({P0: 5, P1: 8}), 300.0),
+        (400.0, Offsets({P0: 4}), 400.0),
+    ):
+        now[0] = time
+        count(committed(offsets))
+        numbers = count.numbers()
+        assert numbers.last_commits == {("k:9092", "g"): time}
+        assert numbers.last_moves == {("k:9092", "g"): moved}
+
+
 def test_lag_follows_what_is_committed_not_what_is_processed() -> None:
     """While commits fail the lag grows, though the query reads on."""
     found = series(
@@ -222,6 +239,7 @@ def test_commits_are_counted_by_outcome() -> None:
     assert value(found, "commit_latency_seconds_count", cluster="k:9092") == 3
     assert value(found, "commit_latency_seconds_sum", cluster="k:9092") == pytest.approx(60.305)
     assert value(found, "consumergroup_last_commit_timestamp_seconds", **group)
+    assert value(found, "consumergroup_last_move_timestamp_seconds", **group)
 
 
 def test_a_query_has_sparks_numbers_and_a_lag_in_time() -> None:
@@ -281,9 +299,28 @@ def test_what_goes_wrong_is_counted() -> None:
     assert value(found, "query_withheld_sources", query="flights") == 1
     assert value(found, "progress_event_gaps_total", query="flights") == 1
     assert value(found, "sources_ignored_total", query="flights") == 1
+    assert value(found, "query_ignored_sources", query="flights") == 1
     assert value(found, "internal_errors_total") == 1
     group = {"cluster": "k:9092", "consumergroup": "g"}
     assert value(found, "group_incidents_total", **group, kind="foreign_commit") == 1
+
+
+def test_a_source_that_is_ignored_is_a_state_of_the_newest_run() -> None:
+    """Known before its first batch, gone with a run whose setting is right; the counter stays."""
+    wrong = SourceIgnored(
+        query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", misconfigured=True
+    )
+    other = replace(wrong, problem="of another topic")
+    right = progressed(Offsets({P0: 9}), None, run="r2", started=1010.0)
+    for events, ignored in (
+        ((wrong, other), 1),
+        ((wrong, replace(wrong, source=None)), 2),
+        ((wrong, fed(ended=True), right), 0),
+        ((replace(wrong, misconfigured=False), right), 0),
+    ):
+        assert value(series(*events), "query_ignored_sources", query="flights") == ignored
+    found = series(wrong, other, fed(ended=True), right)
+    assert value(found, "sources_ignored_total", query="flights") == 2
 
 
 def test_batches_of_exactly_once_are_counted() -> None:
@@ -407,6 +444,7 @@ def test_series_of_what_has_ended_go() -> None:
     clock.now = 301.0
     left = tally.numbers()
     assert set(left.held) == set(left.last_commits) == {("k:9092", "shared")}
+    assert set(left.last_moves) == {("k:9092", "shared")}
     assert left.counts[Counted.COMMITS] == {("k:9092", "shared"): 1}
     assert not left.counts[Counted.GROUP_INCIDENTS]
     assert left.counts[Counted.SINK_ROWS] == {("flights",): 12}
@@ -415,6 +453,7 @@ def test_series_of_what_has_ended_go() -> None:
     clock.now = 700.0
     left = tally.numbers()
     assert (left.held, left.last_commits, left.runs, left.sinks) == ({}, {}, {}, {})
+    assert left.last_moves == {}
     assert counters(tally) == empty
 
 
