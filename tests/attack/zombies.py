@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import final
@@ -32,15 +32,20 @@ _END = 30.0
 class Puppet:
     """A Python program in a process group of its own; whatever is left of it ends with the block.
 
-    `module` is run from the project's folder; `environment` is added to ours. It is told things by
-    lines on its standard input, and what it prints is kept.
+    `module` is run from the project's folder; `environment` is added to ours. `within` are the
+    words before the command, such as those of a network's namespace. It is told things by lines on
+    its standard input, and what it prints is kept.
     """
 
     def __init__(
-        self, module: str, *arguments: str, environment: Mapping[str, str] = MappingProxyType({})
+        self,
+        module: str,
+        *arguments: str,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        within: Sequence[str] = (),
     ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [*within, sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,

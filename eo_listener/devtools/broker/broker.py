@@ -103,7 +103,8 @@ class Broker:
 
     def addresses(self, listener: str) -> str:
         """Return where the nodes listen under this name, whatever they advertise."""
-        return ",".join(f"{HOST}:{own[listener]}" for own in self._ports.values())
+        host = next((one.host for one in self._listeners if one.name == listener), HOST)
+        return ",".join(f"{host}:{own[listener]}" for own in self._ports.values())
 
     def log(self, node: int = 1) -> Path:
         """Return the log file of a node."""

@@ -23,15 +23,17 @@ class Listener:
     """A further listener, beside the plain one that every broker of ours has.
 
     `port` is that of the first node, each further node takes the next one; None takes free
-    ones. `advertised` ("host:port", or one for each node) is where clients are sent instead:
-    the address of a proxy in front. `properties` are this listener's own
-    (`ssl.keystore.location`, `sasl.enabled.mechanisms`, `plain.sasl.jaas.config`) and are given
-    the prefix `listener.name.<name>.`; they can hold secrets and are never shown.
+    ones. `host` is the address of this machine that it listens at. `advertised` ("host:port", or
+    one for each node) is where clients are sent instead: the address of a proxy in front.
+    `properties` are this listener's own (`ssl.keystore.location`, `sasl.enabled.mechanisms`,
+    `plain.sasl.jaas.config`) and are given the prefix `listener.name.<name>.`; they can hold
+    secrets and are never shown.
     """
 
     name: str
     security_protocol: str = "PLAINTEXT"
     port: int | None = None
+    host: str = HOST
     advertised: str | Sequence[str] | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -59,7 +61,7 @@ class Listener:
         """Return the address that node number `node` (from 1) advertises."""
         addresses = self._addresses
         if not addresses:
-            return f"{HOST}:{port}"
+            return f"{self.host}:{port}"
         if node > len(addresses):
             raise SettingsError(
                 f"Listener {self.name} advertises {len(addresses)} address(es), but there is a"

@@ -53,6 +53,7 @@ def node_properties(
     own = ports[node]
     protocols = {MAIN: "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
     protocols |= {listener.name: listener.security_protocol for listener in listeners}
+    hosts = {listener.name: listener.host for listener in listeners}
     advertised = {MAIN: f"{HOST}:{own[MAIN]}"}
     advertised |= {item.name: item.advertised_by(node, own[item.name]) for item in listeners}
     settings = {
@@ -63,7 +64,9 @@ def node_properties(
         ),
         "controller.listener.names": CONTROLLER,
         "inter.broker.listener.name": MAIN,
-        "listeners": ",".join(f"{name}://{HOST}:{own[name]}" for name in protocols),
+        "listeners": ",".join(
+            f"{name}://{hosts.get(name, HOST)}:{own[name]}" for name in protocols
+        ),
         "advertised.listeners": ",".join(f"{name}://{at}" for name, at in advertised.items()),
         "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
         "log.dirs": str(folder),

@@ -30,7 +30,10 @@ _OF_TASKS: Final = (  # no task commits
     "[TASK_WRITE_FAILED]",
     "[FAILED_READ_FILE",
 )
+_READ: Final = "[FAILED_READ_FILE"
 _LOST: Final = "java.io.IOException"
+_ENDED: Final = "java.io.EOFException"
+"""What Spark throws where a Python worker has ended, as by a function of the user's."""
 
 
 def explained(error: Exception, label: str) -> Exception:
@@ -38,7 +41,8 @@ def explained(error: Exception, label: str) -> Exception:
 
     The storage may still carry out what it has not answered. A refusal is certain: of Delta, of
     Spark's analysis, or of a task, which runs before the commit. Errors of the rows themselves,
-    such as those of a function of the user's, stay as they are.
+    such as those of a function of the user's, stay as they are; so do those of files that a source
+    reads.
     """
     if isinstance(error, EoListenerError):
         return error
@@ -66,14 +70,36 @@ def explained(error: Exception, label: str) -> Exception:
             f"{label} does not take such rows: {shown(refusal.text)}",
             fix="Select, rename or cast the columns in the transform, or change the table",
         )
+    lost = _of(chain, lambda name: name == _LOST)
     if any(one.text.startswith(_OF_TASKS) for one in chain):
-        return error
-    if (lost := _of(chain, lambda name: name == _LOST)) is not None:
+        return error if lost is None or not _is_of_storage(chain) else _refused(lost, label)
+    if lost is not None:
         return OutcomeUnknownError(
-            f"{label}: the storage has not confirmed that a batch was written",
-            cause=lost.classes[0],
+            f"{label}: the storage has not confirmed that a batch was written ({_in_short(lost)})",
+            cause="it is away, full, or may not be written",
+            fix="Check the storage and the rights of the program's user. The log is read, and then "
+            "decided",
         )
     return error
+
+
+def _is_of_storage(chain: Sequence[Thrown]) -> bool:
+    """Whether a task has failed to write its file, and not by what it reads or computes."""
+    reads = any(one.text.startswith(_READ) for one in chain)
+    return not reads and _of(chain, lambda name: name == _ENDED) is None
+
+
+def _refused(lost: Thrown, label: str) -> RetriableSinkError:
+    return RetriableSinkError(
+        f"{label}: the storage has not taken a file of a batch ({_in_short(lost)})",
+        cause="it is away, full, or may not be written",
+        fix="Check the storage and the rights of the program's user; nothing of the batch is in "
+        "the table, and it is written once more",
+    )
+
+
+def _in_short(one: Thrown) -> str:
+    return shown(f"{one.classes[0].rpartition('.')[2]}: {one.text}")
 
 
 def _of(chain: Sequence[Thrown], is_meant: Callable[[str], bool]) -> Thrown | None:

@@ -94,9 +94,10 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
         )
     if error.is_any(*_AWAY):
         return RetriableSinkError(
-            f"{label} cannot be reached ({said})",
-            cause="the catalog or the storage is away",
-            fix="Check the catalog's settings, spark.sql.catalog.*, and whether it runs",
+            f"{label}: the catalog or the storage has failed ({with_cause(error)})",
+            cause="it is away, locked or full, or may not be written",
+            fix="Check whether both run, have room and let this user write; then the settings of "
+            "the catalog, spark.sql.catalog.*",
         )
     if error.is_any("AnalysisException", "ValidationException", "IllegalArgumentException"):
         return SettingsError(
@@ -147,7 +148,7 @@ def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | Sett
 
 def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
     """What an error means that came when the batch was published, and does not say whether."""
-    said = in_short(error) if isinstance(error, ThrownError) else type(error).__name__
+    said = with_cause(error) if isinstance(error, ThrownError) else type(error).__name__
     return OutcomeUnknownError(
         f"{label}: whether the batch was published is not known ({said})",
         cause="the catalog was asked to commit it, and its answer was lost",
@@ -251,6 +252,14 @@ def _of_clock(error: ThrownError, label: str) -> RetriableSinkError:
 def in_short(error: ThrownError) -> str:
     """The exception's class, and the first line of its text."""
     return f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
+
+
+def with_cause(error: ThrownError) -> str:
+    """The same, and what is behind it in the end where that says more: what the storage said."""
+    said = in_short(error)
+    if not error.causes or first_line(error.causes[-1]) in said:
+        return said
+    return f"{said}; {error.classes[-1].rpartition('.')[2]}: {first_line(error.causes[-1])}"
 
 
 def first_line(text: str) -> str:

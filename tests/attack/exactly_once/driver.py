@@ -2,9 +2,10 @@
 
     python -m tests.attack.exactly_once.driver '{"servers": ..., "topic": ..., ...}'
 
-It processes what the topic holds, and ends. Lines go out: `started`, one for each event (its
-class), one for each error of the guard or the sink (its class, and what it says), and at last
-`drained` or `failed` with the line of Spark's text that says why.
+It processes what the topic holds, and ends; one that is `live` goes on until it is killed. Lines
+go out: `started`, one for each event (its class), one for each error of the guard or the sink (its
+class, and what it says), and at last `drained` or `failed` with the line of Spark's text that says
+why.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from eo_listener.model.protocols import Sink
 
 TABLE = "delays"
+LETTERS = "rejected"
+ODD = 10  # of so many records of a partition the last one is a dead letter, if any are
 QUERY = "attacked"
 WINDOW = 10  # seconds, which are records of each partition
 DELAY = 20  # seconds that the watermark is behind
@@ -57,7 +60,8 @@ class Job:
     `shape` is "rows" (each record becomes a row), "windows" (counts by event time; the offset is
     the second at which it happened) or "versions" (of `versions.py`). `where` is a file of SQLite,
     a DSN, a topic, or a folder (Iceberg: of the catalog, which has the table's namespace). Of the
-    checkpoint's files `retained` batches are kept at least.
+    checkpoint's files `retained` batches are kept at least. `retry` is for how many seconds a batch
+    is repeated. With `live` the query waits for new records until it is killed.
     """
 
     servers: str
@@ -69,6 +73,8 @@ class Job:
     shape: Literal["rows", "windows", "versions"] = "rows"
     batch: int = 300
     retained: int = 10_000
+    retry: float = 60.0
+    live: bool = False
     master: str = "local[2]"
     sink: Mapping[str, Any] = field(default_factory=dict)
     strike: Strike | None = None
@@ -77,6 +83,11 @@ class Job:
     def unfenced(self) -> bool:
         """Whether Kafka fences nobody, and shows rows before their batch is whole."""
         return self.sink.get("transactions") is False
+
+    @property
+    def marks(self) -> bool:
+        """Whether some records are dead letters."""
+        return "dead_letters" in self.sink
 
     def text(self) -> str:
         return json.dumps(asdict(self))
@@ -144,7 +155,9 @@ def stream(spark: SparkSession, job: Job) -> DataFrame:
 
 def _shaped(job: Job, records: DataFrame) -> DataFrame:
     if job.shape == "rows":
-        return records.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+        mark = [f"if(offset % {ODD} = {ODD - 1}, 'odd', null) as eo_poison"] if job.marks else []
+        text = "cast(value as string) as value"
+        return records.selectExpr("topic", "partition", "offset", text, *mark)
     if job.shape == "versions":
         event = F.from_json(F.col("value").cast("string"), SCHEMA)
         return records.withColumn("event", event).select("event.*", "topic", "partition", "offset")
@@ -186,7 +199,11 @@ def main() -> None:
     )
     listener = OffsetCommitListener(flush_timeout=5.0, preflight=False)
     spark.streams.addListener(listener)
-    apply = exactly_once(open_sink(job), observers=[lambda event: say(type(event).__name__)])
+    apply = exactly_once(
+        open_sink(job),
+        observers=[lambda event: say(type(event).__name__)],
+        retry_timeout=job.retry,
+    )
 
     def each(frame: DataFrame, number: int) -> None:
         reached("spark.called")
@@ -196,14 +213,17 @@ def main() -> None:
             say(f"{type(error).__name__} {error}".replace("\n", " "))
             raise
 
-    query = (
+    writer = (
         stream(spark, job)
         .writeStream.queryName(QUERY)
         .foreachBatch(each)
         .option("checkpointLocation", job.checkpoint)
-        .trigger(availableNow=True)
-        .start()
     )
+    if job.live:
+        writer = writer.trigger(processingTime="200 milliseconds")
+    else:
+        writer = writer.trigger(availableNow=True)
+    query = writer.start()
     say("started")
     try:
         query.awaitTermination()

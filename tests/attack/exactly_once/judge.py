@@ -8,7 +8,7 @@ from itertools import groupby
 
 from eo_listener.model.offsets import TopicPartition
 from tests.attack.exactly_once import versions
-from tests.attack.exactly_once.driver import DELAY, WINDOW
+from tests.attack.exactly_once.driver import DELAY, ODD, WINDOW
 from tests.attack.exactly_once.store import Holding
 
 COLUMNS = {  # by the shape of the rows
@@ -26,12 +26,15 @@ def at_rest(holding: Holding, *, by_partition: bool = False, ahead: bool = False
     The rows are those of the records below the ledger's heads, each once, and the history leads
     from the beginning to the heads without a gap or an overlap. `by_partition`: each partition has
     been written by a transaction of its own. `ahead`: rows may be there before the ledger says so.
+    Where there are dead letters, these are records too, each in its own table; those of the last
+    batch may all be still to come.
     """
     found = Counter(holding.rows)
     expected = {
         (tp.topic, tp.partition, offset)
         for tp, until in holding.heads.items()
         for offset in range(until)
+        if holding.letters is None or not _is_letter(offset)
     }
     early = [] if ahead else sorted(found.keys() - expected)
     twice = [row for row, count in found.items() if count > 1]
@@ -39,8 +42,37 @@ def at_rest(holding: Holding, *, by_partition: bool = False, ahead: bool = False
         *(f"written {found[row]} times: {row}" for row in twice[:5]),
         *(f"not written: {row}" for row in sorted(expected - found.keys())[:5]),
         *(f"ahead of the ledger: {row}" for row in early[:5]),
+        *_letters(holding),
         *_chained(holding),
         *_counted(holding, by_partition=by_partition),
+    ]
+
+
+def _is_letter(offset: int) -> bool:
+    return offset % ODD == ODD - 1
+
+
+def _letters(holding: Holding, *, settled: bool = False) -> list[str]:
+    """What is wrong with the dead letters; `settled`: those of the last batch must be there."""
+    if holding.letters is None:
+        return []
+    found = Counter(holding.letters)
+    expected = {
+        (tp.topic, tp.partition, offset)
+        for tp, until in holding.heads.items()
+        for offset in filter(_is_letter, range(until))
+    }
+    last = {
+        (tp.topic, tp.partition, offset)
+        for tp, start in holding.last.items()
+        for offset in filter(_is_letter, range(start, holding.heads[tp]))
+    }
+    missing = expected - found.keys()
+    lost = missing - last if missing >= last and not settled else missing
+    return [
+        *(f"{count} times a dead letter: {row}" for row, count in found.items() if count > 1),
+        *(f"no dead letter: {row}" for row in sorted(lost)[:5]),
+        *(f"a dead letter too many: {row}" for row in sorted(found.keys() - expected)[:5]),
     ]
 
 
@@ -54,7 +86,8 @@ def windows_at_rest(holding: Holding, partitions: int) -> list[str]:
 def at_the_end(holding: Holding, ends: Ends, checkpoint: Ends, group: Ends) -> list[str]:
     """What is wrong when all was processed: ledger, checkpoint and group stand at the log's end.
 
-    In an Iceberg table the branch of the last batch is the only one that is left.
+    In an Iceberg table, and in that of its dead letters, the branch of the last batch is the only
+    one that is left, and no letter is still to come.
     """
     positions = {"ledger": holding.heads, "checkpoint": checkpoint, "group": group}
     wrong = [
@@ -62,8 +95,8 @@ def at_the_end(holding: Holding, ends: Ends, checkpoint: Ends, group: Ends) -> l
         for who, where in positions.items()
         if dict(where) != dict(ends)
     ]
-    left = [] if holding.branches in (None, 1) else [f"{holding.branches} branches are left"]
-    return wrong + left
+    left = [f"{count} branches are left" for count in holding.branches if count != 1]
+    return wrong + left + _letters(holding, settled=True)
 
 
 def all_windows(holding: Holding, ends: Ends) -> list[str]:

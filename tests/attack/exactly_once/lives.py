@@ -35,6 +35,7 @@ POINTS = {
     "task.begun": "C05",
     "task.row": "C06",
     "sink.staged": "between C06 and C24",
+    "sink.letters-staged": "between C06 and C24",
     "sink.fenced": "between C06 and C24",
     "sink.ledger-read": "between C06 and C24",
     "sink.begun": "between C06 and C24, C16",
@@ -44,6 +45,7 @@ POINTS = {
     "sink.ledger-moved": "C26",
     "sink.commit-sent": "C27",
     "sink.committed": "C28",
+    "sink.letters-published": "between C28 and C29",
     "batch.applied": "C29, C30",
     "listener.progress": "C31",
 }
@@ -52,18 +54,21 @@ POINTS = {
 OF_KAFKA = ("sink.fenced", "sink.ledger-read")
 OF_DELTA = ("sink.begun", "sink.commit-sent", "sink.committed")  # rows and ledger are one call
 OF_ICEBERG = ("sink.begun", "sink.rows-written", "sink.commit-sent", "sink.committed")
+OF_LETTERS = ("sink.letters-staged", "sink.letters-published")
 
 
 @dataclass(frozen=True, slots=True)
 class Lives:
     """A topic, a checkpoint and a store; each life of the driver goes on where the last one died.
 
-    A problem that a judge finds fails the test at once, with the place where it was found.
+    A problem that a judge finds fails the test at once, with the place where it was found. `within`
+    are the words before a driver's command.
     """
 
     job: Job
     store: Store
     folder: Path
+    within: tuple[str, ...] = ()
 
     @classmethod
     def begin(
@@ -83,6 +88,8 @@ class Lives:
         """Whether its driver comes by there at all."""
         if point == "sink.tail-read":
             return self.job.unfenced
+        if point in OF_LETTERS:
+            return self.job.marks
         if self.job.store == "delta" and point.startswith("sink."):
             return point in OF_DELTA
         if self.job.store == "iceberg" and point.startswith("sink."):
@@ -112,7 +119,8 @@ class Lives:
         """Start a driver that is armed so."""
         armed = environment(faults or {}, self.folder / log)
         armed["PYTHONPATH"] = str(ROOT)  # executors run in folders of their own
-        return Puppet(DRIVER, replace(self.job, strike=strike).text(), environment=armed)
+        job = replace(self.job, strike=strike).text()
+        return Puppet(DRIVER, job, environment=armed, within=self.within)
 
     def armed(self, point: str, nth: int, do: Literal["fell", "stop"], *, log: str) -> Puppet:
         """Start a driver that is felled, or held, when it reaches that point for the nth time."""

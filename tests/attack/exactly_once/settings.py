@@ -12,6 +12,7 @@ import pytest
 
 from eo_listener.devtools.broker import Broker
 from tests import iceberg_jars
+from tests.attack.exactly_once.driver import LETTERS
 from tests.attack.exactly_once.lives import Lives
 from tests.attack.exactly_once.store import (
     Database,
@@ -21,21 +22,23 @@ from tests.attack.exactly_once.store import (
     Store,
 )
 from tests.postgres_server import schema_of_its_own
-from tests.sinks.iceberg.java_tables import Catalog
+from tests.sinks.iceberg.java_tables import NAMESPACE, Catalog
 from tests.topics import Topics
 
 BY_TASKS: Mapping[str, Any] = {"atomicity": "partition", "executor_rows": 0}
+UPSERT: Mapping[str, Any] = {"mode": "upsert", "keys": ("topic", "partition", "offset")}
+REJECTING: Mapping[str, Any] = {"dead_letters": f"lake.{NAMESPACE}.{LETTERS}"}
 
 # What differs from three partitions of rows, on SQLite, in one process with Spark.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {},
     "sqlite windows": {"shape": "windows"},
     "delta": {"store": "delta"},
+    "delta upsert": {"store": "delta", "sink": UPSERT},
     "iceberg": {"store": "iceberg"},
-    "iceberg upsert": {
-        "store": "iceberg",
-        "sink": {"mode": "upsert", "keys": ("topic", "partition", "offset")},
-    },
+    "iceberg upsert": {"store": "iceberg", "sink": UPSERT},
+    "iceberg letters": {"store": "iceberg", "sink": REJECTING},
+    "iceberg upsert letters": {"store": "iceberg", "sink": {**UPSERT, **REJECTING}},
     "kafka driver": {"store": "kafka", "sink": {"write_method": "driver"}},
     "kafka executors": {
         "store": "kafka",
@@ -74,22 +77,25 @@ def begin(
     request: pytest.FixtureRequest,
     folder: Path,
     sink: Mapping[str, Any] = MappingProxyType({}),
+    servers: str | None = None,
     **more: Any,
 ) -> Lives:
     """A query under that setting, which has not lived yet; `sink` goes to its sink.
 
-    `more` are further arguments of its Job.
+    `servers` are those of a broker of the test's own. `more` are further arguments of its Job.
     """
     chosen = {**SETTINGS[name], "sink": {**SETTINGS[name].get("sink", {}), **sink}, **more}
-    broker: Broker = request.getfixturevalue("broker")
+    if servers is None:
+        broker: Broker = request.getfixturevalue("broker")
+        servers = broker.bootstrap_servers
     if chosen.get("store") == "postgres":
         schema = contextlib.ExitStack()
         request.addfinalizer(schema.close)
         where = schema.enter_context(schema_of_its_own(request))
         store: Store = Database.postgres(where)
     elif chosen.get("store") == "kafka":
-        where = Topics(broker.bootstrap_servers).create("target", 2)
-        store = KafkaStore(broker.bootstrap_servers, where)
+        where = Topics(servers).create("target", 2)
+        store = KafkaStore(servers, where)
     elif chosen.get("store") == "delta":
         where = str(folder / "delays")
         store = DeltaStore(Path(where))
@@ -99,8 +105,8 @@ def begin(
         where = str(folder)
         catalog = Catalog(folder)
         request.addfinalizer(catalog.close)
-        store = IcebergStore(catalog)
+        store = IcebergStore(catalog, letters="dead_letters" in chosen.get("sink", {}))
     else:
         where = str(folder / "delays.sqlite")
         store = Database.sqlite(where)
-    return Lives.begin(broker.bootstrap_servers, store, where, folder, **chosen)
+    return Lives.begin(servers, store, where, folder, **chosen)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -18,7 +18,7 @@ from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.kafka import KafkaSink
-from tests.attack.exactly_once.driver import QUERY, TABLE, ledger_of
+from tests.attack.exactly_once.driver import LETTERS, QUERY, TABLE, ledger_of
 from tests.sinks.iceberg.java_tables import Catalog
 from tests.sinks.kafka.records import committed
 
@@ -40,13 +40,17 @@ class Holding:
     """All of it at one moment, from one transaction. `rows` are those of the table, in order.
 
     `history` is None where the store keeps none. `branches` is how many the sinks of an Iceberg
-    table have there.
+    table have there, then those of the table of its dead letters. `letters` are the rows of that,
+    in order, None where there is none. `last` is where the last batch began, in each partition that
+    it has moved.
     """
 
     rows: tuple[tuple[Any, ...], ...]
     heads: dict[TopicPartition, int]
     history: tuple[Written, ...] | None
-    branches: int | None = None
+    branches: tuple[int, ...] = ()
+    letters: tuple[tuple[Any, ...], ...] | None = None
+    last: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class Store(Protocol):
@@ -102,13 +106,8 @@ class DeltaStore:
                 elif "remove" in action:
                     del files[unquote(action["remove"]["path"])]
         names = columns.replace('"', "").split(", ")
-        found = [
-            tuple(row[name] for name in names)
-            for file in files
-            for row in parquet.read_table(self.path / file).to_pylist()
-        ]
         return Holding(
-            rows=tuple(sorted(found)),
+            rows=_rows((self.path / file for file in files), names),
             heads={tp: head.range.until for tp, head in sorted(heads.items())},
             history=None,
         )
@@ -116,26 +115,35 @@ class DeltaStore:
 
 @dataclass(frozen=True, slots=True)
 class IcebergStore:
-    """A table of an Iceberg catalog, read without Spark. It must have no delete files."""
+    """A table of an Iceberg catalog, read without Spark. It must have no delete files.
+
+    With `letters` there is a table of dead letters beside it.
+    """
 
     catalog: Catalog
+    letters: bool = False
 
     def read(self, columns: str) -> Holding:
-        """Read what main has."""
-        if not self.catalog.has(TABLE):
-            return Holding(rows=(), heads={}, history=None)
+        """Read what main has, rows and heads of one moment."""
         names = columns.replace('"', "").split(", ")
-        found = [
-            tuple(row[name] for name in names)
-            for file in self.catalog.files(TABLE)
-            for row in parquet.read_table(file).to_pylist()
-        ]
-        heads = self.catalog.heads(TABLE, QUERY)
+        letters: tuple[tuple[Any, ...], ...] | None = None
+        tables = [TABLE]
+        if self.letters:
+            there = self.catalog.has(LETTERS)
+            letters = _rows(self.catalog.files(self.catalog.load(LETTERS)), names) if there else ()
+            tables += [LETTERS] if there else []
+        if not self.catalog.has(TABLE):
+            return Holding(rows=(), heads={}, history=None, letters=letters)
+        table = self.catalog.load(TABLE)
+        heads = self.catalog.heads(table, QUERY)
+        newest = max((head.batch_id for head in heads.values()), default=-1)
         return Holding(
-            rows=tuple(sorted(found)),
+            rows=_rows(self.catalog.files(table), names),
             heads={tp: head.range.until for tp, head in sorted(heads.items())},
             history=None,
-            branches=self.catalog.branches(TABLE),
+            branches=tuple(map(self.catalog.branches, tables)),
+            letters=letters,
+            last={tp: one.range.start for tp, one in heads.items() if one.batch_id == newest},
         )
 
 
@@ -193,6 +201,12 @@ class Database:
             heads={TopicPartition(topic, number): until for topic, number, until in heads},
             history=tuple(_written(*row) for row in history),
         )
+
+
+def _rows(files: Iterable[Path], names: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
+    """Those of data files, in order."""
+    found = [row for file in files for row in parquet.read_table(file).to_pylist()]
+    return tuple(sorted(tuple(row[name] for name in names) for row in found))
 
 
 def _written(

@@ -32,7 +32,7 @@ def lives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def fell(lives: Lives, point: str, nth: int) -> None:
     if not lives.reaches(point):
-        pytest.skip("only executors stage, only Kafka fences")
+        pytest.skip("this store, or this setting, has no such step")
     for _ in range(nth):
         lives.fill(lives.job.batch // 3)
     lives.fell(point, nth)

@@ -88,8 +88,52 @@ def test_who_disagrees_in_the_end_is_named(who: str) -> None:
 def test_branches_that_are_left_are_named() -> None:
     """The branch of the last batch stays, and no other one."""
     ends = {TP: 5}
-    assert judge.at_the_end(replace(SOUND, branches=1), ends, ends, ends) == []
-    assert judge.at_the_end(replace(SOUND, branches=2), ends, ends, ends) == ["2 branches are left"]
+    for counts, said in {
+        (1,): [],
+        (1, 1): [],
+        (2,): ["2 branches are left"],
+        (1, 0): ["0 branches are left"],
+    }.items():
+        assert judge.at_the_end(replace(SOUND, branches=counts), ends, ends, ends) == said
+
+
+REJECTING = Holding(
+    rows=tuple(("t", 0, offset) for offset in range(40) if offset % 10 != 9),
+    heads={TP: 40},
+    history=None,
+    letters=tuple(("t", 0, offset) for offset in (9, 19, 29, 39)),
+    last={TP: 20},
+)
+
+
+def test_letters_of_the_last_batch_may_come_until_the_end() -> None:
+    """All of them or none, and those of no other batch."""
+    ends = {TP: 40}
+    assert judge.at_rest(REJECTING) == []
+    assert judge.at_the_end(REJECTING, ends, ends, ends) == []
+    assert REJECTING.letters is not None
+    waiting = replace(REJECTING, letters=REJECTING.letters[:2])
+    assert judge.at_rest(waiting) == []
+    assert judge.at_the_end(waiting, ends, ends, ends) == [
+        "no dead letter: ('t', 0, 29)",
+        "no dead letter: ('t', 0, 39)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("letters", "said"),
+    [
+        ((9, 19, 29), "no dead letter: ('t', 0, 39)"),
+        ((9,), "no dead letter: ('t', 0, 19)"),
+        ((9, 19, 19, 29, 39), "2 times a dead letter: ('t', 0, 19)"),
+        ((9, 19, 29, 39, 49), "a dead letter too many: ('t', 0, 49)"),
+        ((8, 9, 19, 29, 39), "a dead letter too many: ('t', 0, 8)"),
+    ],
+)
+def test_what_is_wrong_with_letters_is_found(letters: tuple[int, ...], said: str) -> None:
+    """One lacks of the last batch, or of an earlier one; one is there twice, early, or is a row."""
+    spoilt = replace(REJECTING, letters=tuple(("t", 0, offset) for offset in letters))
+    assert judge.at_rest(spoilt) == [said]
 
 
 def test_windows_are_whole_and_in_order() -> None:

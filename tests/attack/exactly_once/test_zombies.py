@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack.exactly_once.lives import END, OF_ICEBERG, OF_KAFKA, POINTS, Lives
+from tests.attack.exactly_once.lives import END, OF_ICEBERG, OF_KAFKA, OF_LETTERS, POINTS, Lives
 from tests.attack.exactly_once.settings import begin
 from tests.attack.zombies import Puppet
 
@@ -24,7 +24,7 @@ IN_TRANSACTION = [
 ]
 UNFENCED = ["sink.begun", "sink.copying", "sink.rows-written", "sink.committed"]
 SENT_AGAIN = ("sink.begun", "sink.copying")  # what follows is sent, whoever has done so
-ELSEWHERE = [point for point in POINTS if point not in (*IN_TRANSACTION, *OF_KAFKA)]
+ELSEWHERE = [point for point in POINTS if point not in (*IN_TRANSACTION, *OF_KAFKA, *OF_LETTERS)]
 POSTGRES = ["postgres driver", "postgres staging", "postgres partition"]
 ENDED = ("drained", "failed")
 # What stops a zombie: our guard or our sink; or Spark, which finds a batch of another driver's in
@@ -36,7 +36,7 @@ SPARKS = "CONCURRENT_STREAM_LOG_UPDATE|[Mm]ultiple streaming queries|already com
 def held(lives: Lives, point: str) -> Puppet:
     """A driver that is suspended at its second batch, with more to come."""
     if not lives.reaches(point):
-        pytest.skip("only executors stage, only Kafka fences")
+        pytest.skip("this store, or this setting, has no such step")
     lives.fill(lives.job.batch)
     zombie = lives.armed(point, 2, "stop", log="zombie")
     try:
@@ -91,8 +91,8 @@ def test_held_before_a_commit_of_delta(
         resume_too_late(lives, zombie)
 
 
-@pytest.mark.parametrize("name", ["iceberg", "iceberg upsert"])
-@pytest.mark.parametrize("point", ["sink.staged", *OF_ICEBERG])
+@pytest.mark.parametrize("name", ["iceberg", "iceberg upsert", "iceberg letters"])
+@pytest.mark.parametrize("point", ["sink.staged", *OF_LETTERS, *OF_ICEBERG])
 def test_held_with_a_branch_of_iceberg(
     name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

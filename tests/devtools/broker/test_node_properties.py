@@ -108,6 +108,15 @@ def test_further_listeners_stand_beside_the_plain_one() -> None:
     assert got["listener.name.tls.ssl.keystore.type"] == "PEM"
 
 
+def test_a_listener_of_a_network() -> None:
+    """It listens at an address of its own, and sends clients there; the others stay as they are."""
+    got = settings(1, Listener(name="LAN", host="192.0.2.1"))
+    assert got["listeners"] == (
+        "PLAINTEXT://127.0.0.1:1000,CONTROLLER://127.0.0.1:1001,LAN://192.0.2.1:1002"
+    )
+    assert got["advertised.listeners"] == "PLAINTEXT://127.0.0.1:1000,LAN://192.0.2.1:1002"
+
+
 def test_the_users_settings_win() -> None:
     """What the user sets replaces ours, and ours are there without it."""
     assert settings()["auto.create.topics.enable"] == "false"

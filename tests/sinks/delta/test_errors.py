@@ -65,6 +65,35 @@ def test_what_the_storage_has_not_answered_is_unknown(java: Java) -> None:
     assert "has not confirmed" in str(error)
 
 
+FULL = Java(*IO, text="No space left on device")
+FAILED = Java(
+    *SPARK, text="[TASK_WRITE_FAILED] Task failed while writing rows to file:/t", cause=FULL
+)
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        FAILED,
+        Java(*SPARK, text="Job aborted due to stage failure: Task 0", cause=FULL),
+        Java(*SPARK, text="Job aborted.", cause=FAILED),
+    ],
+)
+def test_a_task_whose_file_the_storage_refuses_is_repeated(java: Java) -> None:
+    """Nothing was committed, and it may have room again; the error says what the storage said."""
+    error = explained(RaisedError(java), "Delta table t")
+    assert isinstance(error, RetriableSinkError)
+    assert "IOException: No space left on device" in str(error)
+
+
+def test_what_the_storage_said_of_a_commit_is_shown() -> None:
+    """Also where it is the cause of an error that is none of input or output."""
+    java = Java("org.apache.hadoop.fs.FSError", "java.lang.Error", cause=FULL)
+    error = explained(RaisedError(java), "Delta table t")
+    assert isinstance(error, OutcomeUnknownError)
+    assert "IOException: No space left on device" in str(error)
+
+
 @pytest.mark.parametrize(
     ("java", "kind"),
     [
@@ -77,20 +106,24 @@ def test_what_the_storage_has_not_answered_is_unknown(java: Java) -> None:
             RetriableSinkError,
         ),
         (Java("org.apache.spark.sql.AnalysisException", text="no", cause=Java(*IO)), SettingsError),
-        (
-            Java(*SPARK, text="Job aborted due to stage failure: Task 0", cause=Java(*IO)),
-            RaisedError,
-        ),
+        (Java(*SPARK, text="Job aborted due to stage failure: Task 0"), RaisedError),
         (
             Java(
                 *SPARK,
-                text="Job aborted.",
-                cause=Java(*SPARK, text="Job aborted due to stage failure: x", cause=Java(*IO)),
+                text="Job aborted due to stage failure: Task 0",
+                cause=Java("java.io.EOFException", *IO),
             ),
             RaisedError,
         ),
-        (Java(*SPARK, text="[TASK_WRITE_FAILED] Task failed", cause=Java(*IO)), RaisedError),
         (Java(*SPARK, text="[FAILED_READ_FILE.NO_HINT] x", cause=Java(*IO)), RaisedError),
+        (
+            Java(
+                *SPARK,
+                text="[TASK_WRITE_FAILED] Task failed",
+                cause=Java(*SPARK, text="[FAILED_READ_FILE.NO_HINT] x", cause=Java(*IO)),
+            ),
+            RaisedError,
+        ),
         (Java("java.lang.ArithmeticException"), RaisedError),
     ],
 )

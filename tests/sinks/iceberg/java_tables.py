@@ -140,21 +140,23 @@ class Catalog:
 
     def rows(self, table: str) -> list[Row]:
         """The rows that are in main."""
-        return [tuple(row) for file in self.files(table) for row in json.loads(file.read_text())]
+        files = self.files(self.load(table))
+        return [tuple(row) for file in files for row in json.loads(file.read_text())]
 
-    def files(self, table: str) -> list[Path]:
-        """The data files of main, as often as it has them."""
-        tasks = self.load(table).newScan().planFiles().iterator()
+    def files(self, table: Any) -> list[Path]:
+        """The data files of main in a Java table, as often as it has them."""
+        tasks = table.newScan().planFiles().iterator()
         return [Path(str(task.file().location()).removeprefix("file:")) for task in tasks]
 
     def has(self, table: str) -> bool:
         """Whether there is such a table."""
         return bool(self._catalog.tableExists(self._name(table)))
 
-    def heads(self, table: str, query: str) -> dict[TopicPartition, Head]:
-        """The heads of a query in the ledger of the table."""
-        ledgers = PublishedLedgers(table, lambda _: False)
-        return dict(ledgers.published(self.table(table), query).heads)
+    def heads(self, table: Any, query: str) -> dict[TopicPartition, Head]:
+        """The heads of a query in the ledger of a Java table, which is then as it is now."""
+        ledgers = PublishedLedgers(str(table.name()), lambda _: False)
+        now = IcebergTable(SimpleNamespace(_jvm=self.jvm), table)
+        return dict(ledgers.published(now, query).heads)
 
     def roll_back(self, table: str, snapshot: int | None) -> None:
         """Take main back to an older snapshot."""

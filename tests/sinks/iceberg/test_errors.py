@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 import pytest
 
 from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
-from eo_listener.sinks.iceberg.errors import in_short, is_refusal, is_temporary, translated
+from eo_listener.sinks.iceberg.errors import (
+    in_short,
+    is_refusal,
+    is_temporary,
+    translated,
+    unanswered,
+)
 from eo_listener.sinks.iceberg.user_sql import Branch
 from eo_listener.spark.jvm.iceberg_table import ThrownError
 
@@ -75,6 +82,22 @@ def test_a_refusal_because_of_the_clock_is_named(said: str) -> None:
     assert "clock of this machine is more than a minute behind" in str(meant.cause)
     other = ThrownError(("java.lang.IllegalArgumentException",), "Cannot find field x")
     assert isinstance(translated(other, "the table"), SettingsError)
+
+
+@pytest.mark.parametrize("meant", [translated, unanswered])
+def test_what_the_storage_or_the_catalog_said_is_shown(
+    meant: Callable[[ThrownError, str], Exception],
+) -> None:
+    """Once, however much Spark and Iceberg have said about it before."""
+    full = "No space left on device"
+    classes = ("org.apache.iceberg.exceptions.RuntimeIOException", "java.io.IOException")
+    error = meant(ThrownError(classes, "Failed to write json to file: t", causes=(full,)), "t")
+    assert "RuntimeIOException: Failed to write json to file: t; IOException: No space" in str(
+        error
+    )
+    said = f"Lost task 1.0 (TID 7): java.io.IOException: {full}"
+    again = meant(ThrownError(classes, said, causes=(full,)), "t")
+    assert str(again).count(full) == 1
 
 
 def test_a_statement_that_failed_shows_no_secret() -> None:

@@ -214,7 +214,7 @@ def thrown(name: str) -> ThrownError:
         (Table(), "has no ledger: no snapshot of main has one"),
         (SettingsError("another runtime", fix="Take it away"), "another runtime"),
         (JvmError("Spark did not start"), "Iceberg table lake.db.delays: Spark did not start"),
-        (thrown("RESTException"), "cannot be reached"),
+        (thrown("RESTException"), "the storage has failed"),
         (thrown("ForbiddenException"), "refuses access.*the right to read the table"),
         (thrown("exceptions.NotFoundException"), "may not read the files of the table"),
         (thrown("Unexpected"), "cannot be read.*settings of catalog lake"),
