@@ -20,7 +20,7 @@ from eo_listener.audit.positions import (
     Positions,
     lowest,
 )
-from eo_listener.audit.source_checks import applied_by_all, misplaced
+from eo_listener.audit.source_checks import applied_by_all, commit_checkpoint, misplaced
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import few
@@ -90,23 +90,8 @@ def _lacking_topics(
             "a group that is not named here",
             fix="name every group that the query commits to: -g GROUP, and a topic that it commits "
             "to none: --uncommitted TOPIC; if it is to be this group: "
-            + _commit(positions, advice, group, rewind=False, topics=topics),
+            + commit_checkpoint(positions, advice, group, rewind=False, topics=topics),
         )
-
-
-def _commit(
-    positions: Positions,
-    advice: Advice,
-    group: str,
-    *,
-    rewind: bool,
-    topics: Collection[str] | None,
-) -> str:
-    """Bring a group to where the checkpoint is, where that can be read."""
-    checkpoint = positions.checkpoint
-    if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
-        return "see to the checkpoint first; a group follows it"
-    return advice.commit_checkpoint(group, rewind=rewind, topics=topics)
 
 
 class _GroupCheck:
@@ -123,9 +108,6 @@ class _GroupCheck:
         self._incomparable = misplaced(positions)
         topics = group.topics
         self._replaced = {tp for tp in done if tp != BATCHES} & self._incomparable
-        read = {tp.topic for tp in done if tp != BATCHES}
-        # Of a query whose other topics go to other groups, only these are committed to this one.
-        self._topics = topics if topics and read - topics else None
         self._done = {
             tp: at
             for tp, at in done.items()
@@ -153,8 +135,8 @@ class _GroupCheck:
         yield from self._behind()
 
     def _commit(self, *, rewind: bool) -> str:
-        name, topics = self._group.name, self._topics
-        return _commit(self._positions, self._advice, name, rewind=rewind, topics=topics)
+        name, topics = self._group.name, self._positions.committed_to(self._group)
+        return commit_checkpoint(self._positions, self._advice, name, rewind=rewind, topics=topics)
 
     def _empty(self) -> PositionFinding:
         checkpoint = self._positions.checkpoint

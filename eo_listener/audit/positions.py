@@ -15,6 +15,7 @@ from typing import Any
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.intervals import union, without
 from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
@@ -168,6 +169,18 @@ class Positions:
     def ledgers(self) -> tuple[LedgerPositions, ...]:
         """The ledgers of all stores."""
         return tuple(ledger for store in self.stores for ledger in store.ledgers)
+
+    def committed_to(self, group: GroupPositions) -> frozenset[str] | None:
+        """The topics of the checkpoint that go to a group; None where all do.
+
+        Those that it holds; where it holds none of them, those that no other group holds.
+        """
+        done = {} if self.checkpoint is None else self.checkpoint.done
+        read = frozenset(tp.topic for tp in done if tp != BATCHES)
+        wanted = read - self.uncommitted
+        others = frozenset[str]().union(*(one.topics for one in self.groups if one is not group))
+        own = (group.topics & read) or (wanted - others) or wanted
+        return own if read - own else None
 
 
 def lowest(every: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import (
@@ -85,6 +85,21 @@ def misplaced(positions: Positions) -> frozenset[TopicPartition]:
     held, logs = held_positions(positions), positions.source.logs
     outside = {tp for tp, offset in held.items() if tp not in logs or offset > logs[tp].end}
     return frozenset(outside | recreated_partitions(positions).keys())
+
+
+def commit_checkpoint(
+    positions: Positions,
+    advice: Advice,
+    group: str,
+    *,
+    rewind: bool,
+    topics: Collection[str] | None,
+) -> str:
+    """Bring a group to where the checkpoint is, where that can be read."""
+    checkpoint = positions.checkpoint
+    if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
+        return "see to the checkpoint first; a group follows it"
+    return advice.commit_checkpoint(group, rewind=rewind, topics=topics)
 
 
 def check_source(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
@@ -241,7 +256,13 @@ def _deleted(
                 about=f"group {group.name}",
                 what=f"it is below the start of the log: {listed(behind)}; the query is not",
                 cause="nothing has been committed to it for longer than the topic's retention",
-                fix=advice.commit_checkpoint(group.name, rewind=False),
+                fix=commit_checkpoint(
+                    positions,
+                    advice,
+                    group.name,
+                    rewind=False,
+                    topics=positions.committed_to(group),
+                ),
                 ranges=single(behind),
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -226,3 +227,38 @@ def test_a_target_that_is_another_topic_now() -> None:
     assert only(found).kind is Kind.TARGET_RECREATED
     assert 'KafkaSink(..., name="NEW")' in only(found).fix
     assert "nothing lost" not in found.verdict
+
+
+WEATHER = TopicPartition("weather", 0)
+BOTH = replace(checkpoint(60), done={TP: 60, WEATHER: 9})
+OF_WEATHER = replace(
+    group(9), name="h", before={WEATHER: held(9)[TP]}, after={WEATHER: held(9)[TP]}
+)
+ONE_TOPIC = "eo-listener follow /c -b k:9092 -g flights=g --once"
+
+
+def test_a_group_that_expired_is_not_given_the_topics_of_another_one() -> None:
+    """It would hold offsets of them that nobody moves on."""
+    assert only(judged(checkpoint=BOTH, groups=(EMPTY, OF_WEATHER))).fix == ONE_TOPIC
+
+
+@pytest.mark.parametrize("one", [EMPTY, group(40)])
+def test_a_group_is_not_given_a_topic_that_is_committed_to_none(one: GroupPositions) -> None:
+    """As the person has said by --uncommitted."""
+    found = judged(checkpoint=BOTH, groups=(one,), uncommitted=frozenset({"weather"}))
+    assert only(found).fix == ONE_TOPIC
+
+
+def test_a_group_that_retention_has_passed_is_given_its_own_topics_alone() -> None:
+    """And nothing of a checkpoint that cannot be read."""
+    logs = replace(source(log(start=30)), logs={TP: log(start=30), WEATHER: log()})
+    given = {"source": logs, "groups": (group(20), OF_WEATHER)}
+
+    def fix(**more: object) -> str:
+        found = judged(**given, **more)
+        (below,) = (one for one in found.to_act_on if one.kind is Kind.RETENTION)
+        return below.fix
+
+    assert fix(checkpoint=BOTH) == ONE_TOPIC
+    damaged = replace(BOTH, damaged=("offsets/4 is cut off",))
+    assert fix(checkpoint=damaged) == "see to the checkpoint first; a group follows it"
