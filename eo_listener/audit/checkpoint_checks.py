@@ -94,7 +94,7 @@ def _doubt(about: str, checkpoint: CheckpointPositions, positions: Positions) ->
     elif applied:
         what += f"; of {len(positions.ledgers)} sinks {len(applied)} have it, and it will be "
         what += "repeated for the others"
-    elif positions.ledgers:
+    elif positions.ledgers and planned:  # else where it ends is not known, or it has no records
         what += "; it is not applied, and will be repeated"
     return PositionFinding(
         kind=PositionFindingKind.BATCH_IN_DOUBT,

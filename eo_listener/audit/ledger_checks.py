@@ -23,7 +23,7 @@ from eo_listener.audit.positions import (
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.audit.target_checks import check_targets, way_on
 from eo_listener.model.errors import few
-from eo_listener.model.ledger import LedgerKey, TakenBack
+from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
@@ -306,7 +306,8 @@ class _LedgerCheck:
             if until is None or tp in self._incomparable:
                 continue
             if at > until:
-                if not self._ledger.accepts(tp, OffsetRange(until, at)):
+                accepted = self._ledger.accepts(tp, OffsetRange(until, at))
+                if not accepted and not self._is_of_damaged(head):
                     ahead[tp] = OffsetRange(until, at)
             elif self._is_one_batch and done.get(tp, 0) < at < until and tp in done:
                 between[tp] = OffsetRange(at, until)
@@ -323,6 +324,13 @@ class _LedgerCheck:
                 fix=self._advice.begin_from_ledger(self._ledger),
                 ranges=single(between),
             )
+
+    def _is_of_damaged(self, head: Head) -> bool:
+        """Whether a batch of the checkpoint has moved it, whose file may be one of the damaged."""
+        found = self._checkpoint
+        if found is None or not found.damaged or found.planned is None:
+            return False
+        return head.query_id == found.query_id and head.batch_id <= found.planned
 
     def _is_ahead(self, ahead: Mapping[TopicPartition, OffsetRange]) -> PositionFinding:
         return PositionFinding(

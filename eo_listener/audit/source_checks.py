@@ -233,7 +233,20 @@ def _deleted(
         for tp, one in _below(next_read, source).items()
         if not _is_accepted(positions, tp, one)
     }
-    if lost:
+    if lost and positions.checkpoint is not None and positions.checkpoint.damaged:
+        yield PositionFinding(
+            kind=PositionFindingKind.RETENTION,
+            severity=Severity.PROBLEM,
+            about=f"cluster {source.servers}",
+            what=f"Kafka has deleted up to {size(lost):,} records behind the newest batch of the "
+            f"checkpoint that can be read: {listed(lost)}; whether the query had read them before "
+            "is not known",
+            cause="newer batches cannot be read",
+            fix="see to the checkpoint first, and audit once more",
+            ranges=single(lost),
+            harm=Harm.UNPROVED,
+        )
+    elif lost:
         yield PositionFinding(
             kind=PositionFindingKind.RETENTION,
             severity=Severity.PROBLEM,

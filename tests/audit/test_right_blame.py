@@ -262,3 +262,25 @@ def test_a_group_that_retention_has_passed_is_given_its_own_topics_alone() -> No
     assert fix(checkpoint=BOTH) == ONE_TOPIC
     damaged = replace(BOTH, damaged=("offsets/4 is cut off",))
     assert fix(checkpoint=damaged) == "see to the checkpoint first; a group follows it"
+
+
+def test_nothing_is_called_lost_by_a_checkpoint_whose_newest_batch_cannot_be_read() -> None:
+    """The query may have read what Kafka has deleted since: the older batch does not say."""
+    damaged = checkpoint(60, damaged=("offsets/4 is cut off",))
+    found = judged(source=source(log(start=70)), checkpoint=damaged, groups=(group(90),))
+    assert {one.kind for one in found.to_act_on} == {Kind.CHECKPOINT_DAMAGED, Kind.RETENTION}
+    assert (found.count(Harm.LOST), found.count(Harm.UNPROVED)) == (0, 10)
+    assert found.verdict.startswith("nothing found lost or doubled, 10 offsets that cannot be")
+
+
+def test_a_batch_whose_file_is_damaged_is_no_second_driver() -> None:
+    """The ledger has it; a batch that is newer, or another query's, is accused as ever."""
+    damaged = checkpoint(60, planned=5, damaged=("offsets/5 is cut off",))
+    applied = replace(head(90), batch_id=5)
+    found = judged(checkpoint=damaged, stores=(store(ledger(applied)),))
+    assert only(found).kind is Kind.CHECKPOINT_DAMAGED
+    (doubt,) = (one for one in found.findings if one.kind is Kind.BATCH_IN_DOUBT)
+    assert doubt.what == "batch 5 is planned and not committed"
+    for other in (replace(applied, batch_id=6), replace(applied, query_id="other")):
+        found = judged(checkpoint=damaged, stores=(store(ledger(other)),))
+        assert Kind.LEDGER_AHEAD in {one.kind for one in found.to_act_on}
