@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _FOLLOW: Final = ["eo-listener", "follow"]
+STOP: Final = "stop the query; "
 FROM_EARLIEST: Final = (
     'start the query with a new checkpointLocation and "startingOffsets", "earliest"'
 )
@@ -23,6 +25,11 @@ def commits_at_once(fix: str) -> bool:
     Every other command of ours that is advised changes nothing, or nothing until --execute.
     """
     return shlex.join(_FOLLOW) in fix
+
+
+def _quoted(name: str) -> str:
+    """A name as Python's code has it."""
+    return json.dumps(name, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +65,18 @@ class Advice:
         """Start a query with a new checkpoint where a ledger stands."""
         more = ', recreated="earliest"' if recreated else ""
         also = ', and exactly_once(..., on_recreated="restart")' if recreated else ""
-        query = ledger.key.query.replace('"', '\\"')
+        query = _quoted(ledger.key.query)
         return (
-            "stop the query; start it with a new checkpointLocation and "
-            f'.option("startingOffsets", starting_offsets(ledger=sink, query="{query}"'
+            f"{STOP}start it with a new checkpointLocation and "
+            f'.option("startingOffsets", starting_offsets(ledger=sink, query={query}'
             f"{more}, options=...)){also}"
         )
+
+    def name_ledger(self, key: LedgerKey, asked: LedgerKey) -> str:
+        """The options of an audit that name a ledger, where another one was asked for."""
+        words = ["--query", key.query] if key.query != asked.query else []
+        words += ["--sink", key.sink] if key.sink != asked.sink else []
+        return shlex.join(words)
 
     def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:
         """Carry a ledger over to the new name of its query or table; a dry run until --execute."""
@@ -84,11 +97,15 @@ class Advice:
         return [address, *(["--schema", str(self.schema)] if in_schema else [])]
 
     def begin_from_group(self, group: str) -> str:
-        """Start a query with a new checkpoint where a group stands."""
-        quoted = group.replace('"', '\\"')
+        """Start a query with a new checkpoint where a group stands.
+
+        What the group holds nothing of may be in another one: to read it from its beginning would
+        double it.
+        """
         return (
             "start the query with a new checkpointLocation and "
-            f'.option("startingOffsets", starting_offsets(group="{quoted}", options=...))'
+            f'.option("startingOffsets", starting_offsets(group={_quoted(group)}, missing="fail", '
+            "options=...))"
         )
 
     def show_transactions(self, topics: Iterable[str]) -> str:
@@ -109,6 +126,8 @@ class Advice:
         if address.startswith("kafka:") and not address.startswith("kafka://"):
             return self._kafka(words, [])
         command = shlex.join(words)
+        if address.startswith("kafka:") and self.options:
+            return f"{command} (with the same -X)"
         if address.startswith(("iceberg:", "delta:")):
             return f"{command} (with the same --spark-conf)"
         return command

@@ -64,9 +64,11 @@ def _missing(about: str, positions: Positions, advice: Advice) -> PositionFindin
 
 def _way_on(positions: Positions, advice: Advice) -> str:
     """How to go on without the checkpoint."""
-    for ledger in positions.ledgers:
-        if ledger.heads:
-            return advice.begin_from_ledger(ledger)
+    found = [ledger for ledger in positions.ledgers if ledger.heads]
+    if len({ledger.key.query for ledger in found}) > 1:
+        return "name the query, --query NAME, and how it goes on is shown"
+    if found:
+        return advice.begin_from_ledger(found[0])
     for group in positions.groups:
         if group.after:
             return advice.begin_from_group(group.name)

@@ -193,8 +193,9 @@ class _GroupCheck:
                 severity=Severity.WARNING,
                 about=self.about,
                 what=f"others commit to it: {few(who)}",
-                cause="a second driver, another query or a tool uses the same group; the last one "
-                "wins",
+                cause="a second driver, another query or a tool uses the same group: the last one "
+                "wins; or this query has a new checkpoint, and has not gone past what was "
+                "committed before it",
                 fix="stop the other one, or give each query a group of its own; then "
                 + self._commit(rewind=bool(self._ahead_of_query())),
             )

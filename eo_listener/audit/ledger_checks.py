@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
-from eo_listener.audit.advice import FROM_EARLIEST, Advice
+from eo_listener.audit.absent_ledgers import no_ledger
+from eo_listener.audit.advice import FROM_EARLIEST, STOP, Advice
 from eo_listener.audit.position_finding import (
     Harm,
     PositionFinding,
@@ -18,12 +20,11 @@ from eo_listener.audit.positions import (
     CheckpointPositions,
     LedgerPositions,
     Positions,
-    StorePositions,
 )
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.audit.target_checks import check_targets, way_on
 from eo_listener.model.errors import few
-from eo_listener.model.ledger import Head, LedgerKey, TakenBack
+from eo_listener.model.ledger import Head, TakenBack
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
@@ -31,7 +32,7 @@ def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFind
     """Say of each ledger what is wrong with it."""
     for store in positions.stores:
         if not store.ledgers:
-            yield _nothing(store, positions, advice)
+            yield no_ledger(store, positions, advice)
         for ledger in store.ledgers:
             check = _LedgerCheck(positions, ledger, advice)
             found = list(check.findings())
@@ -46,55 +47,13 @@ def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFind
     yield from _differing(positions)
 
 
-def _nothing(store: StorePositions, positions: Positions, advice: Advice) -> PositionFinding:
-    wanted = "the query" if positions.query is None else f"query {positions.query!r}"
-    if store.renamed:
-        key = store.renamed[0]
-        return PositionFinding(
-            kind=PositionFindingKind.LEDGER_RENAMED,
-            severity=Severity.PROBLEM,
-            about=store.store,
-            what=f"its ledger has nothing of {wanted}, and has heads of this checkpoint under "
-            f"query {key.query!r}, sink {key.sink!r}",
-            cause="the query, its name= or the sink's table was renamed",
-            fix=_carried_over(store, key, positions, advice),
-        )
-    if positions.checkpoint is not None and positions.checkpoint.has_done_nothing:
-        return PositionFinding(
-            kind=PositionFindingKind.LEDGER_EMPTY,
-            severity=Severity.NOTE,
-            about=store.store,
-            what=f"its ledger has nothing of {wanted}, which has committed no batch yet",
-        )
-    others = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.others)
-    return PositionFinding(
-        kind=PositionFindingKind.LEDGER_EMPTY,
-        severity=Severity.PROBLEM,
-        about=store.store,
-        what=f"its ledger has nothing of {wanted}"
-        + (f"; it has {others}" if others else ": it is empty"),
-        cause="it is the ledger of other queries, the name is another one, or the store was "
-        "emptied or restored from a copy older than the query",
-        fix="name the query as the ledger does: --query NAME; or restore the store; or, with an "
-        f"empty table, {FROM_EARLIEST}",
-    )
-
-
-def _carried_over(
-    store: StorePositions, key: LedgerKey, positions: Positions, advice: Advice
-) -> str:
-    back = f"give the query its old name again: exactly_once(..., name={key.query!r})"
-    new = LedgerKey(positions.sink or key.sink, positions.query or key.query)
-    return f"{advice.rename_ledger(store.address, key, new)}; or {back}"
-
-
 class _LedgerCheck:
     def __init__(self, positions: Positions, ledger: LedgerPositions, advice: Advice) -> None:
         self._positions = positions
         self._ledger = ledger
         self._advice = advice
         self._incomparable = misplaced(positions)
-        self.about = ledger.label
+        self.about = positions.named(ledger)
         checkpoint = positions.checkpoint
         self._checkpoint = checkpoint if checkpoint is not None and checkpoint.exists else None
 
@@ -104,6 +63,35 @@ class _LedgerCheck:
         if self._checkpoint is None:
             return "nothing to compare them with"
         return "none behind and none ahead of the checkpoint"
+
+    @property
+    def _begin(self) -> str:
+        """Begin where the ledger stands, where it is known to be the query's.
+
+        Where another sink of the query stands elsewhere, no start fits both.
+        """
+        begin = self._advice.begin_from_ledger(self._ledger)
+        others = [
+            self._positions.named(one)
+            for one in self._positions.ledgers
+            if one.key.query == self._ledger.key.query and one.ends != self._ledger.ends
+        ]
+        if others:
+            begin = (
+                "give this sink a query of its own, since no start fits it and "
+                f"{few(others)}: start the query as it is without this sink, and one with this "
+                f"sink alone: {begin.removeprefix(STOP)}"
+            )
+        own = None if self._checkpoint is None else self._checkpoint.query_id
+        known = self._positions.query is not None or own is None
+        if known or any(head.query_id == own for head in self._ledger.heads.values()):
+            return begin
+        name = json.dumps(self._ledger.key.query, ensure_ascii=False)
+        return (
+            f"no batch of this checkpoint is in that ledger: see whether {name} is the name of "
+            f"this query; where it is, {begin}; or, where it is another one's, name this one: "
+            "--query NAME"
+        )
 
     @property
     def _is_one_batch(self) -> bool:
@@ -161,7 +149,7 @@ class _LedgerCheck:
         """Undo it, where a command does; or begin where the ledger is, or with an empty table."""
         again = FROM_EARLIEST
         if self._ledger.heads:
-            again = self._advice.begin_from_ledger(self._ledger)
+            again = self._begin
         return f"{back.fix}; or, where that was meant, {again}" if back.fix else again
 
     def _foreign(self, checkpoint: CheckpointPositions) -> Iterator[PositionFinding]:
@@ -278,7 +266,9 @@ class _LedgerCheck:
             "writes to is left out by --sink, with the name of the other"
             if back is None
             else back.cause,
-            fix=way_on(self._ledger, self._advice) if back is None else self._to_undo(back),
+            fix=way_on(self._ledger, self._advice, self._begin)
+            if back is None
+            else self._to_undo(back),
             ranges=single(behind),
             harm=Harm.LOST,
         )
@@ -320,10 +310,20 @@ class _LedgerCheck:
                 about=self.about,
                 what=f"it ends inside the planned batch, at the first of each: {listed(between)}; "
                 "the batch will be refused",
-                cause=self._who(between),
-                fix=self._advice.begin_from_ledger(self._ledger),
+                cause="a gap was accepted, which the planned batch begins with"
+                if self._accepts(between)
+                else self._who(between),
+                fix=self._begin,
                 ranges=single(between),
             )
+
+    def _accepts(self, between: Mapping[TopicPartition, OffsetRange]) -> bool:
+        """Whether what a planned batch has before these offsets was given up."""
+        done = {} if self._checkpoint is None else self._checkpoint.done
+        return all(
+            self._ledger.accepts(tp, OffsetRange(done[tp], one.start))
+            for tp, one in between.items()
+        )
 
     def _is_of_damaged(self, head: Head) -> bool:
         """Whether a batch of the checkpoint has moved it, whose file may be one of the damaged."""
@@ -340,8 +340,7 @@ class _LedgerCheck:
             what=f"it is ahead of the checkpoint, by {size(ahead):,} records: {listed(ahead)}; "
             "batches that do not end where the ledger's did will be refused",
             cause=self._who(ahead),
-            fix="stop the other driver, if one runs; "
-            + self._advice.begin_from_ledger(self._ledger),
+            fix=f"stop the other driver, if one runs; {self._begin}",
             ranges=single(ahead),
         )
 
@@ -384,7 +383,7 @@ def _differing(positions: Positions) -> Iterator[PositionFinding]:
                 yield PositionFinding(
                     kind=PositionFindingKind.SINKS_DIFFER,
                     severity=Severity.WARNING,
-                    about=f"{first.label} and {other.label}",
+                    about=f"{positions.named(first)} and {positions.named(other)}",
                     what=f"their ledgers differ: {listed(differing)}",
                     cause="the last batch reached only one of them before the query ended, or one "
                     "store was restored from an older copy",

@@ -202,7 +202,11 @@ class AuditOutcome:
             parts.append(f"{_records(doubled)} doubled")
         unproved = self.count(Harm.UNPROVED)
         if not parts:
-            uncertain = unproved or any(one.kind in _UNCERTAIN for one in self.to_act_on)
+            uncertain = unproved or any(
+                one.kind in _UNCERTAIN
+                for one in self.findings
+                if one.matters or one.kind is PositionFindingKind.LEDGER_EMPTY
+            )
             parts.append(
                 "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
             )

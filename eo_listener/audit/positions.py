@@ -170,6 +170,11 @@ class Positions:
         """The ledgers of all stores."""
         return tuple(ledger for store in self.stores for ledger in store.ledgers)
 
+    def named(self, ledger: LedgerPositions) -> str:
+        """A ledger for people: with its store, where another has the same sink and query."""
+        alone = sum(one.key == ledger.key for one in self.ledgers) <= 1
+        return ledger.label if alone else f"{ledger.label}, in {ledger.store}"
+
     def committed_to(self, group: GroupPositions) -> frozenset[str] | None:
         """The topics of the checkpoint that go to a group; None where all do.
 

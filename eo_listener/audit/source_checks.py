@@ -345,9 +345,11 @@ def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionF
             kind=PositionFindingKind.HANGING_TRANSACTION,
             severity=Severity.WARNING,
             about=str(tp),
-            what=f"a transaction has been open since offset {one.start}, for "
-            f"{source.open_since[tp] / 60:,.0f} minutes: consumers under read_committed wait there",
-            cause="its coordinator has lost it, or its transaction.timeout.ms is that long",
+            what=f"a transaction has been open since offset {one.start}, whose record is dated "
+            f"{source.open_since[tp] / 60:,.0f} minutes ago: consumers under read_committed wait "
+            "there",
+            cause="its coordinator has lost it, or its transaction.timeout.ms is that long; or its "
+            "producer dates records by another time than now",
             fix=advice.show_transactions([tp.topic]),
             ranges={tp: (one,)},
         )

@@ -28,11 +28,10 @@ def check_targets(ledger: LedgerPositions, advice: Advice) -> Iterator[PositionF
         )
 
 
-def way_on(ledger: LedgerPositions, advice: Advice) -> str:
-    """How to go on where a ledger is behind the checkpoint."""
+def way_on(ledger: LedgerPositions, advice: Advice, again: str) -> str:
+    """How to go on where a ledger is behind the checkpoint; `again` is to begin where it stands."""
     if ledger.replaced:
         return _under_another_name(ledger, advice)
-    again = advice.begin_from_ledger(ledger)
     if not ledger.targets:
         return again
     return (

@@ -9,7 +9,7 @@ import pytest
 
 from eo_listener.audit.position_finding import Harm, PositionFindingKind, outcome
 from eo_listener.audit.position_judge import judge_rows
-from eo_listener.audit.positions import GroupPositions
+from eo_listener.audit.positions import CheckpointPositions, GroupPositions
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
@@ -284,3 +284,60 @@ def test_a_batch_whose_file_is_damaged_is_no_second_driver() -> None:
     for other in (replace(applied, batch_id=6), replace(applied, query_id="other")):
         found = judged(checkpoint=damaged, stores=(store(ledger(other)),))
         assert Kind.LEDGER_AHEAD in {one.kind for one in found.to_act_on}
+
+
+def test_a_query_does_not_begin_where_another_one_stands() -> None:
+    """What is before that would never be in its sink: whose ledger it is must be looked at."""
+    for at in (40, 90):
+        other = {"checkpoint": checkpoint(60), "stores": (store(ledger(head(at, query="other"))),)}
+        assert (
+            only(judged(**other))
+            .fix.partition("where it is, ")[0]
+            .endswith('see whether "flights" is the name of this query; ')
+        )
+        assert "see whether" not in only(judged(**other, query="flights")).fix
+    mixed = store(ledger(head(40, query="other"), 40))
+    assert only(judged(checkpoint=checkpoint(60, 60), stores=(mixed,))).fix.startswith("stop the")
+    gone = CheckpointPositions(label="/c", exists=False)
+    both = store(ledger(60, key=LedgerKey("a", "airports")), ledger(60))
+    assert only(judged(checkpoint=gone, stores=(both,))).fix.startswith("name the query, --query")
+
+
+def test_a_gap_that_was_accepted_within_the_planned_batch_is_no_second_driver() -> None:
+    """The batch is refused all the same."""
+    given = {"checkpoint": checkpoint(60, ahead=[90])}
+    accepted = ledger(70, gaps={TP: (OffsetRange(60, 70),)})
+    found = only(judged(**given, stores=(store(accepted),)))
+    assert found.kind is Kind.LEDGER_MISFIT
+    assert found.cause.startswith("a gap was accepted")
+    assert "has moved it" in only(judged(**given, stores=(store(ledger(70)),))).cause
+
+
+def test_a_query_without_a_batch_is_not_said_to_have_lost_nothing() -> None:
+    """It may be the second start of one whose ledger is there, and could not be told."""
+    found = judged(checkpoint=FIRST, stores=(store(others=(KEY,)),))
+    assert not found.to_act_on
+    assert found.verdict == "nothing found lost or doubled, nothing to act on"
+    assert any("it has query 'flights'" in one.what for one in found.findings)
+
+
+def test_a_group_that_an_earlier_checkpoint_has_committed_to() -> None:
+    """It may be that nothing has come since: then nobody else commits to it."""
+    earlier = GroupPositions(name="g", before=held(60), after=held(60, query="deadbeef-0"))
+    assert (
+        "or this query has a new checkpoint"
+        in only(judged(checkpoint=checkpoint(60), groups=(earlier,))).cause
+    )
+
+
+def test_of_two_sinks_the_one_that_was_restored_gets_a_query_of_its_own() -> None:
+    """A start from its ledger goes back to what the other one has, which refuses that."""
+    first, second = ledger(60), replace(ledger(40), store="SQLite file /y.db")
+    found = only(judged(checkpoint=checkpoint(60), stores=(store(first), store(second))))
+    assert found.about == "sink delays, query flights, in SQLite file /y.db"
+    assert found.fix.startswith("give this sink a query of its own")
+    assert "fits it and sink delays, query flights, in SQLite file /x.db: start" in found.fix
+    assert 'with a new checkpointLocation and .option("startingOffsets"' in found.fix
+    both = (store(ledger(40)), store(second))
+    for one in judged(checkpoint=checkpoint(60), stores=both).to_act_on:
+        assert one.fix.startswith("stop the query; start it")
