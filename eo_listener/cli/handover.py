@@ -129,9 +129,12 @@ class _Source:
         """Read once; the logs after the group, so that lag 0 was true at a moment."""
         facts = self._describer.described(self._group)
         held = self._reader.group(self._group, stable=True)
-        durable, in_doubt = self._durable()
+        durable, in_doubt, unknown = self._durable()
         partitions = self._reader.partitions({tp.topic for tp in (*held, *durable)})
         logs = self._records.facts(partitions)
+        gone = sorted(durable.keys() - logs.keys())
+        if gone and unknown is None:
+            unknown = f"it has read {few(gone)}, which Kafka does not have"
         found = {}
         for tp, log in sorted(logs.items()):
             at = held[tp].offset if tp in held else None
@@ -147,6 +150,7 @@ class _Source:
             partitions=found,
             members=tuple(map(str, facts.members)),
             in_doubt=in_doubt,
+            unknown=unknown,
         )
 
     def _has_records(self, tp: TopicPartition, at: int | None, stable: int) -> bool:
@@ -159,10 +163,14 @@ class _Source:
             for one in self._records.visible(tp, (wanted,), committed=True)
         )
 
-    def _durable(self) -> tuple[Mapping[TopicPartition, int], int | None]:
+    def _durable(self) -> tuple[Mapping[TopicPartition, int], int | None, str | None]:
+        """Where the newest committed batch ended, the one in doubt, and why that is unknown."""
         if self._checkpoint is None:
-            return {}, None
+            return {}, None, None
         contents = read_contents(self._checkpoint)
+        unknown = few(map(str, contents.findings)) or None
+        if contents.batch is None and unknown is None:
+            unknown = "no batch of it is committed"
         ends = {} if contents.batch is None else of_batch("", contents.batch).offsets
         if self._topics:
             ends = {tp: end for tp, end in ends.items() if tp.topic in self._topics}
@@ -171,7 +179,7 @@ class _Source:
                 raise SettingsError(
                     f"the checkpoint has no offsets of topic {few(absent)}", fix="Check --topic"
                 )
-        return ends, None if contents.in_doubt is None else contents.in_doubt.batch
+        return ends, None if contents.in_doubt is None else contents.in_doubt.batch, unknown
 
 
 def _is_over(before: HandoverReading, found: HandoverReading, last: float) -> bool:

@@ -18,6 +18,7 @@ from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.offsets import Position, TopicPartition
 from tests.attack import surgery
+from tests.cli.checkpoint_files import CheckpointFiles
 from tests.spark.checkpoint.recorded import unpack
 from tests.topics import Topics, unique
 
@@ -135,6 +136,29 @@ def test_the_checkpoint_must_agree(topics: Topics, tmp_path: Path) -> None:
         f"the checkpoint is not where the group is in {topic}-0",
         "batch 2 of the checkpoint is planned and not committed",
     ]
+
+
+def test_a_checkpoint_that_says_nothing_is_in_the_way(topics: Topics, tmp_path: Path) -> None:
+    """Cut off, without a batch, or of a topic that is gone: that it agrees is not proved."""
+    servers, topic, group = topics.servers, topics.create(partitions=1), unique("g")
+    topics.fill(topic, 10)
+    commit(servers, group, TopicPartition(topic, 0), 10)
+    files = CheckpointFiles(tmp_path / "c", {TopicPartition(topic, 0): 0})
+    command = [group, "-b", servers, *QUICK, "--checkpoint", str(files.folder), "--timeout", "0"]
+    (said,) = document(*command)["obstacles"]
+    assert said.endswith("does not say where the query is: no batch of it is committed")
+    files.plan(0, {TopicPartition(topic, 0): 10})
+    files.commit(0)
+    assert document(*command)["drained"] is True
+    planned = files.folder / "offsets" / "0"
+    whole = planned.read_text()
+    planned.write_text(whole[:-3])
+    (said,) = document(*command)["obstacles"]
+    assert "does not say where the query is: offsets/0" in said
+    gone = unique("gone")
+    planned.write_text(f'{whole[:-1]},"{gone}":{{"0":1}}}}')
+    (said,) = document(*command)["obstacles"]
+    assert said.endswith(f"it has read {gone}-0, which Kafka does not have")
 
 
 @pytest.mark.parametrize(

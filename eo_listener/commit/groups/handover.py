@@ -30,12 +30,14 @@ class PartitionReading:
 class HandoverReading:
     """All that was read.
 
-    `members` names those of the group, `in_doubt` a batch of the checkpoint.
+    `members` names those of the group, `in_doubt` a batch of the checkpoint. `unknown` is why a
+    checkpoint that was named does not say where the query is.
     """
 
     partitions: Mapping[TopicPartition, PartitionReading]
     members: tuple[str, ...] = ()
     in_doubt: int | None = None
+    unknown: str | None = None
 
     @property
     def lag(self) -> int:
@@ -76,6 +78,8 @@ class HandoverReading:
         ]
         if other:
             yield f"the checkpoint is not where the group is in {few(map(str, other))}"
+        if self.unknown is not None:
+            yield f"the checkpoint does not say where the query is: {self.unknown}"
         if self.in_doubt is not None:
             yield f"batch {self.in_doubt} of the checkpoint is planned and not committed"
         if self.members:

@@ -13,7 +13,7 @@ TP = TopicPartition("t", 0)
 
 
 def reading(committed: int | None = 9, **given: Any) -> HandoverReading:
-    beside = {name: given.pop(name) for name in ("members", "in_doubt") if name in given}
+    beside = {name: given.pop(name) for name in ("members", "in_doubt", "unknown") if name in given}
     fields = {"start": 2, "stable": 9, "end": 9, **given}
     return HandoverReading(
         partitions={TP: PartitionReading(committed=committed, **fields)}, **beside
@@ -36,6 +36,7 @@ def test_a_group_that_is_drained_and_free() -> None:
         (reading(10), "beyond the end of the log in t-0", 0),
         (reading(durable=8), "the checkpoint is not where the group is in t-0", 0),
         (reading(in_doubt=4), "batch 4 of the checkpoint is planned", 0),
+        (reading(unknown="no batch is committed"), "does not say where the query is: no batch", 0),
         (reading(members=("a at h",)), "the group has members: a at h", 0),
         (HandoverReading(partitions={}), "the group holds no offsets", 0),
     ],
