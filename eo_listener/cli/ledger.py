@@ -12,11 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli import ledger_repair
-from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink
+from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, of_ledger
 from eo_listener.cli.options import (
     Json,
     KafkaProperties,
-    as_properties,
     console,
     named,
     print_json,
@@ -82,8 +81,8 @@ def _reader(
     settings: Mapping[str, str],
     query: str | None,
 ) -> Iterator[LedgerReader]:
-    given = None if servers is None else as_properties(servers, properties)
     named = LedgerAddress.parse(address)
+    given = of_ledger(named, servers, properties)
     with (
         closing(spark_for([named], settings)) as spark,
         closing(named.open(given, schema=schema, spark=spark, query=query)) as reader,

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from eo_listener.cli import completion
-from eo_listener.sinks.ledger_address import FORMS
+from eo_listener.cli.options import as_properties, require_cluster
+from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 
 Address = Annotated[
     str,
@@ -29,3 +30,15 @@ Sink = Annotated[
 Query = Annotated[
     str | None, typer.Option(help="The name of the query: name= of exactly_once, or queryName.")
 ]
+
+
+def of_ledger(
+    address: LedgerAddress, servers: str | None, given: list[str] | None
+) -> dict[str, str] | None:
+    """The properties of a Kafka client, of -b or else of the ledger's own cluster; None without.
+
+    Raises SettingsError for properties without a cluster.
+    """
+    named = address.servers if servers is None and given else servers
+    require_cluster(named, given)
+    return None if named is None else as_properties(named, given)

@@ -13,12 +13,11 @@ from uuid import uuid4
 import typer
 
 from eo_listener.cli.java_client import Clients, java_transactions
-from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink
+from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, of_ledger
 from eo_listener.cli.options import (
     Execute,
     Json,
     KafkaProperties,
-    as_properties,
     console,
     parse_partition,
     print_json,
@@ -230,8 +229,8 @@ def _opened(
     spark_conf: list[str] | None,
 ) -> Iterator[LedgerRepair]:
     settings = spark_settings(spark_conf or ())
-    properties = None if servers is None else as_properties(servers, given)
     named = LedgerAddress.parse(address)
+    properties = of_ledger(named, servers, given)
     with ExitStack() as stack:
         spark = stack.enter_context(closing(spark_for([named], settings)))
         java, no_java = None, None

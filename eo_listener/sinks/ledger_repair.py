@@ -6,6 +6,7 @@ transaction, as it does for a batch.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -97,7 +98,8 @@ def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None
     ]
     if len(found) == 1:
         return found[0]
-    there = few(f"--sink {key.sink} --query {key.query}" for key in found or sorted(ledgers))
+    words = (["--sink", key.sink, "--query", key.query] for key in found or sorted(ledgers))
+    there = few(map(shlex.join, words))
     raise SettingsError(
         f"{label} has {len(found) or 'no'} ledgers of that name",
         cause=f"it has {there}" if ledgers else "nothing was written with a ledger yet",

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
 from eo_listener.cli import ledger_repair as ledger_command
+from eo_listener.cli.ledger_options import of_ledger
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError
@@ -30,7 +31,7 @@ from eo_listener.model.ledger import (
     TakenBack,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_address import FORMS
+from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance, plan_rename
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of, plan_of
@@ -269,6 +270,23 @@ def test_the_ledger_that_is_meant() -> None:
         choose_key(keys, "x", "a", None)
     with pytest.raises(SettingsError, match="nothing was written"):
         choose_key({}, "x", None, None)
+    blank: dict[LedgerKey, dict[TopicPartition, Head]] = {LedgerKey("a b", "$q"): {}}
+    with pytest.raises(SettingsError, match=r"--sink 'a b' --query '\$q'"):
+        choose_key(blank, "x", "other", None)
+
+
+def test_properties_reach_the_cluster_that_a_ledger_names(store: Store) -> None:
+    """They are neither dropped nor taken for those of a file; -b comes first."""
+    topic = LedgerAddress.parse("kafka://h:9092/l")
+    given = ["security.protocol=SSL"]
+    assert of_ledger(topic, None, given) == {
+        "bootstrap.servers": "h:9092",
+        "security.protocol": "SSL",
+    }
+    assert of_ledger(topic, "k:9092", given)["bootstrap.servers"] == "k:9092"  # type: ignore[index]  # there is one
+    assert of_ledger(topic, None, None) is None
+    with pytest.raises(SettingsError, match="properties need a cluster"):
+        run("show", store.address, "-X", *given)
 
 
 @pytest.mark.slow
