@@ -160,10 +160,10 @@ def _print(where: str, contents: CheckpointContents) -> None:
 def _table(contents: CheckpointContents) -> Table:
     table = Table()
     for name in ("source", "topic"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     doubted = contents.in_doubt is not None
     for name in ("partition", "began at", "next offset", *(["in doubt up to"] if doubted else [])):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for source in contents.sources:
         for cells in _cells(source):
             table.add_row(*map(named, cells if doubted else cells[:-1]))
@@ -263,9 +263,9 @@ def _print_difference(first: Origin, second: Origin, found: Difference) -> None:
     print_line(out, f"first   {first.what}")
     print_line(out, f"second  {second.what}")
     table = Table()
-    table.add_column("topic")
+    table.add_column("topic", overflow="fold")
     for name in ("partition", "first", "second", "first is ahead by"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for row in found.unequal:
         table.add_row(*map(named, _difference_cells(row)))
     if found.unequal:

@@ -148,11 +148,11 @@ def _print(
     out = console()
     print_line(out, f"group {change.group}, by {origin.what}")
     table = Table()
-    table.add_column("topic")
+    table.add_column("topic", overflow="fold")
     for name in ("partition", "holds", "will hold" if not executed else "holds now"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for name in ("", "was committed by"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for one in change.partitions:
         table.add_row(*map(named, _cells(change, one, after, missing)))
     out.print(table)

@@ -214,12 +214,11 @@ def _print(
 ) -> None:
     out = console()
     table = Table()
-    table.add_column("topic")
+    table.add_column("topic", overflow="fold")
     with_checkpoint = any(one.durable is not None for one in found.partitions.values())
-    for name in ("partition", "committed", "last stable offset", "log end"):
-        table.add_column(name, justify="right")
-    if with_checkpoint:
-        table.add_column("checkpoint", justify="right")
+    numbers = ("partition", "committed", "last stable offset", "log end")
+    for name in (*numbers, *(["checkpoint"] if with_checkpoint else [])):
+        table.add_column(name, justify="right", overflow="fold")
     for tp, one in found.partitions.items():
         offsets = (one.committed, one.stable, one.end, one.durable)
         cells = ["-" if offset is None else str(offset) for offset in offsets]

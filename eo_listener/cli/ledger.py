@@ -124,11 +124,11 @@ def _print(label: str, found: _Found) -> None:
 
 def _table_of_heads(ledger: StoredLedger) -> Table:
     table = Table()
-    table.add_column("topic")
+    table.add_column("topic", overflow="fold")
     for name in ("partition", "next offset", "batch"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for name in ("last range", "query id", "run id", "moved at"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for tp, head in sorted(ledger.heads.items()):
         cells = (
             *(tp.topic, str(tp.partition), str(head.range.until), str(head.batch_id)),
@@ -140,11 +140,11 @@ def _table_of_heads(ledger: StoredLedger) -> Table:
 
 def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
     table = Table(title="history", title_justify="left")
-    table.add_column("topic")
+    table.add_column("topic", overflow="fold")
     for name in ("partition", "batch", "rows of the batch"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for name in ("range", "verdict", "gap", "applied at"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for one in history:
         cells = (
             *(one.partition.topic, str(one.partition.partition)),

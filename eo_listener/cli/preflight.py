@@ -16,7 +16,9 @@ from eo_listener.cli.options import (
     KafkaProperties,
     as_properties,
     console,
+    named,
     print_json,
+    print_line,
     require_cluster,
     require_names,
     seconds,
@@ -184,15 +186,14 @@ def _print(findings: Sequence[CheckFinding]) -> None:
     out = console()
     table = Table()
     table.add_column("")
-    table.add_column("about")
+    table.add_column("about", overflow="fold")
     table.add_column("found", overflow="fold")
     for finding in findings:
         level = Text(finding.level.value, style=_COLOURS[finding.level])
-        table.add_row(level, Text(finding.about), Text(finding.what))
+        table.add_row(level, named(finding.about), named(finding.what))
     out.print(table)
     for finding in findings:
         if finding.advice:
-            line = f"{finding.level.value}, {finding.about}: {finding.advice}"
-            out.print(Text(line), soft_wrap=True)
+            print_line(out, f"{finding.level.value}, {finding.about}: {finding.advice}")
     left = len(to_act_on(findings))
     out.print(Text(f"to act on: {left}" if left else "nothing to act on"))

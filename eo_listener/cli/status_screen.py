@@ -66,10 +66,10 @@ def _partitions(found: GroupStatus) -> RenderableType:
     table.add_column("topic", overflow="fold")
     numeric = ["partition", "committed", *(["stable"] if opened else []), "log end", "lag"]
     for name in (*numeric, *(["age"] if behind else [])):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for name in (*(["verdict"] if watched else []), "query"):
         table.add_column(name, overflow="fold")
-    table.add_column("batch", justify="right")
+    table.add_column("batch", justify="right", overflow="fold")
     for row in found.rows:
         verdict = found.verdicts.get(row.partition)
         table.add_row(
@@ -107,12 +107,12 @@ def _groups(found: Sequence[GroupStatus]) -> RenderableType:
     table = Table()
     table.add_column("group", overflow="fold")
     for name in ("partitions", "lag", "age"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     if watched:
         table.add_column("verdict")
         table.add_column("lag 0 in", justify="right")
     table.add_column("query", overflow="fold")
-    table.add_column("batch", justify="right")
+    table.add_column("batch", justify="right", overflow="fold")
     for one in found:
         if one.error is not None:
             table.add_row(named(one.group), Text(one.error, style="red"))
