@@ -51,8 +51,8 @@ _BESIDE_KAFKA = (
     "beginning, and must be confirmed as the next error says"
 )
 _REPAIRABLE = (
-    "(for SqliteSink and PostgresSink alone; LEDGER is sqlite:FILE or "
-    "postgresql://user@host/database)"
+    "(LEDGER is sqlite:FILE, postgresql://user@host/database, kafka:TOPIC, iceberg:TABLE or "
+    "delta:TABLE)"
 )
 _ALONE = "read that topic in a separate query, with a name and a table of its own"
 

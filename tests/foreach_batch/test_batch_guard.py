@@ -26,6 +26,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import BatchVerdict, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.ledger_address import EACH_FORM
 from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of
 
 
@@ -458,7 +459,7 @@ def test_what_to_type_can_be_typed(kind: BatchErrorKind, stateful: bool) -> None
             if function is starting_offsets:
                 assert {"ledger", "query", "bootstrap_servers"} <= given.keys()
                 assert ast.literal_eval(given["query"]) == 'a "b" {c}'
-    assert ("eo-listener ledger" in fix) is ("for SqliteSink and PostgresSink alone" in fix)
+    assert ("eo-listener ledger" in fix) is all(one.partition(":")[0] in fix for one in EACH_FORM)
     assert ("the query has state" in fix) is (stateful and "checkpointLocation" in fix)
 
 
