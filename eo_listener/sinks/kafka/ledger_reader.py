@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -88,8 +89,12 @@ class KafkaLedgerReader:
                 raise SinkLockedError(
                     f"a transaction hides a part of {self.label}: it has been open since offset "
                     f"{pending.offset} of partition {pending.partition}",
-                    cause="a query is writing a long batch, or its driver was killed in one",
-                    fix="Wait until it has ended, at the latest after its transaction_timeout",
+                    cause="a query is writing a long batch, its driver was killed in one, or "
+                    "another program's transaction is open there",
+                    fix="Wait until it has ended, at the latest after its transaction_timeout; "
+                    "whose it is, and how one ends that hangs: "
+                    + shlex.join(["eo-listener", "txn", "list", "-b", self._servers])
+                    + f" --topic {self._topic}",
                 )
             found.append(whose)
         self.open = tuple(found)
