@@ -37,10 +37,10 @@ from eo_listener.sinks.fetch_plan import (
     planned_rows,
     tasks_wanted,
 )
+from eo_listener.sinks.lost_rows import LOST, rows_lost
 
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
-_LOST = "Checkpoint block"
 _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
 
@@ -187,13 +187,8 @@ def _kept(rdd: Any) -> Iterator[bytes]:
 
 def _explained(error: Exception) -> SinkError | None:
     """Return what to raise for an error of Spark's about which something can be done."""
-    if _LOST in str(error):
-        return RetriableSinkError(
-            "rows of the batch were lost while they came to the driver",
-            cause="an executor has ended",
-            fix="The batch is repeated; if this goes on, find out why executors end (memory, "
-            "preemption)",
-        )
+    if LOST in str(error):
+        return rows_lost("rows of the batch were lost while they came to the driver")
     if _TOO_MANY in str(error):
         return TooManyBytesError(
             "a task of the batch has more rows than Spark brings to the driver",

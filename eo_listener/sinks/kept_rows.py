@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.model.errors import PoisonRowError
+from eo_listener.model.errors import OutcomeUnknownError, PoisonRowError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import REASON, RowFilter
+from eo_listener.sinks.lost_rows import LOST, rows_lost
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import quoted
 from eo_listener.spark.jvm.calls import FAILURES
+from eo_listener.spark.jvm.thrown import thrown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,10 +32,20 @@ logger = logging.getLogger("eo_listener")
 
 @contextmanager
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Compute the rows of `frame`, and have the executors keep them until the end."""
+    """Compute the rows of `frame`, and have the executors keep them until the end.
+
+    Raises RetriableSinkError where one of these has ended before; nothing must be written then
+    unless OutcomeUnknownError is raised inside.
+    """
     computed = frame.localCheckpoint()
     try:
         yield computed
+    except OutcomeUnknownError:
+        raise
+    except Exception as error:
+        if not _is_of_lost_rows(error):
+            raise
+        raise rows_lost("rows of the batch were lost before all of them were written") from error
     finally:
         _release(computed)
 
@@ -97,6 +109,15 @@ def _refuse_marked(frame: DataFrame, label: str, fix: str) -> None:
             cause="the batch fails at such a row, and nothing of it was written",
             fix=fix,
         )
+
+
+def _is_of_lost_rows(error: BaseException) -> bool:
+    at: BaseException | None = error
+    while at is not None:
+        if any(LOST in one.text for one in thrown(at)):
+            return True
+        at = None if at.__cause__ is at else at.__cause__
+    return False
 
 
 def _release(computed: DataFrame) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.model.errors import PoisonRowError, RetriableSinkError, SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
+from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import Heads, entry_of, heads_of, plan_of
 
 TP = TopicPartition("flights", 0)
@@ -73,6 +74,26 @@ class MergeSuite:
         )
         assert counts == [2, 2]
         assert self.read("id", "word") == [(1, "new"), (2, "later"), (3, "three")]
+
+    @pytest.mark.slow
+    def test_rows_that_an_executor_has_taken_along(self) -> None:
+        """The batch is repeated, and nothing of it is there before."""
+        context = self.frame("SELECT 1").sparkSession.sparkContext
+
+        def lose(point: str) -> None:
+            for one in context._jsc.getPersistentRDDs().values() if point == "sink.begun" else ():
+                one.unpersist(True)
+
+        self.write([[row(1, "first", 0)]])
+        lost = pytest.raises(RetriableSinkError, match="an executor has ended")
+        with hooked(lose), lost as caught:
+            self.write([[row(1, "again", 1), row(2, "two", 2)]])
+        cause = caught.value.__cause__
+        assert cause is not None
+        assert cause.__cause__ is not cause  # who follows them comes to an end
+        assert self.read("id", "word") == [(1, "first")]
+        self.write([[row(1, "again", 1), row(2, "two", 2)]])
+        assert self.read("id", "word") == [(1, "again"), (2, "two")]
 
     @pytest.mark.slow
     def test_an_older_version_does_not_replace_a_newer_one(self) -> None:

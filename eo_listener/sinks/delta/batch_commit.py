@@ -181,7 +181,10 @@ class BatchCommit:
                 cause="its commit was sent, and the log could not be read after that",
             ) from failed or unread
         if found is None:
-            raise overtaken or self._not_written(record, failed) from failed
+            wrong = overtaken or self._not_written(record, failed)
+            if wrong is failed:
+                raise wrong  # not `from failed`: who reads its causes would find no end
+            raise wrong from failed
         return Applied(rows=found.rows)
 
     def _found(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:

@@ -84,25 +84,36 @@ class TableLedger:
             self._known = (version, found)
         return found
 
-    def _folded(self, version: int) -> States:
-        """Walk down to where the states are known, then up again, commit by commit."""
+    def _folded(self, version: int, found: dict[int, States] | None = None) -> States:
+        """Walk down to where the states are known, then up again, commit by commit.
+
+        `found` are those of versions that were passed already, and are added to it: of many
+        RESTOREs in a row each leads to the one before, so the first would be read 2**n times.
+        """
+        found = {} if found is None else found
+        if version in found:
+            return found[version]
         passed: list[Commit] = []
         states: States = {}
-        at, floor = version, -1
+        at, floor, whole = version, -1, True
         while at > floor:
             if at == self._known[0]:
                 states = self._known[1]
                 break
             commit = self._read(at)
             if commit is None or (len(passed) == _SOON and floor < 0 and not self._numbers()):
-                states = self._gone(at, passed)
+                states, whole = self._gone(at, passed), False  # it is that of `version` alone
                 break
             passed.append(commit)
             if commit.record is not None and floor < 0 and self.doubt(commit) is None:
                 floor, states = commit.record.base, commit.record.states
             at -= 1
+        if whole:
+            found[at] = states
         for commit in reversed(passed):
-            states = self._after(commit, states)
+            states = self._after(commit, states, found)
+            if whole or commit.version == version:
+                found[commit.version] = states
         return states
 
     def _gone(self, version: int, newer: list[Commit]) -> States:
@@ -116,7 +127,7 @@ class TableLedger:
             if query not in shown
         }
 
-    def _after(self, commit: Commit, states: States) -> States:
+    def _after(self, commit: Commit, states: States, found: dict[int, States]) -> States:
         version = commit.version
         if commit.restores and commit.restored is None:
             return {
@@ -124,7 +135,7 @@ class TableLedger:
                 for query, one in states.items()
             }
         if commit.restores and commit.restored is not None:
-            then = self._folded(commit.restored)
+            then = self._folded(commit.restored, found)
             return {
                 query: then.get(query, NO_BATCH)._replace(number=one.number)
                 for query, one in states.items()
@@ -158,12 +169,13 @@ class TableLedger:
     def _taken_back_from(self, version: int, query: str, counts: int | None) -> Commit | None:
         """The commit before which other heads of `query` than those of version `counts` did."""
         floor = 0 if counts is None else counts
+        found: dict[int, States] = {}
         for at in range(version, max(floor, version - _FAR), -1):
             commit = self._read(at)
             if commit is None:
                 return None
             if commit.restores or commit.replaces:
-                before = self._folded(at - 1).get(query)
+                before = self._folded(at - 1, found).get(query)
                 if before is not None and before.version != counts:
                     return commit
         return None

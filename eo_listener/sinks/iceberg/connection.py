@@ -14,9 +14,11 @@ from eo_listener.spark.jvm.iceberg_table import (
     runtime_jar,
 )
 from eo_listener.spark.jvm.running_jvm import scala_version
+from eo_listener.spark.jvm.sessions import working_in
 from eo_listener.spark.session import iceberg_runtime
 
 WAP: Final = ("spark.wap.id", "spark.wap.branch")
+_NO_CATALOG: Final = "CatalogNotFoundException"
 
 
 def check_runtime(spark: Any) -> None:
@@ -54,6 +56,7 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
             return None
         raise
     if found is None:
+        _raise_failure(spark, catalog)
         raise SettingsError(
             f"the Spark session has no catalog {catalog!r}",
             cause="it is not set; or by spark.conf.set in another session, which no other knows. "
@@ -91,6 +94,16 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
             cause="what is written would not come to the branch of the batch",
             fix=f"Take {given[0]} away from the session of the query",
         )
+
+
+def _raise_failure(spark: Any, catalog: str) -> None:
+    """Raise what a catalog that is set has failed with: Iceberg takes it for none."""
+    try:
+        with working_in(spark), java_errors():
+            spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark has no way to it
+    except ThrownError as error:
+        if not error.is_any(_NO_CATALOG):
+            raise
 
 
 def _fitting(spark: str, scala: str) -> str:

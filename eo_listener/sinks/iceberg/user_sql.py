@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,6 +73,39 @@ class Branch:
             ) from error
 
 
+class _Turns:
+    """Who has a session to itself: a transform may return frames of one that all queries share."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._threads: dict[int, int] = {}  # by the session's number in the JVM
+
+    @contextmanager
+    def of(self, session: Any) -> Iterator[None]:
+        """Have the session, once no other thread has it. Raises SettingsError."""
+        with java_errors():
+            number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark has no name for it
+        here = threading.get_ident()
+        with self._changed:
+            if self._threads.get(number) == here:
+                raise SettingsError(
+                    "a batch is written by apply= while another one is, in the same session",
+                    cause=f"both have their rows in the view {STAGED}",
+                    fix="Write the one after the other",
+                )
+            self._changed.wait_for(lambda: number not in self._threads)
+            self._threads[number] = here
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._threads[number]
+                self._changed.notify_all()
+
+
+_TURNS: Final = _Turns()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSql:
     """Runs the statements, or the function, on the rows of one batch."""
@@ -88,8 +122,11 @@ class UserSql:
     def staged(
         cls, name: TableName, table: IcebergTable, frame: DataFrame, *, target: Target, entry: Entry
     ) -> Iterator[UserSql]:
-        """Compute the rows of `frame` once, and name them: statements read them several times."""
-        with named(frame, STAGED) as rows:
+        """Compute the rows of `frame` once, and name them: statements read them several times.
+
+        One batch at a time in a session, since the name is the same for all. Raises SettingsError.
+        """
+        with _TURNS.of(frame.sparkSession), named(frame, STAGED) as rows:
             yield cls(name=name, table=table, rows=rows, target=target, entry=entry)
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them

@@ -49,10 +49,14 @@ class ChangedFiles(NamedTuple):
         """Whether files are among them that delete rows."""
         return bool(self.added_deletes or self.removed_deletes)
 
-    def repeated(self, table: Any) -> Any:
-        """The operation on `table` that makes them again, not yet committed."""
+    def repeated(self, table: Any, behind: int) -> Any:
+        """The operation on `table` that makes them again, not yet committed.
+
+        What came until the snapshot `behind` is known to leave them right.
+        """
         if self.with_deletes:
-            delta = table.newRowDelta()
+            # Else a deletion vector that is replaced is a conflict, and a history that has expired.
+            delta = table.newRowDelta().validateFromSnapshot(behind)
             for file in self.added:
                 delta.addRows(file)
             for file in self.added_deletes:
@@ -83,7 +87,7 @@ def holds(changed: ChangedFiles, moves: Iterable[ChangedFiles], util: Any) -> bo
         gone = one.gone()
         if gone if needed is None else not needed.isdisjoint(gone):
             return False
-        if changes and one.with_deletes:
+        if changes and one.added_deletes:
             return False  # a file has one deletion vector, and others may have written it anew
     return True
 

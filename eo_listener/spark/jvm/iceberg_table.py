@@ -309,7 +309,7 @@ class IcebergTable:
             if root is not None:
                 append = transaction.table().newFastAppend().toBranch(branch)
                 _summarized(append, root).commit()
-            again = changed.repeated(transaction.table()).toBranch(branch)
+            again = changed.repeated(transaction.table(), at).toBranch(branch)
             _summarized(again, summary).commit()
             self._forward(transaction, branch, [*drop, staged], has_main=True)
 

@@ -229,6 +229,24 @@ def test_heads_that_were_taken_back_long_ago(later: int) -> None:
     assert said.fix == ""
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_restores_one_after_the_other_are_each_read_once(cut: bool) -> None:
+    """Each to what the one before has made, also where the log before them was cleaned."""
+    log = Log()
+    first, _, doubted = log.batch(), log.batch(), log.batch(judged_at=0)
+    log.restore(first)
+    for _ in range(14):
+        log.restore(log.newest)
+    for version in range(doubted if cut else 0):
+        del log.files[version]
+    log.read = 0
+    doubt = Doubt.GONE if cut else None
+    state = log.state()
+    assert state is not None
+    assert (state.version, state.doubt) == (None if cut else first, doubt)
+    assert log.read < 500
+
+
 def test_restore_to_before_the_first_batch_leaves_no_heads() -> None:
     """The number stays."""
     log = Log()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -214,6 +216,47 @@ def test_a_statement_that_fails_is_named(lake: Lake, sink: IcebergSink) -> None:
     one = entry(0)
     with pytest.raises(SettingsError, match="apply= does not say its columns"):
         lake.sink("u", apply=MERGE).apply(lake.frame([]), one, plan_of(one))
+
+
+def test_two_queries_with_frames_of_one_session(lake: Lake) -> None:
+    """One waits for the other, since their rows have one name: neither writes those of both."""
+    inserts = "INSERT INTO {table} SELECT word FROM eo_batch"
+    entries = {name: replace(entry(0), query=f"into {name}") for name in "ab"}
+    began, ends = threading.Event(), threading.Event()
+
+    def apply(name: str) -> None:
+        one = entries[name]
+        frame = lake.spark.sql(f"SELECT 'of {name}' AS word")
+        lake.sink(name, apply=inserts).apply(frame, one, plan_of(one))
+
+    other = threading.Thread(target=apply, args=["b"])
+
+    def hook(point: str) -> None:
+        if point == "sink.begun" and threading.current_thread() is other:
+            began.set()
+            ends.wait(60)
+        elif point == "sink.begun":
+            other.start()
+            began.wait(5)  # as it would begin, if it did not wait
+
+    for name in entries:
+        lake.spark.sql(f"CREATE TABLE {lake.table(name)} (word string) USING iceberg")
+    with hooked(hook):
+        apply("a")
+        ends.set()
+        other.join()
+    found = {name: lake.other().table(lake.table(name)).collect() for name in entries}
+    assert found == {"a": [("of a",)], "b": [("of b",)]}
+
+
+def test_a_batch_within_a_batch_is_refused(lake: Lake, sink: IcebergSink) -> None:
+    """In the same session and thread it would wait for itself."""
+
+    def nested(branch: Any, one: Entry) -> None:
+        write(lake, lake.sink("t", apply=MERGE), 1, [])
+
+    with pytest.raises(SettingsError, match="while another one is"):
+        write(lake, lake.sink("t", apply=nested), 1, [])
 
 
 @pytest.mark.parametrize(

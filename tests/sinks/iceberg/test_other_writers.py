@@ -13,6 +13,7 @@ from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
 from eo_listener.model.errors import (
     ForeignWriterError,
     PoisonRowError,
+    RetriableSinkError,
     SettingsError,
     SinkError,
 )
@@ -30,7 +31,7 @@ from eo_listener.testing.made_up_entries import (
     plan_of,
     rows_of,
 )
-from tests.sinks.iceberg.lake import Lake
+from tests.sinks.iceberg.lake import Lake, catalog_conf
 
 pytestmark = pytest.mark.spark
 
@@ -252,3 +253,22 @@ def test_names_that_are_not_there_are_named(lake: Lake) -> None:
     with pytest.raises(SettingsError, match="no namespace") as refused:
         sink.apply(frame, one, plan_of(one))
     assert "CREATE NAMESPACE `lake`.`absent`" in str(refused.value.fix)
+
+
+def test_a_catalog_that_does_not_answer_is_not_taken_for_none(lake: Lake) -> None:
+    """A session may begin with it; its batch is repeated. One that is not set is named as such."""
+    session, one = lake.other(), entry(0)
+    conf = catalog_conf("away", lake.folder / "absent")
+    conf["spark.sql.catalog.away.uri"] += "?password=secret"
+    for key, value in conf.items():
+        session.conf.set(key, value)
+
+    def write_to(catalog: str) -> None:
+        frame = session.sql("SELECT 1 AS n")
+        IcebergSink(f"{catalog}.db.t").apply(frame, one, plan_of(one))
+
+    with pytest.raises(RetriableSinkError, match="catalog or the storage is away") as caught:
+        write_to("away")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(SettingsError, match="the Spark session has no catalog 'unset'"):
+        write_to("unset")

@@ -21,7 +21,7 @@ from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, rows_of
 from tests.sinks.iceberg import test_conformance as appends
 from tests.sinks.iceberg.lake import Lake
-from tests.sinks.merge_suite import TP, MergeSuite, row
+from tests.sinks.merge_suite import TP, MergeSuite, row, union
 from tests.sinks.upsert_model import REFUSED, SPARK, Model, Row, batches, compare
 
 pytestmark = pytest.mark.spark
@@ -149,6 +149,60 @@ class TestIceberg(MergeSuite):
         assert self.read("id", "word") == [(1, "b"), (3, "c"), (4, "a")]
         files = self.lake.other().table(f"{self.lake.table(self.table)}.delete_files").count()
         assert (files > 0) == (mode == "merge-on-read")
+
+    @pytest.mark.parametrize("expired", [False, True], ids=["whole-history", "expired"])
+    def test_a_deletion_vector_that_replaces_another(self, expired: bool) -> None:
+        """Behind an append, of a main whose first snapshots are there or not: it is no conflict."""
+        options = {"properties": {"write.merge.mode": "merge-on-read", "format-version": "3"}}
+        first = union([row(one, "old", one) for one in range(6)])
+        self.write([f"SELECT /*+ COALESCE(1) */ * FROM ({first})", [row(0, "new", 6)]], **options)
+        if expired:
+            self.lake.java(self.table)._table.expireSnapshots().expireOlderThan(2**62).commit()
+        points: list[str] = []
+
+        def hook(point: str) -> None:
+            points.append(point)
+            if points.count("sink.commit-sent") == 1 and point == "sink.commit-sent":
+                self.run("INSERT INTO {table} VALUES (6, 'foreign', null, null, null)")
+
+        with hooked(hook):
+            self.write([[row(1, "new", 7)]], **options)
+        assert points.count("sink.rows-written") == 1
+        words = ["new", "new", "old", "old", "old", "old", "foreign"]
+        assert self.read("id", "word") == list(enumerate(words))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("version", ["2", "3"])
+    def test_a_compaction_that_takes_the_deletes_of_other_files_along(self, version: str) -> None:
+        """A MERGE beside it is not computed again."""
+        options = {
+            "properties": {"write.merge.mode": "merge-on-read", "format-version": version},
+            "partition_by": "partition",
+        }
+        first = union([row(one, "old", one, partition=one % 2) for one in range(8)])
+        self.write([f"SELECT /*+ COALESCE(1) */ * FROM ({first})"], **options)
+        self.write([[row(1, "new", 9, partition=1)]], **options)
+        points: list[str] = []
+
+        def compact() -> None:
+            table, jvm = self.lake.java(self.table)._table, self.lake.spark._jvm
+            assert jvm is not None
+            iceberg = jvm.org.apache.iceberg
+            actions = iceberg.spark.actions.SparkActions.get(self.lake.spark._jsparkSession)
+            partition = iceberg.expressions.Expressions.equal("partition", 1)
+            action = actions.rewriteDataFiles(table).filter(partition)
+            action.option("rewrite-all", "true").execute()
+
+        def hook(point: str) -> None:
+            points.append(point)
+            if point == "sink.commit-sent" and points.count(point) == 1:
+                compact()
+
+        with hooked(hook):
+            self.write([[row(2, "new", 10)]], **options)
+        assert points.count("sink.rows-written") == 1
+        words = ["old", "new", "new", "old", "old", "old", "old", "old"]
+        assert self.read("id", "word") == list(enumerate(words))
 
     @pytest.mark.slow
     def test_batches_without_rows_to_insert(self) -> None:

@@ -59,7 +59,7 @@ APPEND = changed(added="n")
         (changed(deletes="d", of=None), [changed("y", "x")], False),
         (changed(deletes="d", of=None), [changed()], True),
         (DELTA, [changed("y", "x", deletes="e", of="z")], False),
-        (OVERWRITE, [changed(gone="e")], False),
+        (OVERWRITE, [changed(gone="e")], True),
         (APPEND, [changed("y", "a", deletes="e"), changed(gone="o")], True),
         (changed(added="n", removed="a", deletes="d"), [], False),
         (changed(), [changed("y", "a")], True),
@@ -79,8 +79,9 @@ class Recorded:
         self.asked: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        def ask(*files: File) -> Recorded:
-            self.asked.append(" ".join([name, *(one.path for one in files)]))
+        def ask(*files: File | int) -> Recorded:
+            told = (one.path if isinstance(one, File) else str(one) for one in files)
+            self.asked.append(" ".join([name, *told]))
             return self
 
         return ask
@@ -93,12 +94,18 @@ class Recorded:
         (OVERWRITE, ["newOverwrite", "deleteFile a", "addFile n"]),
         (
             changed("n", deletes="d", gone="o"),
-            ["newRowDelta", "addRows n", "addDeletes d", "removeDeletes o"],
+            [
+                "newRowDelta",
+                "validateFromSnapshot 7",
+                "addRows n",
+                "addDeletes d",
+                "removeDeletes o",
+            ],
         ),
     ],
 )
 def test_each_kind_has_an_operation_of_icebergs(mine: ChangedFiles, asked: list[str]) -> None:
     """All of its files are in it."""
     table = Recorded()
-    mine.repeated(table)
+    mine.repeated(table, 7)
     assert table.asked == asked
