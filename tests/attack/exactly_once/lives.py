@@ -55,6 +55,7 @@ OF_KAFKA = ("sink.fenced", "sink.ledger-read")
 OF_DELTA = ("sink.begun", "sink.commit-sent", "sink.committed")  # rows and ledger are one call
 OF_ICEBERG = ("sink.begun", "sink.rows-written", "sink.commit-sent", "sink.committed")
 OF_LETTERS = ("sink.letters-staged", "sink.letters-published")
+OF_TABLES = {"delta": OF_DELTA, "iceberg": OF_ICEBERG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,9 @@ class Lives:
             return self.job.unfenced
         if point in OF_LETTERS:
             return self.job.marks
-        if self.job.store == "delta" and point.startswith("sink."):
-            return point in OF_DELTA
-        if self.job.store == "iceberg" and point.startswith("sink."):
+        if self.job.store in OF_TABLES and point.startswith("sink."):
             merges = self.job.sink.get("mode") == "upsert"
-            return point in OF_ICEBERG or (point == "sink.staged" and merges)
+            return point in OF_TABLES[self.job.store] or (point == "sink.staged" and merges)
         if self.job.unfenced and point in ("sink.fenced", "sink.commit-sent"):
             return False
         if point in OF_KAFKA:
