@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 18  # bytes read at a time; most commits are smaller
 _ABSENT: Final = "java.io.FileNotFoundException"
 
+_PATH: Final = "org.apache.hadoop.fs.Path"
+_BYTES: Final = "org.apache.commons.io.IOUtils"
+_LOGS: Final = "org.apache.spark.sql.delta.DeltaLog"
+
 LOG_STORE: Final = "delta.logStore."
 """How the settings begin that name a LogStore, with or without `spark.` before it."""
 
@@ -107,7 +111,7 @@ def has_extension(session: SparkSession) -> bool:
 def qualified_location(session: SparkSession, path: str) -> str:
     """`path` with the scheme that Spark gives it. Raises JvmError."""
     with asking("find the file system of a table"):
-        found = _jvm(session).org.apache.hadoop.fs.Path(path)
+        found = _class(session, _PATH)(path)
         files = found.getFileSystem(_hadoop(session))
         return str(files.makeQualified(found).toString())
 
@@ -168,9 +172,9 @@ class DeltaLogFiles:
 
     def __init__(self, session: SparkSession, location: str) -> None:
         with asking("find the log of a Delta table"):
-            self._jvm = _jvm(session)
             self._session = session
-            self._folder = self._jvm.org.apache.hadoop.fs.Path(location, "_delta_log")
+            self._paths, self._bytes = _class(session, _PATH), _class(session, _BYTES)
+            self._folder = self._paths(location, "_delta_log")
             self._files = self._folder.getFileSystem(_hadoop(session))
 
     def settle(self, version: int) -> None:
@@ -210,7 +214,7 @@ class DeltaLogFiles:
             raise
 
     def _path(self, version: int) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._folder, f"{version:020d}.json")
+        return self._paths(self._folder, f"{version:020d}.json")
 
     def _lines(self, path: Any, length: int) -> Iterator[str]:
         begun, at = b"", 0
@@ -228,7 +232,7 @@ class DeltaLogFiles:
             stream = self._files.open(path)
             try:
                 stream.seek(at)
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, size))
+                return bytes(self._bytes.toByteArray(stream, size))
             finally:
                 stream.close()
 
@@ -236,12 +240,17 @@ class DeltaLogFiles:
 def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
     logs = _logs(session)
     if fresh:  # what is kept may be of a table that was dropped meanwhile
-        logs.invalidateCache(_java(session), _jvm(session).org.apache.hadoop.fs.Path(location))
+        logs.invalidateCache(_java(session), _class(session, _PATH)(location))
     return logs.forTable(_java(session), location).unsafeVolatileSnapshot()
 
 
 def _logs(session: SparkSession) -> Any:
-    return _jvm(session).org.apache.spark.sql.delta.DeltaLog
+    return _class(session, _LOGS)
+
+
+def _class(session: SparkSession, name: str) -> Any:
+    """A class that is there, in one round trip; `jvm.org.apache...` takes one for each package."""
+    return class_of(_jvm(session), name)
 
 
 def _jvm(session: SparkSession) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
@@ -206,6 +208,50 @@ def test_a_batch_reads_its_own_commit_only(table: Table, monkeypatch: pytest.Mon
         sink.applied(QUERY)
         entry = table.batch(sink, heads_of(entry))
         assert read == [version]
+
+
+def test_a_batch_costs_no_job_but_those_of_deltas_own_write(table: Table) -> None:
+    """As many as an append with `txnAppId` by itself: Delta reads its number out of the state."""
+    sink = table.sink()
+    entry = table.batch(sink, {})
+    path = f"{table.path}-bare"
+    found = []
+    for number in range(3):
+        before = jobs(table.spark)
+        empty = table.rows("'flights' topic, 0 partition, 0L offset, 'a' word").where("false")
+        writer = empty.write.format("delta").mode("append")
+        writer.option("txnAppId", "bare").option("txnVersion", number).save(path)
+        between = jobs(table.spark)
+        sink.applied(QUERY)
+        entry = table.batch(sink, heads_of(entry), empty)
+        found.append((between - before, jobs(table.spark) - between))
+    assert found[2][0] == found[2][1] > 1
+
+
+def jobs(spark: SparkSession) -> int:
+    """How many jobs the JVM has run."""
+    context: Any = spark.sparkContext._jsc.sc()
+    return int(str(context.dagScheduler().nextJobId()))
+
+
+def test_a_ledger_that_is_known_takes_few_round_trips(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing was committed since, Spark's JVM is asked as often as there are questions."""
+    sent: list[str] = []
+    send = ClientServerConnection.send_command
+
+    def counted(connection: ClientServerConnection, command: str) -> Any:
+        if threading.current_thread() is threading.main_thread():  # another one frees objects
+            sent.append(command)
+        return send(connection, command)
+
+    sink = table.sink()
+    table.batch(sink, {})
+    sink.applied(QUERY)
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    sink.applied(QUERY)
+    assert len(sent) <= 20, sent  # by the path of each class, package by package, 30
 
 
 def test_columns_are_added_only_when_asked_for(table: Table) -> None:
