@@ -10,10 +10,12 @@ from typing import Final
 
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _FOLLOW: Final = ["eo-listener", "follow"]
 STOP: Final = "stop the query; "
+_SAME: Final = "with the same -X and --storage"
 FROM_EARLIEST: Final = (
     'start the query with a new checkpointLocation and "startingOffsets", "earliest"'
 )
@@ -80,21 +82,27 @@ class Advice:
 
     def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:
         """Carry a ledger over to the new name of its query or table; a dry run until --execute."""
-        words = ["eo-listener", "ledger", "rename", *self._ledger(address)]
-        words += ["--sink", old.sink, "--query", old.query]
-        words += ["--to-query", new.query] if new.query != old.query else []
-        words += ["--to-sink", new.sink] if new.sink != old.sink else []
-        return self._reached(address, words)
+        return self._place(address).rename(old, new)
 
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
         """Accept one gap; a dry run until --execute."""
-        of = ["--sink", key.sink, "--query", key.query, "--partition", str(tp), "--gap", str(gap)]
-        words = ["eo-listener", "ledger", "accept", *self._ledger(address), *of]
-        return self._reached(address, words)
+        return self._place(address).accept(key, tp, gap)
 
-    def _ledger(self, address: str) -> list[str]:
-        in_schema = self.schema is not None and address.startswith("postgres")
-        return [address, *(["--schema", str(self.schema)] if in_schema else [])]
+    def _place(self, address: str) -> LedgerPlace:
+        """How a ledger is reached; a topic without a cluster is on the one that is read anyway."""
+        store = LedgerStore.of(address)
+        is_here = store is LedgerStore.KAFKA and not address.startswith("kafka://")
+        also = ""
+        if store is not None and store.in_table:
+            also = "with the same --spark-conf"
+        elif store is LedgerStore.KAFKA and self.options:
+            also = _SAME if is_here else "with the same -X"
+        return LedgerPlace(
+            address=address,
+            schema=self.schema if store is LedgerStore.POSTGRES else None,
+            servers=self._servers if is_here else None,
+            more=also,
+        )
 
     def begin_from_group(self, group: str) -> str:
         """Start a query with a new checkpoint where a group stands.
@@ -121,18 +129,10 @@ class Advice:
         """See what the client may do with a topic."""
         return self._kafka(["eo-listener", "preflight"], ["-t", topic])
 
-    def _reached(self, address: str, words: list[str]) -> str:
-        """A command for a ledger; one in a topic is on the cluster that is read anyway."""
-        if address.startswith("kafka:") and not address.startswith("kafka://"):
-            return self._kafka(words, [])
-        command = shlex.join(words)
-        if address.startswith("kafka:") and self.options:
-            return f"{command} (with the same -X)"
-        if address.startswith(("iceberg:", "delta:")):
-            return f"{command} (with the same --spark-conf)"
-        return command
+    @property
+    def _servers(self) -> str:
+        return self.servers or "HOST:PORT"
 
     def _kafka(self, words: list[str], more: list[str]) -> str:
-        where = ["-b", self.servers or "HOST:PORT"]
-        command = shlex.join([*words, *where, *more])
-        return f"{command} (with the same -X and --storage)" if self.options else command
+        command = shlex.join([*words, "-b", self._servers, *more])
+        return f"{command} ({_SAME})" if self.options else command

@@ -22,7 +22,7 @@ from eo_listener.audit.positions import (
     Positions,
 )
 from eo_listener.audit.source_checks import misplaced
-from eo_listener.audit.target_checks import check_targets, way_on
+from eo_listener.audit.target_checks import begin_or_restore, check_targets, way_on
 from eo_listener.model.errors import few
 from eo_listener.model.ledger import Head, TakenBack
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -237,8 +237,7 @@ class _LedgerCheck:
                 "sink is newer than the query"
                 if back is None
                 else back.cause,
-                fix="restore the ledger with its store; for a sink that is new to the query, "
-                'exactly_once(..., on_first="accept") begins and records it'
+                fix=begin_or_restore(self._ledger, self._advice)
                 if back is None
                 else self._to_undo(back),
                 ranges=single(lacking),

@@ -12,6 +12,7 @@ from eo_listener.audit.advice import FROM_EARLIEST, Advice
 from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind, Severity
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.errors import few
+from eo_listener.model.ledger_place import target_first
 
 
 def check_targets(ledger: LedgerPositions, advice: Advice) -> Iterator[PositionFinding]:
@@ -34,11 +35,22 @@ def way_on(ledger: LedgerPositions, advice: Advice, again: str) -> str:
         return _under_another_name(ledger, advice)
     if not ledger.targets:
         return again
-    return (
-        f"see whether topic {few(ledger.targets)} has these records: the ledger's topic may have "
-        "been restored without it. Where it has them all, "
-        f'exactly_once(..., on_gap="accept") until a batch is committed; or, where it has none, '
-        f"{again}"
+    return target_first(
+        f"topic {few(ledger.targets)} has these records",
+        all_there='exactly_once(..., on_gap="accept") until a batch is committed',
+        none_there=again,
+    )
+
+
+def begin_or_restore(ledger: LedgerPositions, advice: Advice) -> str:
+    """How to go on where a ledger has nothing of partitions that the query has read."""
+    begins = 'exactly_once(..., on_first="accept") begins and records it'
+    if not ledger.targets:
+        return f"restore the ledger with its store; for a sink that is new to the query, {begins}"
+    return target_first(
+        f"topic {few(ledger.targets)} has these records",
+        all_there=f"or where the sink is new to the query, {begins}",
+        none_there=advice.begin_from_ledger(ledger),
     )
 
 

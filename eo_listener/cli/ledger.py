@@ -12,7 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli import ledger_repair
-from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, of_ledger
+from eo_listener.cli.ledger_options import (
+    Address,
+    Query,
+    Schema,
+    Servers,
+    Sink,
+    client_properties,
+)
 from eo_listener.cli.options import (
     Json,
     KafkaProperties,
@@ -82,7 +89,7 @@ def _reader(
     query: str | None,
 ) -> Iterator[LedgerReader]:
     named = LedgerAddress.parse(address)
-    given = of_ledger(named, servers, properties)
+    given = client_properties(named, servers, properties)
     with (
         closing(spark_for([named], settings)) as spark,
         closing(named.open(given, schema=schema, spark=spark, query=query)) as reader,

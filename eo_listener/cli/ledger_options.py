@@ -32,13 +32,13 @@ Query = Annotated[
 ]
 
 
-def of_ledger(
+def client_properties(
     address: LedgerAddress, servers: str | None, given: list[str] | None
 ) -> dict[str, str] | None:
-    """The properties of a Kafka client, of -b or else of the ledger's own cluster; None without.
+    """Those of a Kafka client, of -b or else of the servers that a topic names itself; or None.
 
-    Raises SettingsError for properties without a cluster.
+    Raises SettingsError, for properties without a cluster too.
     """
-    named = address.servers if servers is None and given else servers
-    require_cluster(named, given)
-    return None if named is None else as_properties(named, given)
+    servers = servers or address.servers
+    require_cluster(servers, given)
+    return None if servers is None else as_properties(servers, given)

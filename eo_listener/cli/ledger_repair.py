@@ -13,7 +13,14 @@ from uuid import uuid4
 import typer
 
 from eo_listener.cli.java_client import Clients, java_transactions
-from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, of_ledger
+from eo_listener.cli.ledger_options import (
+    Address,
+    Query,
+    Schema,
+    Servers,
+    Sink,
+    client_properties,
+)
 from eo_listener.cli.options import (
     Execute,
     Json,
@@ -28,6 +35,7 @@ from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.ledger import LedgerKey, StoredLedger
+from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.model.offsets import OffsetRange
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.sinks.ledger_repair import (
@@ -230,11 +238,11 @@ def _opened(
 ) -> Iterator[LedgerRepair]:
     settings = spark_settings(spark_conf or ())
     named = LedgerAddress.parse(address)
-    properties = of_ledger(named, servers, given)
+    properties = client_properties(named, servers, given)
     with ExitStack() as stack:
         spark = stack.enter_context(closing(spark_for([named], settings)))
         java, no_java = None, None
-        if named.kind == "kafka":
+        if named.store is LedgerStore.KAFKA:
             java, no_java = _java(stack, named.of_cluster(properties), clients)
         repair = named.open_repair(
             properties, schema=schema, spark=spark, java=java, no_java=no_java

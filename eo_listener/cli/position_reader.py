@@ -310,7 +310,7 @@ class PositionReader:
 
 def _lost(address: LedgerAddress) -> str:
     """What to do without a ledger; a table of Spark's says it by itself."""
-    if address.kind == "kafka":
+    if address.store.is_apart:
         return (
             "where it was deleted, and the targets have all that the checkpoint has done, "
             'exactly_once(..., on_first="accept") makes it again, and writes a batch in doubt '

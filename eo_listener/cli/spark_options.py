@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.session.local_spark import LocalSpark
 
@@ -32,9 +33,12 @@ def spark_settings(given: Iterable[str]) -> dict[str, str]:
 
 def spark_for(ledgers: Sequence[LedgerAddress], settings: Mapping[str, str]) -> LocalSpark:
     """The Spark for these ledgers, which starts when one of them is read by it."""
-    kinds = {one.kind for one in ledgers}
+    stores = {one.store for one in ledgers}
     return LocalSpark(
-        settings, delta="delta" in kinds, iceberg="iceberg" in kinds, announce=_announce
+        settings,
+        delta=LedgerStore.DELTA in stores,
+        iceberg=LedgerStore.ICEBERG in stores,
+        announce=_announce,
     )
 
 

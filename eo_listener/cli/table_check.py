@@ -10,6 +10,7 @@ import typer
 
 from eo_listener.cli.spark_options import spark_for
 from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.preflight.findings import CheckFinding, Level, problem
 from eo_listener.preflight.table_checks import judge_delta, judge_iceberg, judge_runtime
 from eo_listener.preflight.table_facts import ICEBERG, TablePlan
@@ -31,7 +32,7 @@ def table_plans(
 ) -> tuple[TablePlan, ...]:
     """What was asked for. Raises SettingsError."""
     found = [
-        TablePlan(kind=one.kind, name=one.place, query=query, create=create)
+        TablePlan(kind=one.store.value, name=one.place, query=query, create=create)
         for one in map(_address, tables or ())
     ]
     if dead_letters is not None and any(one.kind == ICEBERG for one in found):
@@ -54,7 +55,7 @@ def table_findings(
         yield from findings
         if any(one.level is Level.PROBLEM for one in findings):
             continue  # no table can be read by it
-        addresses = [LedgerAddress(kind=kind, place=plan.name) for plan in of_kind]
+        addresses = [LedgerAddress(store=LedgerStore(kind), place=plan.name) for plan in of_kind]
         with closing(spark_for(addresses, settings)) as spark:
             for plan in of_kind:
                 yield from _table(plan, spark)

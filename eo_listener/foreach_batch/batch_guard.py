@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
+from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
 from eo_listener.foreach_batch.counted_guard import is_applied, next_move
 from eo_listener.foreach_batch.first_batch import OtherHeads, doubt, has_doubled, is_late
 from eo_listener.foreach_batch.judgement import Judgement
@@ -46,16 +47,17 @@ def judge_batch(
     new_checkpoint: str | None = None,
     per_partition: bool = False,
     other_heads: OtherHeads | None = None,
+    ledger: SinkLedger | None = None,
 ) -> Judgement:
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
-    `sink` is its label, for the texts of errors. `other_heads` is needed where `is_unknown`, and in
-    the first batch of a run: without it each partition that has no head counts as a first one, as
-    in a sink without a ledger. With `on_recreated="restart"` a partition of a topic that was
-    recreated counts as never applied, and must be read from its log's start; where
-    `is_of_another_topic`, Kafka must then have been asked for the plan after `applied` was read.
-    `new_checkpoint` is what its NewCheckpointError said: by which checkpoint counted sources may go
-    on, and after which batch; with such sources `per_partition` does not count.
+    `sink` is its label, and `ledger` where its heads are, for the texts of errors. `other_heads` is
+    needed where `is_unknown`, and in the first batch of a run: without it each partition that has
+    no head counts as a first one, as in a sink without a ledger. With `on_recreated="restart"` a
+    partition of a topic that was recreated counts as never applied, and must be read from its log's
+    start; where `is_of_another_topic`, Kafka is then asked for the plan after `applied` was read.
+    `new_checkpoint` is what its NewCheckpointError said: by which checkpoint counted sources go on,
+    and after which batch; with such sources `per_partition` does not count.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     of those that apply, with all its partitions: TopicRecreatedError, NewCheckpointError,
@@ -78,7 +80,7 @@ def judge_batch(
     if not per_partition and check.continues:
         for tp, offset_range in check.replayed.items():
             check.errors.add(BatchErrorKind.MIXED, tp, offset_range)
-    check.errors.raise_gravest(plan, name=name, sink=sink)
+    check.errors.raise_gravest(plan, name=name, sink=sink, ledger=ledger)
     # Alone, a partition without offsets gets its head in a transaction after those of the others.
     wanted = check.continues or per_partition or not check.replayed
     moves = check.moves if wanted else {}

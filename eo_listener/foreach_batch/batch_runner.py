@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from eo_listener.foreach_batch.batch_errors import SinkLedger
 from eo_listener.foreach_batch.batch_failed import batch_failed
 from eo_listener.foreach_batch.batch_guard import (
     OnFirst,
@@ -26,6 +27,7 @@ from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsErr
 from eo_listener.model.events import BatchApplied, BatchReplayed, QueryStateLost
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
+from eo_listener.model.ledger_place import PlacedSink
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
@@ -206,6 +208,7 @@ class BatchRunner:
             new_checkpoint=self._new_checkpoint,
             per_partition=sink.per_partition,
             other_heads=other_heads,
+            ledger=_ledger_of(sink),
         )
         if place not in self._tried_of(plan) and judgement.replayed:
             # After a restart the batch that another one was refused is a replay for both.
@@ -339,6 +342,10 @@ def _refuse(**given: str) -> None:
             )
 
 
+def _ledger_of(sink: Sink) -> SinkLedger:
+    return SinkLedger(sink.key, sink.ledger_place if isinstance(sink, PlacedSink) else None)
+
+
 def _refuse_twice(sinks: Sequence[Sink]) -> None:
     if not sinks:
         raise SettingsError(
@@ -352,17 +359,13 @@ def _refuse_twice(sinks: Sequence[Sink]) -> None:
         named[place] = sink
         if first is None:
             continue
-        if first.label == sink.label:
-            raise SettingsError(
-                f"{sink.label} is named twice among the sinks",
-                cause="both would share one ledger, and the second would see each batch as applied",
-                fix="Name it once; to write two tables in one transaction, use apply=",
-            )
-        raise SettingsError(
-            f"{first.label} and {sink.label} go by one name, {sink.key!r}, in one ledger",
-            cause="the second would see each batch as applied, and get no rows",
-            fix='Give each a name of its own: KafkaSink(..., name="...")',
-        )
+        problem = f"{sink.label} is named twice among the sinks"
+        fix = "Name it once; to write two tables in one transaction, use apply="
+        if first.label != sink.label:
+            problem = f"{first.label} and {sink.label} go by one name, {sink.key!r}, in one ledger"
+            fix = 'Give each a name of its own: KafkaSink(..., name="...")'
+        cause = "both would share one ledger, and the second would see each batch as applied"
+        raise SettingsError(problem, cause=cause, fix=fix)
 
 
 def _another_of_the_run(plan: PlannedBatch, sink: Sink) -> SettingsError:

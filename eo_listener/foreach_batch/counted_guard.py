@@ -10,7 +10,8 @@ new one has to read depends on what the sink has.
 
 from __future__ import annotations
 
-from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
+from eo_listener.foreach_batch.batch_errors import BatchErrors
 from eo_listener.foreach_batch.first_batch import OtherHeads, doubt, is_late
 from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.ledger import BatchVerdict, Head, Move

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
+from eo_listener.foreach_batch.batch_errors import BatchErrors
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition

@@ -225,6 +225,20 @@ class BatchProducer(RecordProducer):
                 raise self._failure(what, answer_of(error)) from error
             raise error
 
+    def _first(self) -> Answer | None:
+        """That of the transaction: a record tells it of the record alone.
+
+        Where a partition may not join it, all records are purged. What the next call for the
+        transaction is answered is the reason; this one is answered by the client itself.
+        """
+        if self.stage is Stage.OPEN:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as error:
+                if answer_of(error).name() != "_STATE":  # a transaction is open, and all is well
+                    return answer_of(error)
+        return super()._first()
+
     def _left(self) -> float:
         return self._timeout if self._age is None else self._age.left
 

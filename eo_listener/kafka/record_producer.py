@@ -37,6 +37,8 @@ _FIXED: Final = {
     "delivery.report.only.error": True,  # else a call of Python for each record
 }
 _DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
+_CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"})
+"""What only says that there was an error before: in the transaction, or of the record before."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
 _MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
 _LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
@@ -144,15 +146,21 @@ class RecordProducer:
             raise self._failure("sending records", self._failed)
 
     def _failure(self, what: str, answer: Answer) -> KafkaError:
-        if self._failed is not None and answer.name() in {"_STATE", "_PURGE_QUEUE"}:
-            answer = self._failed  # later errors only say that there was an earlier one
         try:
             self._producer.poll(0)
         except KafkaException as error:  # one that is fatal comes out of here every time
             self._errors.record(answer_of(error))
         if answer.fatal():  # what a connection has reported before is not the reason
             self._errors.fatal = answer
-        return self._errors.failure(what, answer)
+        found = self._errors.failure(what, answer)
+        if found.code not in _CONSEQUENCES or (first := self._first()) is None:
+            return found
+        self._errors.fatal = None
+        return self._errors.failure(what, first)
+
+    def _first(self) -> Answer | None:
+        """The error of which others are the consequence, where it is known."""
+        return self._failed
 
     def _delivered(self, error: Answer | None, _: object) -> None:
         if error is not None and self._failed is None:

@@ -8,12 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.model.errors import MissingExtraError, SettingsError
+from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.model.protocols import LedgerReader
+from eo_listener.sinks.dsn_address import shown_dsn
 from eo_listener.sinks.ledger_repair import LedgerRepair
 from eo_listener.sinks.ledger_steps import BATCHES_COUNTED, BATCHES_READ
 from eo_listener.spark.checkpoint import shown
@@ -24,15 +25,20 @@ if TYPE_CHECKING:
 
 _KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/@]+)/)?(?P<topic>[^/]*)")
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
-_TABLES: Final = {"iceberg": "IcebergLedgerReader", "delta": "DeltaLedgerReader"}
-_NO_SECRETS: Final = frozenset(
-    {
-        *("host", "hostaddr", "port", "dbname", "user", "options", "service", "passfile"),
-        *("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"),
-    }
-)
-"""Parameters of a dsn that are shown."""
-_REPAIRS: Final = {"iceberg": "IcebergLedgerRepair", "delta": "DeltaLedgerRepair"}
+_READERS: Final = {
+    LedgerStore.SQLITE: "SqliteLedgerReader",
+    LedgerStore.POSTGRES: "PostgresLedgerReader",
+    LedgerStore.KAFKA: "KafkaLedgerReader",
+    LedgerStore.ICEBERG: "IcebergLedgerReader",
+    LedgerStore.DELTA: "DeltaLedgerReader",
+}
+_REPAIRS: Final = {
+    LedgerStore.SQLITE: "SqliteLedgerRepair",
+    LedgerStore.POSTGRES: "PostgresLedgerRepair",
+    LedgerStore.KAFKA: "KafkaLedgerRepair",
+    LedgerStore.ICEBERG: "IcebergLedgerRepair",
+    LedgerStore.DELTA: "DeltaLedgerRepair",
+}
 _PACKAGES: Final = {"pyarrow": None, "psycopg": None, "pyspark": "spark", "py4j": "spark"}
 """With the extra that brings each; None: the one that has the store's name."""
 
@@ -50,43 +56,41 @@ FORMS: Final = ", ".join(EACH_FORM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAddress:
-    """Where a ledger is; `place` is a file, a dsn (secret), a topic or a table, by `kind`.
+    """Where a ledger is; `place` is a file, a dsn (secret), a topic or a table, by `store`.
 
     `servers` are those of a topic on a cluster of its own; None: the cluster that is read anyway.
     """
 
-    kind: str
+    store: LedgerStore
     place: str = field(repr=False)
     servers: str | None = None
 
     @property
     def shown(self) -> str:
         """As a command line names it, without a password."""
-        if self.kind == "kafka":
-            return (
-                f"kafka:{self.place}"
-                if self.servers is None
-                else (f"kafka://{self.servers}/{self.place}")
-            )
-        if self.kind == "postgres":
-            return _without_secrets(self.place)
-        return f"{self.kind}:{shown(self.place)}"
+        if self.store is LedgerStore.KAFKA:
+            where = "" if self.servers is None else f"//{self.servers}/"
+            return f"kafka:{where}{self.place}"
+        if self.store is LedgerStore.POSTGRES:
+            return shown_dsn(self.place)
+        return f"{self.store.value}:{shown(self.place)}"
 
     @classmethod
     def parse(cls, text: str) -> LedgerAddress:
         """Read an address. Raises SettingsError, which quotes no dsn."""
         if text.startswith(_POSTGRES):
             plain = text.startswith("postgresql:") and not text.startswith("postgresql://")
-            return cls(kind="postgres", place=text.removeprefix("postgresql:") if plain else text)
-        kind, _, place = text.partition(":")
-        if kind in ("sqlite", *_TABLES) and place:
-            return cls(kind=kind, place=place)
+            place = text.removeprefix("postgresql:") if plain else text
+            return cls(store=LedgerStore.POSTGRES, place=place)
+        store, place = LedgerStore.of(text), text.partition(":")[2]
+        if store is not None and place and (store is LedgerStore.SQLITE or store.in_table):
+            return cls(store=store, place=place)
         found = _KAFKA.fullmatch(text)
         if found is not None and found["topic"]:
             require_name("topic", found["topic"])
             if found["servers"] is not None:
                 require_ports(found["servers"])
-            return cls(kind="kafka", place=found["topic"], servers=found["servers"])
+            return cls(store=LedgerStore.KAFKA, place=found["topic"], servers=found["servers"])
         raise SettingsError(
             "the address of a ledger is none of the forms that are known",
             cause="it may hold a password, so it is not shown",
@@ -112,15 +116,13 @@ class LedgerAddress:
         reader: LedgerReader
         if self.in_table:
             batches = BATCHES_COUNTED if counts_rows else BATCHES_READ
-            reader = _loaded(self.kind, _TABLES[self.kind])(
-                self.place, spark, query=query, batches=batches
-            )
-        elif self.kind == "sqlite":
-            reader = _loaded("sqlite", "SqliteLedgerReader")(self.place)
-        elif self.kind == "postgres":
-            reader = _loaded("postgres", "PostgresLedgerReader")(self.place, schema=schema)
+            reader = self._loaded("reader")(self.place, spark, query=query, batches=batches)
+        elif self.store is LedgerStore.SQLITE:
+            reader = self._loaded("reader")(self.place)
+        elif self.store is LedgerStore.POSTGRES:
+            reader = self._loaded("reader")(self.place, schema=schema)
         else:
-            reader = _loaded("kafka", "KafkaLedgerReader")(self.of_cluster(properties), self.place)
+            reader = self._loaded("reader")(self.of_cluster(properties), self.place)
         return reader
 
     def of_cluster(self, properties: Mapping[str, str] | None) -> dict[str, str]:
@@ -137,7 +139,7 @@ class LedgerAddress:
     @property
     def in_table(self) -> bool:
         """Whether a Spark is needed to read it."""
-        return self.kind in _TABLES
+        return self.store.in_table
 
     def open_repair(
         self,
@@ -154,38 +156,27 @@ class LedgerAddress:
         """
         repair: LedgerRepair
         if self.in_table:
-            repair = _loaded(self.kind, _REPAIRS[self.kind], "repair")(self.place, spark)
-        elif self.kind == "sqlite":
-            repair = _loaded("sqlite", "SqliteLedgerRepair", "repair")(self.place)
-        elif self.kind == "postgres":
-            repair = _loaded("postgres", "PostgresLedgerRepair", "repair")(
-                self.place, schema=schema
-            )
+            repair = self._loaded("repair")(self.place, spark)
+        elif self.store is LedgerStore.SQLITE:
+            repair = self._loaded("repair")(self.place)
+        elif self.store is LedgerStore.POSTGRES:
+            repair = self._loaded("repair")(self.place, schema=schema)
         else:
-            repair = _loaded("kafka", "KafkaLedgerRepair", "repair")(
+            repair = self._loaded("repair")(
                 self.of_cluster(properties), self.place, java=java, no_java=no_java
             )
         return repair
 
-
-def _without_secrets(dsn: str) -> str:
-    """The dsn without its password; `postgresql://...` where it is in libpq's other form."""
-    parts = urlsplit(dsn)
-    if "://" not in dsn or parts.fragment:
-        return "postgresql://..."
-    login, at, hosts = parts.netloc.rpartition("@")
-    kept = [one for one in parts.query.split("&") if one.partition("=")[0] in _NO_SECRETS]
-    query = f"?{'&'.join(kept)}" if kept else ""
-    return f"{parts.scheme}://{login.partition(':')[0]}{at}{hosts}{parts.path}{query}"
-
-
-def _loaded(store: str, name: str, of: str = "reader") -> Any:
-    try:
-        return getattr(import_module(f"eo_listener.sinks.{store}.ledger_{of}"), name)
-    except ImportError as error:
-        lacking = (error.name or "").partition(".")[0]
-        if lacking not in _PACKAGES:
-            raise
-        what = f"reading a ledger ({store})"
-        extra = _PACKAGES[lacking] or store
-        raise MissingExtraError(what, package=lacking, extra=extra) from error
+    def _loaded(self, of: Literal["reader", "repair"]) -> Any:
+        store, names = self.store.value, _READERS if of == "reader" else _REPAIRS
+        try:
+            return getattr(
+                import_module(f"eo_listener.sinks.{store}.ledger_{of}"), names[self.store]
+            )
+        except ImportError as error:
+            lacking = (error.name or "").partition(".")[0]
+            if lacking not in _PACKAGES:
+                raise
+            what = f"reading a ledger ({store})"
+            extra = _PACKAGES[lacking] or store
+            raise MissingExtraError(what, package=lacking, extra=extra) from error

@@ -220,6 +220,17 @@ def test_records_of_a_topic_are_not_written_twice_for_a_ledger_that_was_restored
     assert "starting_offsets(ledger=sink" in second
 
 
+def test_a_partition_that_a_restored_ledger_lacks_may_be_in_its_target() -> None:
+    """As for what it is behind by: the target is looked at before anything is read once more."""
+    found = judged(checkpoint=checkpoint(60, 50), stores=(store(ledger(60, targets=("out",))),))
+    lacking = only(found)
+    assert lacking.kind is Kind.LEDGER_LACKS
+    first, _, second = lacking.fix.partition("; or, where it has none, ")
+    assert first.startswith("see whether topic out has these records")
+    assert 'on_first="accept"' in first
+    assert "starting_offsets(ledger=sink" in second
+
+
 def test_a_target_that_is_another_topic_now() -> None:
     """Nobody says that nothing is lost, though the ledger is where the checkpoint is."""
     replaced = ledger(60, targets=("out",), replaced=("out",))

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
 from eo_listener.cli import ledger_repair as ledger_command
-from eo_listener.cli.ledger_options import of_ledger
+from eo_listener.cli.ledger_options import client_properties
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError
@@ -279,12 +279,12 @@ def test_properties_reach_the_cluster_that_a_ledger_names(store: Store) -> None:
     """They are neither dropped nor taken for those of a file; -b comes first."""
     topic = LedgerAddress.parse("kafka://h:9092/l")
     given = ["security.protocol=SSL"]
-    assert of_ledger(topic, None, given) == {
+    assert client_properties(topic, None, given) == {
         "bootstrap.servers": "h:9092",
         "security.protocol": "SSL",
     }
-    assert of_ledger(topic, "k:9092", given)["bootstrap.servers"] == "k:9092"  # type: ignore[index]  # there is one
-    assert of_ledger(topic, None, None) is None
+    assert client_properties(topic, "k:9092", given)["bootstrap.servers"] == "k:9092"  # type: ignore[index]  # there is one
+    assert client_properties(topic, None, None) == {"bootstrap.servers": "h:9092"}
     with pytest.raises(SettingsError, match="properties need a cluster"):
         run("show", store.address, "-X", *given)
 

@@ -155,7 +155,9 @@ def test_ledgers_that_differ_are_read_once_more(
     read: list[str] = []
     ends = {"sqlite": file, "delta": table}
     monkeypatch.setattr(
-        LedgerAddress, "open", lambda self, *_, **__: Moving(self.kind, ends[self.kind], read)
+        LedgerAddress,
+        "open",
+        lambda self, *_, **__: Moving(self.store.value, ends[self.store.value], read),
     )
     ledgers = [LedgerAddress.parse(one) for one in ("sqlite:a.db", "delta:/d")]
     reader = PositionReader(AuditRequest(ledgers=ledgers))

@@ -8,16 +8,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
+from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, GuardError
 from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from tests.documents.explained import Explained, explain
 from tests.documents.markdown import ROOT
 
 _QUERY, _SINK = "delays", "PostgreSQL table delays"
+_LEDGER = SinkLedger("public.delays", LedgerPlace(address="LEDGER"))
+_TOPIC = "Kafka topic delays at SERVERS"
+_LEDGER_TOPIC = SinkLedger("delays", LedgerPlace(address="kafka:eo-ledger", servers="SERVERS"))
 _TP, _RANGE = TopicPartition("flights", 0), OffsetRange(9000, 9500)
 _BATCH = OffsetRange(41, 42)
 # Whose head is found under another name, and which are about batches of what is not Kafka.
@@ -66,13 +71,18 @@ def explained(error: type[EoListenerError]) -> Explained:
 
 
 def guard_errors(error: type[EoListenerError]) -> Iterator[GuardError]:
-    """What the guard of batches raises of a class, once for each of its reasons."""
+    """What the guard of batches raises of a class, once for each of its reasons.
+
+    Where a KafkaSink has words of its own, these too.
+    """
     for kind in BatchErrorKind:
         if kind.value.error is error:
-            yield _raised(kind)
+            yield _raised(kind, _SINK, _LEDGER)
+            if kind.value.apart is not None:
+                yield _raised(kind, _TOPIC, _LEDGER_TOPIC)
 
 
-def _raised(kind: BatchErrorKind) -> GuardError:
+def _raised(kind: BatchErrorKind, sink: str, ledger: SinkLedger) -> GuardError:
     plan = PlannedBatch(
         query_id="0f8c2a11-9d0c-4f0e-8f6e-8d1f3a7b5c21",
         run_id="9b1d7e40-1a2b-4c3d-8e4f-5a6b7c8d9e0f",
@@ -89,13 +99,13 @@ def _raised(kind: BatchErrorKind) -> GuardError:
         head = Head(
             range=_RANGE, topic_id=None, query_id=plan.query_id, run_id=plan.run_id, batch_id=40
         )
-        found.name_old(kind, _TP, key, head, "public.delays")
+        found.name_old(kind, _TP, key, head, ledger.key)
     elif kind in _OF_BATCHES:
         found.add(kind, BATCHES, _BATCH)
     else:
         found.add(kind, _TP, _RANGE)
     try:
-        found.raise_gravest(plan, name=_QUERY, sink=_SINK)
+        found.raise_gravest(plan, name=_QUERY, sink=sink, ledger=ledger)
     except GuardError as error:
         return error
     raise AssertionError(kind)

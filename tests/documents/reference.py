@@ -13,6 +13,7 @@ from string import Template
 from typing import Any, Final
 
 from eo_listener.model.errors import EoListenerError
+from eo_listener.model.ledger_place import PlacedSink
 from eo_listener.model.protocols import Sink
 from tests.documents.explained import explain
 from tests.documents.markdown import anchor, block, joined, link, point, rewrapped
@@ -21,7 +22,9 @@ from tests.documents.public_names import public_names
 _WIDTH: Final = 100
 _CALLED: Final = frozenset({"__call__"})  # of the methods with underscores, what users meet
 
-_OF_A_SINK: Final = frozenset(name for name in vars(Sink) if not name.startswith("_"))
+_OF_A_SINK: Final = frozenset(
+    name for one in (Sink, PlacedSink) for name in vars(one) if not name.startswith("_")
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from eo_listener import exactly_once, starting_offsets
-from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
+from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.foreach_batch.first_batch import OtherHeads
 from eo_listener.model.errors import (
@@ -24,10 +25,13 @@ from eo_listener.model.errors import (
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.model.ledger import BatchVerdict, Head
+from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_address import EACH_FORM
 from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of
+
+IN_FILE = SinkLedger("delays", LedgerPlace(address="sqlite:/x.db"))
+IN_TOPIC = SinkLedger("out", LedgerPlace(address="kafka://k:9092/l"))
 
 
 @pytest.mark.parametrize(
@@ -420,7 +424,7 @@ def test_an_error_of_many_partitions_stays_short() -> None:
 def test_an_error_says_what_to_type() -> None:
     """What happened, why most likely, and what to type, with the names in it."""
     with pytest.raises(GapError) as raised:
-        judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)})
+        judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, ledger=IN_FILE)
     error = raised.value
     assert error.problem == (
         "batch 7 of query 'flights' was not written to table delays: offsets before it are not "
@@ -430,8 +434,81 @@ def test_an_error_says_what_to_type() -> None:
     assert error.fix is not None
     assert 'starting_offsets(ledger=sink, query="flights", bootstrap_servers="...")' in error.fix
     assert 'on_gap="accept"' in error.fix
-    assert "accept LEDGER --query flights --partition t-0 --gap 5..7 --execute" in error.fix
+    accept = "eo-listener ledger accept sqlite:/x.db --sink delays --query flights"
+    assert f"{accept} --partition t-0 --gap 5..7 --execute; or every gap" in error.fix
     assert error.exit_code == 1
+
+
+def test_a_gap_of_a_ledger_that_no_command_knows() -> None:
+    """That of a user's own store: nothing is to be typed that cannot work."""
+    for ledger in (None, SinkLedger("delays", None)):
+        with pytest.raises(GapError) as raised:
+            judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, ledger=ledger)
+        assert "eo-listener" not in str(raised.value)
+        assert 'accept every gap to come: exactly_once(..., on_gap="accept")' in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("applied", "how", "error", "accepts"),
+    [
+        ({P0: head_of(0, 5)}, {}, GapError, 'on_gap="accept"'),
+        ({}, {"other_heads": OtherHeads(sink="out", heads={})}, NotInLedgerError, 'on_first="acc'),
+    ],
+)
+def test_rows_apart_from_their_ledger_are_looked_at_first(
+    applied: dict[TopicPartition, Head],
+    how: dict[str, OtherHeads],
+    error: type[GuardError],
+    accepts: str,
+) -> None:
+    """Where the ledger's topic alone was put back, a start from there writes them once more.
+
+    In a database, and in a table, both are one copy: there the start comes first.
+    """
+    for address, looks in (
+        ("kafka://k:9092/eo-ledger", True),
+        ("kafka:eo-ledger", True),
+        ("sqlite:/x.db", False),
+        ("postgresql://h/d", False),
+        ("iceberg:lake.db.t", False),
+        ("delta:/d", False),
+    ):
+        ledger = SinkLedger("out", LedgerPlace(address=address))
+        with pytest.raises(error) as raised:
+            judged(plan_of({P0: (7, 9)}, continued=(P0,)), applied, ledger=ledger, **how)
+        fix = str(raised.value.fix)
+        before, none_there, after = fix.partition("or, where it has none, start again")
+        assert bool(none_there) is looks, address
+        assert fix.startswith("See whether the target has") is looks, address
+        if looks:
+            assert accepts in before
+            assert "starting_offsets" not in before
+            assert "starting_offsets(ledger=sink" in after
+
+
+def test_sources_that_are_not_kafka_are_looked_for_in_a_target_first() -> None:
+    """As little is known of their batches: an old checkpoint would write them once more."""
+    for kind in (BatchErrorKind.BATCH_GAP, BatchErrorKind.UNCOUNTED):
+        errors = BatchErrors()
+        errors.add(kind, P0, OffsetRange(3, 5))
+        with pytest.raises(kind.value.error) as raised:
+            errors.raise_gravest(plan_of({}), name="flights", sink="s", ledger=IN_TOPIC)
+        assert str(raised.value.fix).startswith("See whether the target has")
+
+
+def test_a_topic_of_another_name_is_carried_over_by_a_command() -> None:
+    """A KafkaSink has no table that could be renamed: its topics or its name= were changed."""
+    there = {LedgerKey("a", "flights"): {P0: head_of(7, 9)}}
+    with pytest.raises(NotInLedgerError, match="another sink of this ledger has it") as raised:
+        judged(
+            plan_of({P0: (7, 9)}),
+            {},
+            other_heads=OtherHeads(sink="out", heads=there),
+            ledger=IN_TOPIC,
+        )
+    carried = "eo-listener ledger rename kafka://k:9092/l --sink a --query flights --to-sink out"
+    assert f"carry its ledger over: {carried} --execute; and keep" in str(raised.value.fix)
+    assert "ALTER TABLE" not in str(raised.value)
 
 
 def test_a_name_is_typed_as_it_is_read() -> None:
@@ -443,12 +520,17 @@ def test_a_name_is_typed_as_it_is_read() -> None:
 
 @pytest.mark.parametrize("kind", BatchErrorKind, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("stateful", [False, True])
-def test_what_to_type_can_be_typed(kind: BatchErrorKind, stateful: bool) -> None:
+@pytest.mark.parametrize("ledger", [None, IN_FILE, IN_TOPIC], ids=["own", "file", "topic"])
+def test_what_to_type_can_be_typed(
+    kind: BatchErrorKind, stateful: bool, ledger: SinkLedger | None
+) -> None:
     """Each call in a fix is one that Python takes, with arguments that the function has."""
     errors = BatchErrors()
     errors.add(kind, P0, OffsetRange(0, 5))
     with pytest.raises(GuardError) as raised:
-        errors.raise_gravest(plan_of({}, stateful=stateful), name='a "b" {c}', sink="s")
+        errors.raise_gravest(
+            plan_of({}, stateful=stateful), name='a "b" {c}', sink="s", ledger=ledger
+        )
     fix = raised.value.fix or ""
     for function in (starting_offsets, exactly_once):
         for call in re.findall(rf"{function.__name__}\([^()]*\)", fix):
@@ -459,7 +541,8 @@ def test_what_to_type_can_be_typed(kind: BatchErrorKind, stateful: bool) -> None
             if function is starting_offsets:
                 assert {"ledger", "query", "bootstrap_servers"} <= given.keys()
                 assert ast.literal_eval(given["query"]) == 'a "b" {c}'
-    assert ("eo-listener ledger" in fix) is all(one.partition(":")[0] in fix for one in EACH_FORM)
+    assert ledger is not None or "eo-listener" not in fix
+    assert fix[0].isupper()
     assert ("the query has state" in fix) is (stateful and "checkpointLocation" in fix)
 
 

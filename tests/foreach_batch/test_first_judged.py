@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from eo_listener.foreach_batch.batch_errors import SinkLedger
 from eo_listener.foreach_batch.first_batch import OtherHeads, is_unknown
 from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.model.errors import GapError, NotInLedgerError
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from tests.foreach_batch.plans import P0, P1, P2, Ranges, head_of, judged, plan_of
 
@@ -197,6 +199,7 @@ def test_rows_that_another_table_has_are_not_written_by_consent(
                     continued=continued,
                     other_heads=other_heads,
                     on_first=on_first,
+                    ledger=SinkLedger(SINK, LedgerPlace(address="LEDGER")),
                 )
             assert raised.value.ranges == {P0: OffsetRange(*head)}
             typed = re.search(r"ledger rename LEDGER (.*) --execute", str(raised.value.fix))

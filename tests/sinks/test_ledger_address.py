@@ -60,7 +60,7 @@ def file(tmp_path: Path) -> Path:
 def test_each_form(text: str, kind: str, place: str, servers: str | None) -> None:
     """A file, a dsn in both of libpq's forms, a topic here or on another cluster, a table."""
     found = LedgerAddress.parse(text)
-    assert (found.kind, found.place, found.servers) == (kind, place, servers)
+    assert (found.store.value, found.place, found.servers) == (kind, place, servers)
     assert "u:p@h" not in repr(found)
     assert found.shown == (text.replace(":p@", "@") if "host=" not in text else "postgresql://...")
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_commit import BatchCommit
 from eo_listener.sinks.delta.connection import Connection
+from eo_listener.spark.checkpoint import shown
 
 
 class DeltaSink:
@@ -75,6 +77,11 @@ class DeltaSink:
     def key(self) -> str:
         """The table or the path as it was given: the ledger itself is in the table."""
         return self._target.table or self._target.path or ""
+
+    @property
+    def ledger_place(self) -> LedgerPlace:
+        """The table itself."""
+        return LedgerPlace(address=f"delta:{shown(self.key)}", more=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; none where there is no table yet."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from eo_listener.model.errors import JvmError, OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.dead_letter_limit import SHARE, Refusals
@@ -145,6 +146,11 @@ class IcebergSink:
     def key(self) -> str:
         """The table's name."""
         return self._name.key
+
+    @property
+    def ledger_place(self) -> LedgerPlace:
+        """The table itself."""
+        return LedgerPlace(address=f"iceberg:{self.key}", more=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; none where there is no table."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from eo_listener.client_config.acls import command
+from eo_listener.client_config.acls import command, command_for
 from eo_listener.kafka.batch_producer import FENCED
 from eo_listener.kafka.record_producer import TooLargeError
 from eo_listener.model.errors import (
@@ -41,9 +42,10 @@ _PASSING: Final = (
 _LASTING: Final = frozenset(
     {"_AUTHENTICATION", "_SSL", "_INVALID_ARG", "_UNSUPPORTED_FEATURE", "_NO_JAVA", "_NO_STORE"}
 )
+NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
+AS_ADMINISTRATOR: Final = "As an administrator of the cluster: "
 _RIGHTS: Final = {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (("Write", "Describe"), "--transactional-id"),
-    "CLUSTER_AUTHORIZATION_FAILED": (("Create",), "--cluster"),
     "GROUP_AUTHORIZATION_FAILED": (("Read",), "--group"),
 }
 
@@ -71,7 +73,8 @@ class Explanation:
         """Return the error to raise where nothing was written."""
         code = error.code
         problem = f"{self.label}: {error.problem}"
-        if code == "TOPIC_AUTHORIZATION_FAILED":
+        # A producer is refused by the cluster where it may write to no topic at all (KIP-679).
+        if code in (NO_TOPIC_RIGHT, "CLUSTER_AUTHORIZATION_FAILED"):
             return SinkError(problem, cause="a right is missing", fix=self._of_topics())
         if code in _RIGHTS:
             return SinkError(problem, cause="a right is missing", fix=self._right(code))
@@ -159,18 +162,37 @@ class Explanation:
         needed = ("Write",) if self.fences else ("Read", "Write", "Describe_Configs")
         write = (self._acl(needed, "--topic", topic) for topic in self.topics)
         sources = (self._acl(("Read",), "--topic", topic) for topic in self.sources)
-        return "As an administrator of the cluster: " + "; ".join((read, *write, *sources))
+        return AS_ADMINISTRATOR + "; ".join((read, *write, *sources))
 
     def _right(self, code: str) -> str:
         operations, kind = _RIGHTS[code]
         named = {"--transactional-id": self.transactional_id, "--group": self.group or "GROUP"}
         resource = [kind, named[kind]] if kind in named else [kind]
-        return "As an administrator of the cluster: " + command(
-            self.servers, self.principal, operations, resource
-        )
+        return AS_ADMINISTRATOR + command(self.servers, self.principal, operations, resource)
 
     def _acl(self, operations: tuple[str, ...], kind: str, name: str) -> str:
         return command(self.servers, self.principal, operations, [kind, name])
+
+
+def with_right(
+    error: KafkaError,
+    properties: Mapping[str, str],
+    operations: Collection[str],
+    topics: Iterable[str],
+) -> KafkaError:
+    """The same; with the command that gives the right, where one to these topics is missing.
+
+    `properties` are those of the client that asked, in librdkafka's names.
+    """
+    if error.code != NO_TOPIC_RIGHT:
+        return error
+    named = [word for topic in topics for word in ("--topic", topic)]
+    return KafkaError(
+        error.problem,
+        code=error.code,
+        cause="a right is missing",
+        fix=AS_ADMINISTRATOR + command_for(properties, operations, named),
+    )
 
 
 def is_fenced(error: KafkaError) -> bool:

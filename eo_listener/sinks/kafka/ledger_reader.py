@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Final
 
-from eo_listener.client_config.acls import command_for
 from eo_listener.kafka.compacted_topic import CompactedTopic
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.errors import KafkaError, SettingsError, SinkLockedError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.sinks.kafka.errors import with_right
 from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, owner
 from eo_listener.sinks.kafka.repair_records import history_of
 
@@ -47,9 +47,9 @@ class KafkaLedgerReader:
         What such a transaction would move is not among the heads. Raises SinkLockedError where it
         hides what others have committed, KafkaError where the topic may not be read.
         """
-        with self._naming_the_right():
+        with self._rights("Read"):
             if not self._reader.exists():
-                raise self._absent()
+                raise self._missing()
             records = self._records = self.read(lambda _: True)
         keys = {LedgerKey(key.sink, key.query) for key in records.records}
         keys |= {LedgerKey(key.sink, key.query) for key in records.batches}
@@ -58,7 +58,7 @@ class KafkaLedgerReader:
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """What repairs have found and made: of batches a topic has heads only."""
-        with self._naming_the_right():
+        with self._rights("Read"):
             records = self._records or self.read(lambda _: True)
         return iter(history_of(one.repair for of, one in records.repairs.items() if of[:2] == key))
 
@@ -69,17 +69,19 @@ class KafkaLedgerReader:
 
     def require_there(self) -> str:
         """Its cleanup.policy. Raises SettingsError where there is no such topic."""
-        policy = self._reader.policy()
+        with self._rights("Read", "Describe_Configs"):
+            policy = self._reader.policy()
         if policy is None:
-            raise self._absent()
+            raise self._missing()
         return policy
 
     def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
         """Read what is committed, at least of those that it concerns. Raises as `ledgers` does."""
-        reading = self._reader.read(
-            lambda key, _: concerns(owner(key)),
-            pending_timeout=_GRACE,
-        )
+        with self._rights("Read"):
+            reading = self._reader.read(
+                lambda key, _: concerns(owner(key)),
+                pending_timeout=_GRACE,
+            )
         self.partitions = reading.partitions
         found: list[LedgerKey] = []
         for pending in reading.pending:
@@ -100,28 +102,23 @@ class KafkaLedgerReader:
         self.open = tuple(found)
         return Decoder().decode(reading.values)
 
-    def _absent(self) -> SettingsError:
+    @contextmanager
+    def _rights(self, *operations: str) -> Iterator[None]:
+        """Have errors name the rights to the topic that are needed, where one is missing."""
+        try:
+            yield
+        except KafkaError as error:
+            named = with_right(error, self._properties, operations, (self._topic,))
+            if named is error:
+                raise
+            raise named from error
+
+    def _missing(self) -> SettingsError:
         return SettingsError(
             f"there is no topic {self._topic} at {self._servers}",
             cause="no Kafka sink has written to this cluster yet, or ledger_topic= is another",
             fix="Name the ledger's topic: kafka:TOPIC",
         )
-
-    @contextmanager
-    def _naming_the_right(self) -> Iterator[None]:
-        """Say how the right to read the topic is given, where it is missing."""
-        try:
-            yield
-        except KafkaError as error:
-            if error.code != "TOPIC_AUTHORIZATION_FAILED":
-                raise
-            right = command_for(self._properties, ("Read",), ("--topic", self._topic))
-            raise KafkaError(
-                f"{self.label} may not be read: {error.code}",
-                code=error.code,
-                cause="a right is missing",
-                fix=f"As an administrator of the cluster: {right}",
-            ) from error
 
     def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
         """The ids of those of the topics that exist; None where they may not be described."""

@@ -33,7 +33,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Entry, LedgerKey
-from eo_listener.sinks.kafka.errors import is_fenced
+from eo_listener.sinks.kafka.errors import AS_ADMINISTRATOR, NO_TOPIC_RIGHT, is_fenced, with_right
 from eo_listener.sinks.kafka.ledger import LedgerRecords, concerns, refuse_policy
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.repaired_records import Repair, Written, accepted, renamed
@@ -43,7 +43,7 @@ _OPEN: Final = 60.0  # seconds after which the coordinator ends the transaction 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _RIGHTS: Final = {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (("Write", "Describe"), "--transactional-id"),
-    "TOPIC_AUTHORIZATION_FAILED": (("Read", "Write", "Describe_Configs"), "--topic"),
+    NO_TOPIC_RIGHT: (("Read", "Write", "Describe_Configs"), "--topic"),
 }
 
 _Planned = Callable[[LedgerRecords, Repair], Iterable[Written]]
@@ -99,6 +99,8 @@ class KafkaLedgerRepair:
     def key_of(self, table: str) -> str:
         """The key of a sink: its name=, or its topics in their order."""
         named = {one.strip() for one in table.split(",")}
+        if table in named:  # it has no order, so nobody is asked whether there is such a topic
+            return table
         return ",".join(sorted(named)) if self._topics(named) == named else table
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
@@ -294,8 +296,11 @@ class KafkaLedgerRepair:
 
     def _topics(self, names: Collection[str]) -> set[str]:
         """Those of them that there are."""
-        possible = [one for one in names if _TOPIC.fullmatch(one)]
-        return set(self._logs.topics(possible, time.monotonic() + self._timeout))
+        possible = sorted(one for one in names if _TOPIC.fullmatch(one))
+        try:
+            return set(self._logs.topics(possible, time.monotonic() + self._timeout))
+        except KafkaError as error:
+            raise with_right(error, self._properties, ("Describe",), possible) from error
 
     def _end(self, name: str) -> None:
         """End what was given up; where that fails, its time-out does."""
@@ -325,8 +330,7 @@ class KafkaLedgerRepair:
         return SinkError(
             f"{self._reader.label}: {error.problem}; nothing was changed",
             cause="a right is missing",
-            fix="As an administrator of the cluster: "
-            + command_for(self._properties, rights, resource),
+            fix=AS_ADMINISTRATOR + command_for(self._properties, rights, resource),
         )
 
 

@@ -12,6 +12,7 @@ from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.target_logs import TargetLogs
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit, Refusals
@@ -145,6 +146,15 @@ class KafkaSink:
         """Where the ledger is: sinks of one `key` share their heads there, whatever the topics."""
         servers = sorted(one.strip() for one in self._access.servers.split(","))
         return f"topic {self._ledger_topic} at {','.join(servers)}"
+
+    @property
+    def ledger_place(self) -> LedgerPlace:
+        """The ledger's topic, with the cluster's servers."""
+        return LedgerPlace(
+            address=f"{LedgerStore.KAFKA.value}:{self._ledger_topic}",
+            servers=self._access.servers,
+            more="with -X for its login" if self._access.has_login else "",
+        )
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`. Fences nobody: another driver may be at work."""

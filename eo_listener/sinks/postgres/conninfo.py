@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from eo_listener.model.errors import RetriableSinkError, SettingsError
+from eo_listener.sinks.dsn_address import shown_dsn
 
 Dsn: TypeAlias = "str | Callable[[], str]"
 
@@ -116,6 +118,15 @@ class ConnectionSettings:
         host = given.get("host") or given.get("hostaddr") or "localhost"
         where = f"{host}:{given['port']}" if given.get("port") else str(host)
         return f"{where}/{given['dbname']}" if given.get("dbname") else where
+
+    def address(self) -> str:
+        """How a command names it, without a secret."""
+        if not isinstance(self.dsn, str):
+            return "postgresql://USER@HOST/DATABASE"
+        if self.dsn.startswith(_URI):
+            return shown_dsn(self.dsn)
+        given = urlencode(self._settings(), quote_via=quote, safe="/,:")
+        return shown_dsn(f"postgresql://?{given}")
 
     def without_secrets(self, text: str) -> str:
         """Return a text of libpq or the server with every secret of the dsn taken out."""

@@ -12,6 +12,7 @@ import psycopg
 
 from eo_listener.model.errors import OutcomeUnknownError, RetriableSinkError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_rows import TaskSize
@@ -141,6 +142,12 @@ class PostgresSink:
     def per_partition(self) -> bool:
         """Whether a Kafka partition may have a transaction of its own."""
         return self._choice.by_partition
+
+    @property
+    def ledger_place(self) -> LedgerPlace:
+        """The database, and the schema."""
+        access = self._kept.access
+        return LedgerPlace(address=access.address(), schema=access.schema)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 from eo_listener.model.errors import EoListenerError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_rows import TaskSize, schema_of
@@ -117,6 +118,11 @@ class SqliteSink:
     def key(self) -> str:
         """The table's name, in lower case, since case does not matter: SQLite's names have none."""
         return folded(self._target.table)
+
+    @property
+    def ledger_place(self) -> LedgerPlace:
+        """The file."""
+        return LedgerPlace(address=f"sqlite:{self._file.path}")
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; in mode "idempotent" there are none."""

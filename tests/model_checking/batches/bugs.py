@@ -8,7 +8,7 @@ from typing import Any
 
 from eo_listener.foreach_batch import batch_guard
 from eo_listener.foreach_batch import batch_runner as steps
-from eo_listener.foreach_batch.batch_errors import BatchErrorKind
+from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.judgement import Judgement

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import SinkError
+from eo_listener.model.errors import RetriableSinkError, SinkError
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
@@ -49,12 +49,18 @@ class Asked:
         return self.place.sink(**self.more)
 
     def lacking(self, frame: Any) -> str | None:
-        """What is said when a batch is refused; None where it is written."""
+        """What is said when a batch is refused; None where it is written.
+
+        What passes is repeated, as `exactly_once` does: the first use of a group makes Kafka create
+        the topic of their offsets, for which librdkafka may wait in vain.
+        """
         sink = self.sink()
         entry = entry_of({}, {TopicPartition(self.source, 0): OffsetRange(0, 3)}, topic_id=None)
         try:
             sink.applied(QUERY)
             put(sink, entry, frame)
+        except RetriableSinkError:
+            return self.lacking(frame)
         except SinkError as error:
             return f"{error}"
         return None

@@ -270,7 +270,7 @@ def error(code: str) -> KafkaError:
             SinkError,
             "--operation Write --operation Describe --transactional-id eo-listener/delays/flights",
         ),
-        ("CLUSTER_AUTHORIZATION_FAILED", SinkError, "--operation Create --cluster"),
+        ("CLUSTER_AUTHORIZATION_FAILED", SinkError, "--operation Write --topic delays"),
     ],
 )
 def test_an_error_before_the_commit(code: str, kind: type[EoListenerError], says: str) -> None:

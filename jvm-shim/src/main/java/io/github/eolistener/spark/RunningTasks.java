@@ -18,6 +18,9 @@ import org.apache.spark.scheduler.SparkListenerTaskStart;
  * <p>A job has ended before its tasks where it has failed or was cancelled, and where a later
  * attempt of a stage was done before the earlier one: Spark kills what is left, and does not wait.
  * Spark counts a task on an executor that it has lost as ended, though it may run on there.
+ *
+ * <p>Its listener bus drops events when it is full. Without those of a job this says too long that
+ * it runs; which tasks run it does not have from there.
  */
 public final class RunningTasks extends SparkListener {
   private static final String TAG = "eo_listener.job";
@@ -56,7 +59,14 @@ public final class RunningTasks extends SparkListener {
     SparkContext runs = context;
     return runs != null
         && !runs.isStopped()
-        && !(hasStarted && jobs.isEmpty() && tasks.isEmpty());
+        && !(hasStarted && jobs.isEmpty() && !hasTasks(runs));
+  }
+
+  /** The scheduler knows for certain; of another one than Spark's own only the events are known. */
+  private boolean hasTasks(SparkContext runs) {
+    return ScheduledTasks.of(runs)
+        .map(scheduled -> scheduled.has(TAG, tag))
+        .orElseGet(() -> !tasks.isEmpty());
   }
 
   /**

@@ -1,0 +1,104 @@
+"""Where a ledger is, as a command names it, and which store that is. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, runtime_checkable
+
+from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+ITS_CATALOG: Final = "with --spark-conf for its catalog"
+"""What a command needs for a table, where nothing of it was given before."""
+
+
+class LedgerStore(Enum):
+    """The stores that have a ledger; the value is how an address begins, and names its package."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+    KAFKA = "kafka"
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+
+    @classmethod
+    def of(cls, address: str) -> LedgerStore | None:
+        """The store of an address, by how it begins; None for any other text."""
+        begins, colon, _ = address.partition(":")
+        if begins == "postgresql":
+            return cls.POSTGRES
+        return next((one for one in cls if colon and one.value == begins), None)
+
+    @property
+    def in_table(self) -> bool:
+        """Whether the ledger is in the table itself, which a Spark reads."""
+        return self in (LedgerStore.ICEBERG, LedgerStore.DELTA)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the ledger can be put back to an older state without its rows.
+
+        In a database, and in a table, both are one copy. A topic is not its ledger's.
+        """
+        return self is LedgerStore.KAFKA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPlace:
+    """Where a ledger is: an address without a secret, and what else a command is to be given.
+
+    `schema` is that of a ledger in PostgreSQL, `servers` those of a topic that does not name them;
+    `more` says in words what is needed beside.
+    """
+
+    address: str
+    schema: str | None = None
+    servers: str | None = None
+    more: str = ""
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it can be put back to an older state without its rows."""
+        store = LedgerStore.of(self.address)
+        return store is not None and store.is_apart
+
+    def rename(self, old: LedgerKey, new: LedgerKey, *options: str) -> str:
+        """The command that carries a ledger over; a dry run without `--execute`."""
+        words = ["--sink", old.sink, "--query", old.query]
+        words += ["--to-query", new.query] if new.query != old.query else []
+        words += ["--to-sink", new.sink] if new.sink != old.sink else []
+        return self._command("rename", [*words, *options])
+
+    def accept(self, key: LedgerKey, tp: TopicPartition, gap: OffsetRange, *options: str) -> str:
+        """The command that accepts one gap; a dry run without `--execute`."""
+        words = ["--sink", key.sink, "--query", key.query]
+        return self._command(
+            "accept", [*words, "--partition", str(tp), "--gap", str(gap), *options]
+        )
+
+    def _command(self, what: str, words: list[str]) -> str:
+        place = [self.address, *(() if self.schema is None else ("--schema", self.schema))]
+        where = () if self.servers is None else ("-b", self.servers)
+        command = shlex.join(["eo-listener", "ledger", what, *place, *words, *where])
+        return f"{command} ({self.more})" if self.more else command
+
+
+@runtime_checkable
+class PlacedSink(Protocol):
+    """A sink whose ledger `eo-listener ledger` finds, so that errors have the command to type."""
+
+    @property
+    def ledger_place(self) -> LedgerPlace:
+        """Where it is, once `applied` has returned. Asks nobody, and holds no secret."""
+        ...
+
+
+def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
+    """How to go on where a ledger apart from its rows is behind: `has_it` is what to see first."""
+    return (
+        f"see whether {has_it}: the ledger's topic may have been put back to an older state, or "
+        f"made anew, without it. Where it has them all, {all_there}; or, where it has none, "
+        f"{none_there}"
+    )
