@@ -128,7 +128,7 @@ def of_drivers(found: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     for one in found:
         labels = one.get("labels") or one["metric"]
         about = {labels[name] for name in ("consumergroup", "query", "instance") if name in labels}
-        (driver,) = about
+        (driver,) = about or {"no driver"}  # where there is no target at all
         sorted_out[driver][labels["alertname"]] = one
     return sorted_out
 
