@@ -119,7 +119,7 @@ bench-full: $(STAMP) $(SHIM) ## long ones, two hours on an idle machine
 	@$(BIN)/python -m benchmarks.committer
 	@$(BIN)/python -m benchmarks.guard
 	@$(BIN)/python -m benchmarks.fixed_cost
-	@$(BIN)/python -m benchmarks.kafka_sink 10
+	@$(BIN)/python -m benchmarks.kafka_sink 6 8000000 1700000
 	@$(BIN)/python -m benchmarks.kafka_latency 5
 	@$(BIN)/python -m benchmarks.status 10
 	@for kind in append merge upsert; do $(BIN)/python -m benchmarks.lake iceberg $$kind || exit; done

@@ -20,7 +20,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Final, Literal
 
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Producer
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -36,6 +36,7 @@ from tests.topics import Topics
 PARTITIONS: Final = 4
 WARM: Final = 2  # batches that do not count
 EMPTY: Final = 10  # batches without rows
+SEGMENT: Final = 256 << 20  # bytes of a target's log that are deleted together
 TUNED: Final = {"kafka.linger.ms": "20", "kafka.batch.size": "131072"}
 
 OURS = "KafkaSink, executors"
@@ -73,6 +74,7 @@ class Bench:
         self._servers, self._rows, self._size = servers, rows, size
         self._full = WARM + batches
         self._console = console
+        self._targets: list[str] = []
         self.source = f"source-{size}"
         self.batches = self._full + 1 + EMPTY
         arms: dict[str, Write] = {
@@ -109,6 +111,7 @@ class Bench:
             cached.unpersist()
         if number == 0:
             self._check(frame.sparkSession)
+        self._forget()
 
     def _measure(self, frame: DataFrame, number: int) -> None:
         self._console.print(f"{self._size} bytes, batch {number + 1} of {self._full}")
@@ -141,8 +144,15 @@ class Bench:
 
     def _topic(self, arm: str) -> str:
         topic = f"{arm}-{self._size}"
-        Topics(self._servers).create_as(topic, PARTITIONS)
+        Topics(self._servers).create_as(topic, PARTITIONS, segment_bytes=str(SEGMENT))
+        self._targets.append(topic)
         return topic
+
+    def _forget(self) -> None:
+        """Delete what was written: a batch of every arm may be 6 GB."""
+        for topic in self._targets:
+            every = dict.fromkeys(range(PARTITIONS), OFFSET_END)
+            Topics(self._servers).forget_before(topic, every)
 
     def _sink(self, topic: str, method: Literal["driver", "executors"]) -> Write:
         options = {"kafka.bootstrap.servers": self._servers, **TUNED}
