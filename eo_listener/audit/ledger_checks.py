@@ -237,7 +237,7 @@ class _LedgerCheck:
                 "sink is newer than the query"
                 if back is None
                 else back.cause,
-                fix=begin_or_restore(self._ledger, self._advice)
+                fix=begin_or_restore(self._ledger, self._begin)
                 if back is None
                 else self._to_undo(back),
                 ranges=single(lacking),

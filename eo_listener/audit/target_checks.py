@@ -42,15 +42,18 @@ def way_on(ledger: LedgerPositions, advice: Advice, again: str) -> str:
     )
 
 
-def begin_or_restore(ledger: LedgerPositions, advice: Advice) -> str:
-    """How to go on where a ledger has nothing of partitions that the query has read."""
+def begin_or_restore(ledger: LedgerPositions, again: str) -> str:
+    """How to go on where a ledger has nothing of partitions that the query has read.
+
+    `again` starts from it.
+    """
     begins = 'exactly_once(..., on_first="accept") begins and records it'
     if not ledger.targets:
         return f"restore the ledger with its store; for a sink that is new to the query, {begins}"
     return target_first(
         f"topic {few(ledger.targets)} has these records",
         all_there=f"or where the sink is new to the query, {begins}",
-        none_there=advice.begin_from_ledger(ledger),
+        none_there=again,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -216,7 +217,8 @@ def test_a_producer_that_was_closed_politely_shows_before_the_commit(one: Try) -
     inside = producer.getClass().getDeclaredField("producer")
     inside.setAccessible(True)
     inside.get(producer).close()
-    described = one.transactions.describe(one.id, 30)
+    while (described := one.transactions.describe(one.id, 30)).state == "PrepareAbort":
+        time.sleep(0.05)  # the partitions are named until each has its marker
     assert TopicPartition(one.topic, 0) not in described.partitions
     found = OpenTransaction(
         state=described.state,
