@@ -41,6 +41,7 @@ _CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"
 """What only says that there was an error before: in the transaction, or of the record before."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
 _MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
+_REPORT: Final = 1.0  # seconds to wait for the report of a record that has failed already
 _LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
 _SIZE: Final = "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
 _QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by default)"
@@ -175,6 +176,14 @@ class IdempotentProducer(RecordProducer):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__({**_DELIVERY, **properties}, {"enable.gapless.guarantee": "true"})
+
+    def _first(self) -> Answer | None:
+        """The record's own error: the client may say first that it sends none behind it."""
+        deadline = time.monotonic() + _REPORT
+        while self._failed is None and len(self._producer) and time.monotonic() < deadline:
+            with suppress(KafkaException):
+                self._producer.poll(_MOMENT)
+        return self._failed
 
     def leave(self) -> None:
         """Let go of the connections. What was not sent yet is not sent any more."""
