@@ -146,6 +146,7 @@ def test_importing_the_package_loads_nothing_foreign() -> None:
         "eo_listener",
         "eo_listener.model",
         "eo_listener.model.errors",
+        "eo_listener.model.exit_codes",
         "eo_listener.model.offsets",
         "eo_listener.version",
     ]

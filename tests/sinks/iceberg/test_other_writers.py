@@ -267,7 +267,7 @@ def test_a_catalog_that_does_not_answer_is_not_taken_for_none(lake: Lake) -> Non
         frame = session.sql("SELECT 1 AS n")
         IcebergSink(f"{catalog}.db.t").apply(frame, one, plan_of(one))
 
-    with pytest.raises(RetriableSinkError, match="catalog or the storage is away") as caught:
+    with pytest.raises(RetriableSinkError, match="the catalog or the storage has failed") as caught:
         write_to("away")
     assert "secret" not in str(caught.value)
     with pytest.raises(SettingsError, match="the Spark session has no catalog 'unset'"):
