@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Final
 
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.ledger import LedgerKey
-from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
+from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, literal
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _FOLLOW: Final = ["eo-listener", "follow"]
@@ -27,11 +26,6 @@ def commits_at_once(fix: str) -> bool:
     Every other command of ours that is advised changes nothing, or nothing until --execute.
     """
     return shlex.join(_FOLLOW) in fix
-
-
-def _quoted(name: str) -> str:
-    """A name as Python's code has it."""
-    return json.dumps(name, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +61,7 @@ class Advice:
         """Start a query with a new checkpoint where a ledger stands."""
         more = ', recreated="earliest"' if recreated else ""
         also = ', and exactly_once(..., on_recreated="restart")' if recreated else ""
-        query = _quoted(ledger.key.query)
+        query = literal(ledger.key.query)
         return (
             f"{STOP}start it with a new checkpointLocation and "
             f'.option("startingOffsets", starting_offsets(ledger=sink, query={query}'
@@ -112,7 +106,7 @@ class Advice:
         """
         return (
             "start the query with a new checkpointLocation and "
-            f'.option("startingOffsets", starting_offsets(group={_quoted(group)}, missing="fail", '
+            f'.option("startingOffsets", starting_offsets(group={literal(group)}, missing="fail", '
             "options=...))"
         )
 

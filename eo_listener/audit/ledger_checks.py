@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from eo_listener.audit.absent_ledgers import no_ledger
@@ -25,6 +24,7 @@ from eo_listener.audit.source_checks import misplaced
 from eo_listener.audit.target_checks import begin_or_restore, check_targets, way_on
 from eo_listener.model.errors import few
 from eo_listener.model.ledger import Head, TakenBack
+from eo_listener.model.ledger_place import literal
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
@@ -86,7 +86,7 @@ class _LedgerCheck:
         known = self._positions.query is not None or own is None
         if known or any(head.query_id == own for head in self._ledger.heads.values()):
             return begin
-        name = json.dumps(self._ledger.key.query, ensure_ascii=False)
+        name = literal(self._ledger.key.query)
         return (
             f"no batch of this checkpoint is in that ledger: see whether {name} is the name of "
             f"this query; where it is, {begin}; or, where it is another one's, name this one: "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 from eo_listener.foreach_batch.batch_error_kinds import BESIDE_KAFKA, STATE, BatchErrorKind
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
-from eo_listener.model.ledger_place import LedgerPlace
+from eo_listener.model.ledger_place import LedgerPlace, literal
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 
@@ -80,19 +79,15 @@ class BatchErrors:
             ranges={tp: offset_range for tp, (offset_range, _) in found.items()},
             cause=words.cause,
             fix=words.fix.format(
-                name=_literal(name),
-                consent=_literal(self._consent),
-                old=_literal(self._old.query),
+                name=literal(name),
+                consent=literal(self._consent),
+                old=literal(self._old.query),
                 rename=rename,
                 move=move,
                 accept=accept,
             )
             + loses,
         )
-
-
-def _literal(name: str) -> str:
-    return json.dumps(name, ensure_ascii=False)
 
 
 def _few(found: dict[TopicPartition, tuple[OffsetRange, str]]) -> str:

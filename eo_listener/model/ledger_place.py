@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass
 from enum import Enum
@@ -102,3 +103,8 @@ def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
         f"made anew, without it. Where it has them all, {all_there}; or, where it has none, "
         f"{none_there}"
     )
+
+
+def literal(name: str) -> str:
+    """A name as Python's code has it, for what is to be typed."""
+    return json.dumps(name, ensure_ascii=False)
