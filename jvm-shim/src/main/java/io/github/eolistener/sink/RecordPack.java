@@ -20,8 +20,25 @@ import org.apache.spark.unsafe.Platform;
 final class RecordPack {
   private static final int NULL = -1;
   private static final int FIRST = 1024; // bytes
+  private static final int MOST = Integer.MAX_VALUE - 8; // an array cannot be larger
 
   private RecordPack() {}
+
+  /** How many bytes a column has, which Spark keeps in one piece of its memory. */
+  static int length(UnsafeRow row, int at) {
+    return (int) row.getLong(at); // in the lower half; in the upper one where they are
+  }
+
+  /** Copies these bytes to an array, once. */
+  static void copy(UnsafeRow row, int at, byte[] to, int place) {
+    long where = row.getLong(at);
+    Platform.copyMemory(
+        row.getBaseObject(),
+        row.getBaseOffset() + (where >>> 32),
+        to,
+        (long) Platform.BYTE_ARRAY_OFFSET + place,
+        (int) where);
+  }
 
   /** What is given the records of a pack. */
   interface Receiver {
@@ -63,20 +80,12 @@ final class RecordPack {
       return taken;
     }
 
-    /** What Spark computes lies in one piece of memory, and is copied once. */
     private void add(InternalRow row, int at) {
       if (row instanceof UnsafeRow && !row.isNullAt(at)) {
-        UnsafeRow whole = (UnsafeRow) row;
-        long place = whole.getLong(at); // its offset in the upper half, its length in the lower
-        int length = (int) place;
+        int length = length((UnsafeRow) row, at);
         add(length);
         grow(length);
-        Platform.copyMemory(
-            whole.getBaseObject(),
-            whole.getBaseOffset() + (place >>> 32),
-            bytes,
-            (long) Platform.BYTE_ARRAY_OFFSET + size,
-            length);
+        copy((UnsafeRow) row, at, bytes, size);
         size += length;
       } else {
         add(row.isNullAt(at) ? null : row.getBinary(at));
@@ -107,8 +116,6 @@ final class RecordPack {
         bytes = Arrays.copyOf(bytes, (int) Math.max(needed, Math.min(2L * bytes.length, MOST)));
       }
     }
-
-    private static final int MOST = Integer.MAX_VALUE - 8; // an array cannot be larger
   }
 
   /** Gives each record of a pack to the receiver, in their order. */
