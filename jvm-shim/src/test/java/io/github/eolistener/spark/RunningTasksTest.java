@@ -5,16 +5,30 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
+import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.scheduler.JobSucceeded$;
+import org.apache.spark.scheduler.SparkListenerJobEnd;
+import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import scala.collection.immutable.List$;
 
+/** Events are dropped by a listener that is taken from the bus, and told of the job by hand. */
 class RunningTasksTest {
-  private static final CountDownLatch STARTED = new CountDownLatch(1);
-  private static final CountDownLatch MAY_END = new CountDownLatch(1);
+  private static final int JOB = 0;
+  private static CountDownLatch started;
+  private static CountDownLatch mayEnd;
+
+  @BeforeEach
+  void begin() {
+    started = new CountDownLatch(1);
+    mayEnd = new CountDownLatch(1);
+  }
 
   @Test
   @DisplayName("A job has failed, and a task of it runs on until it ends by itself")
@@ -32,10 +46,8 @@ class RunningTasksTest {
       assertTrue(tasks.any());
       spark.parallelize(List.of(0), 1).count(); // a job of another's changes nothing
       assertTrue(tasks.any());
-      MAY_END.countDown();
-      for (int tries = 0; tasks.any() && tries < 300; tries++) {
-        Thread.sleep(100);
-      }
+      mayEnd.countDown();
+      awaitEnd(tasks, 300);
       assertFalse(tasks.any());
       tasks.close();
     }
@@ -69,6 +81,55 @@ class RunningTasksTest {
     }
   }
 
+  @Test
+  @DisplayName("A task whose start was dropped is waited for, though its job is over")
+  void startDropped() throws InterruptedException {
+    RunningTasks tasks = new RunningTasks();
+    try (JavaSparkContext spark = context()) {
+      tasks.begin(spark.sc());
+      spark.sc().removeSparkListener(tasks);
+      Properties properties = spark.sc().getLocalProperties();
+      tasks.onJobStart(new SparkListenerJobStart(JOB, 0, List$.MODULE$.empty(), properties));
+      assertThrows(
+          Exception.class,
+          () -> spark.parallelize(List.of(0, 1), 2).foreach(RunningTasksTest::work));
+      tasks.onJobEnd(new SparkListenerJobEnd(JOB, 0, JobSucceeded$.MODULE$));
+      tasks.end();
+      assertTrue(tasks.any());
+      mayEnd.countDown();
+      awaitEnd(tasks, 300);
+      assertFalse(tasks.any());
+      tasks.close();
+    }
+  }
+
+  @Test
+  @DisplayName("A task whose end was dropped is not waited for")
+  void endDropped() throws Exception {
+    RunningTasks tasks = new RunningTasks();
+    try (JavaSparkContext spark = context()) {
+      tasks.begin(spark.sc());
+      Thread job =
+          new Thread(() -> spark.parallelize(List.of(1), 1).foreach(RunningTasksTest::work));
+      job.start(); // it inherits the local property
+      started.await(30, TimeUnit.SECONDS);
+      spark.sc().listenerBus().waitUntilEmpty(30_000);
+      spark.sc().removeSparkListener(tasks);
+      mayEnd.countDown();
+      job.join(30_000);
+      tasks.onJobEnd(new SparkListenerJobEnd(JOB, 0, JobSucceeded$.MODULE$));
+      awaitEnd(tasks, 50);
+      assertFalse(tasks.any());
+      tasks.close();
+    }
+  }
+
+  private static void awaitEnd(RunningTasks tasks, int tenths) throws InterruptedException {
+    for (int tries = 0; tasks.any() && tries < tenths; tries++) {
+      Thread.sleep(100);
+    }
+  }
+
   private static JavaSparkContext context() {
     return new JavaSparkContext(
         new SparkConf().setMaster("local[2]").setAppName("test").set("spark.ui.enabled", "false"));
@@ -76,10 +137,10 @@ class RunningTasksTest {
 
   private static void work(int number) throws InterruptedException {
     if (number == 0) {
-      STARTED.await(30, TimeUnit.SECONDS);
+      started.await(30, TimeUnit.SECONDS);
       throw new IllegalStateException("fails");
     }
-    STARTED.countDown();
-    MAY_END.await(30, TimeUnit.SECONDS);
+    started.countDown();
+    mayEnd.await(30, TimeUnit.SECONDS);
   }
 }
