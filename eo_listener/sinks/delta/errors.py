@@ -25,12 +25,12 @@ _REFUSED: Final = (
     "org.apache.spark.sql.delta.DeltaAnalysisException",
 )
 _MADE: Final = ".TableAlreadyExistsException"
+_READ: Final = "[FAILED_READ_FILE"
 _OF_TASKS: Final = (  # no task commits
     "Job aborted due to stage failure",  # Spark's DAGScheduler; Spark 4 leaves it out before these
     "[TASK_WRITE_FAILED]",
-    "[FAILED_READ_FILE",
+    _READ,
 )
-_READ: Final = "[FAILED_READ_FILE"
 _LOST: Final = "java.io.IOException"
 _ENDED: Final = "java.io.EOFException"
 """What Spark throws where a Python worker has ended, as by a function of the user's."""
