@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -185,21 +185,17 @@ def ticks(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def full(lives: Lives) -> Iterator[None]:
-    """There is no room for any other file."""
+def full(lives: Lives, left: int = 0) -> Iterator[None]:
+    """There is no room for any other file, or for so many bytes."""
     disk = disk_of(lives)
-    disk.fill()
+    disk.fill(left=left)
     yield
     disk.empty()
 
 
-@contextmanager
-def nearly_full(lives: Lives) -> Iterator[None]:
+def nearly_full(lives: Lives) -> AbstractContextManager[None]:
     """There is room for rows, but none for all that a commit writes."""
-    disk = disk_of(lives)
-    disk.fill(left=ROOM[lives.job.store, lives.job.sink.get("mode", "append")])
-    yield
-    disk.empty()
+    return full(lives, left=ROOM[lives.job.store, lives.job.sink.get("mode", "append")])
 
 
 @contextmanager
