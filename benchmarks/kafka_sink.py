@@ -74,7 +74,7 @@ class Bench:
         self._servers, self._rows, self._size = servers, rows, size
         self._full = WARM + batches
         self._console = console
-        self._targets: list[str] = []
+        self._topics, self._targets = Topics(servers), list[str]()
         self.source = f"source-{size}"
         self.batches = self._full + 1 + EMPTY
         arms: dict[str, Write] = {
@@ -90,7 +90,7 @@ class Bench:
 
     def fill(self) -> None:
         """One record of each partition a batch; each becomes many rows."""
-        Topics(self._servers).create_as(self.source, PARTITIONS)
+        self._topics.create_as(self.source, PARTITIONS)
         producer = Producer({"bootstrap.servers": self._servers})
         for number in range(self.batches * PARTITIONS):
             producer.produce(self.source, b"x", partition=number % PARTITIONS)
@@ -144,15 +144,15 @@ class Bench:
 
     def _topic(self, arm: str) -> str:
         topic = f"{arm}-{self._size}"
-        Topics(self._servers).create_as(topic, PARTITIONS, segment_bytes=str(SEGMENT))
+        self._topics.create_as(topic, PARTITIONS, segment_bytes=str(SEGMENT))
         self._targets.append(topic)
         return topic
 
     def _forget(self) -> None:
         """Delete what was written: a batch of every arm may be 6 GB."""
+        every = dict.fromkeys(range(PARTITIONS), OFFSET_END)
         for topic in self._targets:
-            every = dict.fromkeys(range(PARTITIONS), OFFSET_END)
-            Topics(self._servers).forget_before(topic, every)
+            self._topics.forget_before(topic, every)
 
     def _sink(self, topic: str, method: Literal["driver", "executors"]) -> Write:
         options = {"kafka.bootstrap.servers": self._servers, **TUNED}
