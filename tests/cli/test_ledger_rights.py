@@ -127,6 +127,9 @@ def test_a_file_that_cannot_be_read(
     store: Store, command: str, make: Callable[[Path], None], what: str, cause: str
 ) -> None:
     """It could not be reached: 3, and why; nothing of a batch, which nobody wants to write."""
+    absent = f"{store.address}-absent"
+    ends(command, absent)  # what both load is loaded now: nobody enters a checkout of mode 0700
+    on_the_page(absent)
     make(store.path)
     try:
         with as_nobody():
