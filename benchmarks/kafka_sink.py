@@ -213,7 +213,10 @@ def main(batches: int = 4, small: int = 2_000_000, large: int = 500_000) -> None
     console = Console(width=120)
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        Broker(java_options=["-XX:TieredStopAtLevel=4", "-Xmx1g"]) as broker,
+        Broker(
+            java_options=["-XX:TieredStopAtLevel=4", "-Xmx1g"],
+            properties={"log.retention.check.interval.ms": "5000"},  # deletes what is forgotten
+        ) as broker,
     ):
         servers = broker.bootstrap_servers
         # Its executor has the cached rows, and those of a shuffle, in memory, as in a cluster.
