@@ -30,7 +30,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mar
 MODULE = "tests.attack.kafka_sink.program"
 PARTITIONS = 4
 SIZE = 1000
-SLOWLY = {"kafka.linger.ms": "3000", "kafka.batch.size": "1000000"}
+# Tasks send nothing before they are told to wait for all of it: held there, they have sent nothing.
+SLOWLY = {"kafka.linger.ms": "80000", "kafka.batch.size": "1000000"}
 END = 120.0  # seconds for a batch, repetitions and all
 STARTS = 120.0  # seconds for a driver with two executors
 SENT, FLUSHED = "sink.rows-sent", "sink.rows-flushed"
