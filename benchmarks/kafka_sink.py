@@ -2,13 +2,13 @@
 
     python -m benchmarks.kafka_sink [BATCHES] [ROWS OF 100 BYTES] [ROWS OF 1,000 BYTES]
 
-A size of 0 rows is left out. The rows of each batch are cached. Then `KafkaSink`, through `exactly_once` with guard and ledger,
-and Spark's own sink write them in turns, each to a topic of its own with four partitions; every
-other batch in the opposite order. Reported are the medians of the paired ratios of rows a second,
-with a bootstrap 95 % interval. Spark's sink with the same settings writes each batch first and
-last: both are a pair as well (A/A), which tells how far the machine can be trusted, and their mean
-is what the others are compared with. B4c are batches without rows, in ms, and where their time
-goes.
+With 0 rows a size is left out. The rows of each batch are cached. Then `KafkaSink`, through
+`exactly_once` with guard and ledger, and Spark's own sink write them in turns, each to a topic of
+its own with four partitions; every other batch in the opposite order. Reported are the medians of
+the paired ratios of rows a second, with a bootstrap 95 % interval. Spark's sink with the same
+settings writes each batch first and last: both are a pair as well (A/A), which tells how far the
+machine can be trusted, and their mean is what the others are compared with. B4c are batches without
+rows, in ms, and where their time goes.
 """
 
 from __future__ import annotations
