@@ -343,6 +343,7 @@ def test_tasks_that_outlive_their_driver_are_named_without_transactions(
 def succeed(dead: Cluster, ends: ExitStack) -> tuple[Cluster, list[int]]:
     """Kill its driver in mid-batch, hold its executors, and have a successor write the batch."""
     dead.hold(SENT)
+    dead.hold("exit")  # until they are killed
     dead.begin("plain")
     executors = dead.held(SENT)
     for one in executors:
