@@ -19,6 +19,7 @@ from eo_listener.foreach_batch.batch_guard import (
 )
 from eo_listener.foreach_batch.first_batch import OtherHeads, is_unknown
 from eo_listener.foreach_batch.frames import Frames
+from eo_listener.foreach_batch.given_twice import another_of_the_run, other_rows, refuse_twice
 from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, LedgerNames
 from eo_listener.foreach_batch.query_start import from_the_beginning
@@ -83,7 +84,7 @@ class BatchRunner:
         ledger_names: LedgerNames = OF_THIS_PROCESS,
     ) -> None:
         _refuse(on_gap=on_gap, on_first=on_first, on_recreated=on_recreated)
-        _refuse_twice(sinks)
+        refuse_twice(sinks)
         self._plans = plans
         self._sinks = tuple(sinks)
         self._frames = frames
@@ -98,6 +99,7 @@ class BatchRunner:
         self._ledger_names = ledger_names
         self._asked_in_run: dict[str, str] = {}  # by the sink's key: the run in which it was asked
         self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
+        self._over: tuple[str, int, Any] | None = None  # run, batch and frame of the last that was
         self._me = object()
 
     def run(self, frame: Any, batch_id: int) -> None:
@@ -113,7 +115,9 @@ class BatchRunner:
             plan = self._plans.plan(frame, batch_id)
             reached("batch.planned")
             batch = _BatchInProgress(plan, self._ledger(plan), began)
+            self._refuse_other_rows(frame, plan)
             self._apply(frame, batch)
+            self._over = plan.run_id, batch_id, frame
         except Exception as error:  # of the transform and of Spark too: reported, and raised again
             run_id = "" if plan is None else plan.run_id
             name = batch.name if batch is not None else self._name or ""
@@ -134,9 +138,19 @@ class BatchRunner:
             )
         return name
 
+    def _refuse_other_rows(self, frame: Any, plan: PlannedBatch) -> None:
+        """Raise SettingsError where the batch was over for this run, and other rows are given now.
+
+        With the same rows it is the user's function that tries again, for what comes behind us.
+        """
+        if self._over is None or self._over[:2] != (plan.run_id, plan.batch_id):
+            return
+        if not self._frames.are_same(self._over[2], frame):
+            raise other_rows(plan, self._sinks)
+
     def _apply(self, frame: Any, batch: _BatchInProgress) -> None:
         heads = [self._applied(sink, batch) for sink in self._sinks]
-        _refuse_twice(self._sinks)  # by keys that are certain now
+        refuse_twice(self._sinks)  # by keys that are certain now
         restart = self._on_recreated == "restart"
         if restart and any(is_of_another_topic(batch.plan, found) for found in heads):
             # A plan from before the topic was recreated, of a driver that was suspended, would put
@@ -217,7 +231,7 @@ class BatchRunner:
             if plan.run_id in runs or not self._ledger_names.replays(
                 plan.run_id, plan.batch_id, sink.label, key, self._me
             ):
-                raise _another_of_the_run(plan, sink)
+                raise another_of_the_run(plan, sink)
         # Once a sink has a batch of this checkpoint, one of its heads is of this query id.
         is_new = all(head.query_id != plan.query_id for head in heads.values())
         return _Due(place, sink, judgement, plan.stateful and bool(heads) and is_new)
@@ -344,40 +358,6 @@ def _refuse(**given: str) -> None:
 
 def _ledger_of(sink: Sink) -> SinkLedger:
     return SinkLedger(sink.key, sink.ledger_place if isinstance(sink, PlacedSink) else None)
-
-
-def _refuse_twice(sinks: Sequence[Sink]) -> None:
-    if not sinks:
-        raise SettingsError(
-            "exactly_once was given no sink",
-            fix="Pass at least one: exactly_once(PostgresSink(dsn, table=...))",
-        )
-    named: dict[tuple[str, str], Sink] = {}
-    for sink in sinks:
-        place = getattr(sink, "ledger", sink.label), sink.key
-        first = named.get(place)
-        named[place] = sink
-        if first is None:
-            continue
-        problem = f"{sink.label} is named twice among the sinks"
-        fix = "Name it once; to write two tables in one transaction, use apply="
-        if first.label != sink.label:
-            problem = f"{first.label} and {sink.label} go by one name, {sink.key!r}, in one ledger"
-            fix = 'Give each a name of its own: KafkaSink(..., name="...")'
-        cause = "both would share one ledger, and the second would see each batch as applied"
-        raise SettingsError(problem, cause=cause, fix=fix)
-
-
-def _another_of_the_run(plan: PlannedBatch, sink: Sink) -> SettingsError:
-    return SettingsError(
-        f"{sink.label} got batch {plan.batch_id} in this run already, from another "
-        "exactly_once(...)",
-        cause="one foreachBatch calls two of them for one sink under one name, or two sinks "
-        "of one name the same table; the second would see the batch as applied and write "
-        "nothing",
-        fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
-        'name of its own: exactly_once(..., name="...")',
-    )
 
 
 def _state_lost(batch: _BatchInProgress, sink: Sink) -> QueryStateLost:

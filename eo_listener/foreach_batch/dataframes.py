@@ -35,6 +35,10 @@ class SparkFrames:
             for kind in type(made).__mro__
         )
 
+    def are_same(self, one: DataFrame, other: DataFrame) -> bool:
+        """Whether both have one plan, but for what names and ids differ in."""
+        return one is other or one.sameSemantics(other)
+
     def hold(self, frame: DataFrame) -> DataFrame:
         """Keep the rows in memory and on disk once they are computed."""
         return self.replan(frame.persist())

@@ -42,7 +42,7 @@ def exactly_once(
     observers: Iterable[Observer] = (),
     retry_timeout: float = 60.0,
 ) -> ExactlyOnce:
-    """Return what `DataStreamWriter.foreachBatch` is to be given.
+    """Return what `DataStreamWriter.foreachBatch` is to be given, or is to call once a batch.
 
     `transform(df)`, or `transform(df, batch)` with a `Batch`, makes what is written; returning a
     list gives each sink its own. `name` is what the ledgers are kept under, by default the

@@ -12,6 +12,10 @@ class Frames(Protocol):
         """Whether it is a DataFrame at all, without asking Spark."""
         ...
 
+    def are_same(self, one: Any, other: Any) -> bool:
+        """Whether both give the same rows, as their plans say; computes nothing."""
+        ...
+
     def hold(self, frame: Any) -> Any:
         """Keep its rows once they are computed; returns what to use from now on.
 

@@ -51,6 +51,10 @@ class ListFrames:
         """Whether it is a Frame."""
         return isinstance(made, Frame)
 
+    def are_same(self, one: Frame, other: Frame) -> bool:
+        """Whether they have the same rows."""
+        return one.rows == other.rows
+
     def replan(self, frame: Frame) -> Frame:
         """Note it."""
         self.log.append("replan")

@@ -516,6 +516,37 @@ def test_a_function_that_tries_again_itself_is_served(per_partition: bool) -> No
     assert offsets(sinks[0]) == offsets(sinks[1]) == WHOLE
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_batch_is_not_given_to_one_of_them_in_two_parts(again: bool) -> None:
+    """The sink has the batch by then, also where it had it before this run: said, not dropped."""
+    stage = stage_of()
+    if again:
+        stage.run(0)
+    batches = stage.batches()
+    part, rest = frame_of({P0: (0, 2)}), frame_of({P1: (0, 1)})
+    batches.run(part, 0)
+    with pytest.raises(SettingsError, match="with other rows, which are not written: memory rows"):
+        batches.run(rest, 0)
+    assert rest.computed == 0
+    told = stage.events[-1]
+    assert isinstance(told, BatchFailed)
+    assert told.problem.startswith("exactly_once(...) is given batch 0 a second time in this run")
+    batches.run(frame_of({P0: (0, 2)}), 0)
+    batches.run(frame_of(TWO[1]), 1)
+    stage.batches().run(rest, 1)
+
+
+def test_a_batch_that_has_failed_may_come_with_other_rows() -> None:
+    """A function may leave out the rows that a sink refuses, and give it the others."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.REFUSED)
+    batches = stage.batches()
+    with pytest.raises(SinkError):
+        batches.run(frame_of(TWO[0]), 0)
+    batches.run(frame_of({P0: (0, 2)}), 0)
+    assert offsets(one(stage)) == [(0, 0), (0, 1)]
+
+
 def test_state_that_is_left_behind_is_reported_once() -> None:
     """A stateful query that goes on in the ledger with a new checkpoint has an empty state."""
     for stateful, told in ((True, 1), (False, 0)):

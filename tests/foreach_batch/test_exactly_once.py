@@ -99,6 +99,29 @@ def test_several_sinks(jobs: Jobs, topics: Topics) -> None:
     assert computed.value == 60
 
 
+def test_two_calls_of_one_function_in_a_batch(jobs: Jobs, topics: Topics) -> None:
+    """With the batch's own rows, planned again, the second is a replay; with others an error."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    sink, events = MemorySink(), []  # type: ignore[var-annotated]  # of Event
+    function = exactly_once(sink, observers=[events.append])
+
+    def tries_again(frame: DataFrame, number: int) -> None:
+        for _ in range(2):
+            function(frame.filter("int(value) < 5"), number)
+
+    def in_parts(frame: DataFrame, number: int) -> None:
+        function(frame.filter("int(value) < 5"), number)
+        function(frame.filter("int(value) >= 5"), number)
+
+    jobs.drain(jobs.read(topic), tries_again)
+    assert kinds(events) == [BatchApplied, BatchReplayed]
+    topics.fill(topic, 10)
+    text = jobs.failure(jobs.read(topic), in_parts)
+    assert "SettingsError: exactly_once(...) is given batch 1 a second time in this run" in text
+    assert values(sink) == sorted([*range(5), *range(5)])
+
+
 def test_a_transform_that_asks_for_its_batch(jobs: Jobs, topics: Topics) -> None:
     """It gets the number, the ranges and those of the tasks; each sink may get its own rows."""
     topic = topics.create(partitions=2)
