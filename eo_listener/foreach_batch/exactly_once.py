@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +12,7 @@ from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.dataframes import SparkFrames, in_session_of
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.sink_writer import RetryLimits
+from eo_listener.foreach_batch.sinks_in_use import OF_THIS_PROCESS
 from eo_listener.foreach_batch.transform import Transform, adapted
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.observers import Observer, Observers
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
-_LOCK_TIMEOUT: Final = 5.0
+_SINK_TIMEOUT: Final = 5.0
 """Seconds that the last batch of a stopped query may still take to return."""
 _PARTS: Final = ("label", "key", "per_partition", "applied", "moved_by", "apply", "close")
 
@@ -87,7 +87,6 @@ class ExactlyOnce:
     """
 
     def __init__(self, **given: Any) -> None:
-        self._lock = threading.Lock()
         _check(**given)
         self._given = {**given, "options": dict(given["options"])}  # what can be pickled
         self._plans = QueryPlanReader(given["checkpoint"], given["options"])
@@ -109,19 +108,12 @@ class ExactlyOnce:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Bring a batch into every sink that lacks it."""
-        if not self._lock.acquire(timeout=_LOCK_TIMEOUT):
-            raise SettingsError(
-                "two queries run at once with the same exactly_once(...)",
-                fix="Call exactly_once(...) for each query, with sinks of its own",
-            )
         try:
-            with in_session_of(frame):
+            with OF_THIS_PROCESS.used(self._given["sinks"], _SINK_TIMEOUT), in_session_of(frame):
                 self._batches.run(frame, batch_id)
         except EoListenerError as error:
             _show_first(error)
             raise
-        finally:
-            self._lock.release()
 
     def close(self) -> None:
         """Close the sinks' and Kafka's connections; they open again when they are needed."""

@@ -296,22 +296,32 @@ def test_queries_that_cannot_be_proved(
     assert not sink.rows
 
 
-def test_two_queries_with_one_function(
-    jobs: Jobs, topics: Topics, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("shared", ["function", "sink"])
+def test_two_queries_with_one_function_or_sink(
+    jobs: Jobs, topics: Topics, monkeypatch: pytest.MonkeyPatch, shared: str
 ) -> None:
-    """They are refused: a function is for one query."""
-    monkeypatch.setattr("eo_listener.foreach_batch.exactly_once._LOCK_TIMEOUT", 0.1)
+    """They are refused: each is for one query, and writes one batch at a time."""
+    monkeypatch.setattr("eo_listener.foreach_batch.exactly_once._SINK_TIMEOUT", 0.1)
     topic = topics.create(partitions=1)
     topics.fill(topic, 5)
+    sink = MemorySink()
     inner: list[str] = []
 
     def nested(frame: DataFrame, batch: Batch) -> DataFrame:
         try:
-            both(frame, batch.id)
+            second(frame, batch.id)
         except Exception as error:  # noqa: BLE001  # looked at below
             inner.append(str(error))
         return frame
 
-    both: Callable[..., object] = exactly_once(MemorySink(), transform=nested)
-    jobs.drain(jobs.read(topic), both)
+    first: Callable[..., object] = exactly_once(sink, transform=nested)
+    second: Callable[..., object] = first
+    if shared == "sink":
+        second = exactly_once(sink, name="second")
+    jobs.drain(jobs.read(topic), first)
     assert "two queries run at once" in inner[0]
+    assert values(sink) == [*range(5)]
+    if shared == "sink":
+        topics.fill(topic, 1)
+        jobs.drain(jobs.read(topic), second, checkpoint="another")
+        assert len(sink.rows) == 11
