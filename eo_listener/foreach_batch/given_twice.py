@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eo_listener.model.errors import SettingsError, few
+from eo_listener.model.ledger_place import PlacedSink
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
 
@@ -16,9 +17,9 @@ def refuse_twice(sinks: Sequence[Sink]) -> None:
             "exactly_once was given no sink",
             fix="Pass at least one: exactly_once(PostgresSink(dsn, table=...))",
         )
-    named: dict[tuple[str, str], Sink] = {}
+    named: dict[tuple[object, str], Sink] = {}
     for sink in sinks:
-        place = getattr(sink, "ledger", sink.label), sink.key
+        place = _ledger_of(sink), sink.key
         first = named.get(place)
         named[place] = sink
         if first is None:
@@ -57,3 +58,11 @@ def other_rows(plan: PlannedBatch, sinks: Sequence[Sink]) -> SettingsError:
         "that returns a list; or write each by an exactly_once(...) of its own, with a name of "
         'its own: exactly_once(..., name="...")',
     )
+
+
+def _ledger_of(sink: Sink) -> object:
+    """What sinks of one ledger have in common; a topic's may have the heads of several targets."""
+    place = sink.ledger_place if isinstance(sink, PlacedSink) else None
+    if place is None or not place.is_apart:
+        return sink.label
+    return place.address, frozenset(one.strip() for one in (place.servers or "").split(","))

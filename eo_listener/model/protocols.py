@@ -165,9 +165,8 @@ class Sink(Protocol):
     `label` names it to people and holds no secret; `key` names the target within the store's
     ledger, and never changes once `applied` has returned. With `per_partition` each partition of
     the batch has a transaction of its own, and is judged alone; but one with counted sources is one
-    transaction. A sink whose ledger others of its key may share, whatever their labels, has a
-    property `ledger` too: where it is. Used by one thread at a time, the query's.
-    `eo_listener.testing.conformance` proves an implementation.
+    transaction. Used by one thread at a time, the query's. `eo_listener.testing.conformance` proves
+    an implementation.
     """
 
     @property

@@ -142,12 +142,6 @@ class KafkaSink:
         return self._name
 
     @property
-    def ledger(self) -> str:
-        """Where the ledger is: sinks of one `key` share their heads there, whatever the topics."""
-        servers = sorted(one.strip() for one in self._access.servers.split(","))
-        return f"topic {self._ledger_topic} at {','.join(servers)}"
-
-    @property
     def ledger_place(self) -> LedgerPlace:
         """The ledger's topic, with the cluster's servers."""
         return LedgerPlace(

@@ -68,6 +68,16 @@ def test_two_sinks_of_one_name(first: Any, second: Any) -> None:
     exactly_once(sinks[0], KafkaSink({"kafka.bootstrap.servers": "other:9092"}, topic, **more))
 
 
+def test_the_order_of_a_clusters_servers_does_not_matter() -> None:
+    """Two sinks of one name share a ledger there, however the cluster is written."""
+    sinks = [
+        KafkaSink({"kafka.bootstrap.servers": servers}, topic, name="both")
+        for topic, servers in (("delays", "a:1,b:1"), ("cancelled", "b:1, a:1"))
+    ]
+    with pytest.raises(SettingsError, match="go by one name"):
+        exactly_once(*sinks)
+
+
 @pytest.mark.parametrize(
     ("options", "topic", "more", "says"),
     [
