@@ -12,6 +12,9 @@ LEDGER_TOPIC = "eo-ledger"
 INSTANCE_ID = "eo-listener"
 """The `group.instance.id` (KIP-345) of a group's live member, in the mode "member"."""
 
+MOST_BYTES = 32_767
+"""How long a text of Kafka's protocol can be, such as a `transactional.id`."""
+
 _GROUP = "eo-listener-"
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from eo_listener.client_config.identities import MOST_BYTES, sink_transactional_id
 from eo_listener.client_config.kafka_options import PREFIX
 from eo_listener.client_config.validation import require_name
-from eo_listener.model.errors import SettingsError
+from eo_listener.model.errors import SettingsError, few
 
 _TOPIC: Final = "topic"
 # Of Spark's own sink: where rows go, and whether headers do, which here a column decides.
@@ -34,7 +35,7 @@ def require_options(options: object, topics: Sequence[str]) -> None:
             )
         if known == _TOPIC and [options[name]] != [*topics]:
             raise SettingsError(
-                f"the option 'topic' is not the topic of the sink ({', '.join(topics)})",
+                f"the option 'topic' is not the topic of the sink ({few(topics)})",
                 fix="Leave it out: the topics are the second argument",
             )
 
@@ -65,6 +66,21 @@ def require_names(**given: object) -> None:
             require_name(what, name)
 
 
+def require_transactional_id(label: str, sink: str, query: str) -> None:
+    """Raise SettingsError where the names of sink and query make an id that Kafka does not take.
+
+    A broker would close the connection, as if it was away.
+    """
+    size = len(sink_transactional_id(sink, query))  # in ASCII
+    if size > MOST_BYTES:
+        raise SettingsError(
+            f"{label}: the transactional id has {size:,} bytes, and Kafka takes {MOST_BYTES:,}",
+            cause="it is made of the names of the sink and of the query; without name= a sink goes "
+            "by the names of all its topics",
+            fix='Give it a short name, and keep it: KafkaSink(..., name="...")',
+        )
+
+
 def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tuple[str, ...]:
     """Check the names of all topics; return those that rows go to."""
     topics = (topic,) if isinstance(topic, str) else _distinct(topic)
@@ -79,7 +95,7 @@ def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tup
         require_name("topic", one)
     if len({*topics, *others, ledger_topic}) < len(topics) + len(others) + 1:
         raise SettingsError(
-            f"the topics of the sink ({', '.join(topics)}), its dead_letters ({dead_letters}) and "
+            f"the topics of the sink ({few(topics)}), its dead_letters ({dead_letters}) and "
             f"its ledger_topic ({ledger_topic}) are not all different",
             fix="Give each a topic of its own",
         )

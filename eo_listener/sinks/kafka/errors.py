@@ -18,6 +18,7 @@ from eo_listener.model.errors import (
     SettingsError,
     SinkError,
     SinkLockedError,
+    few,
 )
 from eo_listener.model.kafka_errors import NO_STORE, NO_TOPIC, PASSING
 from eo_listener.model.ledger import Entry
@@ -95,7 +96,7 @@ class Explanation:
                 f"{self.label}: a record is larger than its topic's max.message.bytes",
                 cause="the broker refuses it when the batch is under way"
                 + (", so that the whole transaction is aborted" if self.fences else ""),
-                fix=f"Raise max.message.bytes of {', '.join(self.topics)}; or set "
+                fix=f"Raise max.message.bytes of {few(self.topics)}; or set "
                 "kafka.max.request.size in the sink's options to it: then such a row is refused "
                 "alone" + (", and can be a dead letter" if self.fences else ""),
             )

@@ -10,7 +10,7 @@ from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_tr
 from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.target_logs import TargetLogs
-from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.errors import KafkaError, SettingsError, few
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.offsets import TopicPartition
@@ -20,6 +20,7 @@ from eo_listener.sinks.kafka.arguments import (
     require_method,
     require_names,
     require_options,
+    require_transactional_id,
     topics_of,
 )
 from eo_listener.sinks.kafka.connection import ConnectionSettings
@@ -114,6 +115,7 @@ class KafkaSink:
             dead_letters=dead_letters,
         )
         self._name = name or sink_key(self._topics)
+        self._require_id()
         self._group = group
         self._dead_letters = dead_letters
         self._limit = DeadLetterLimit(max_dead_letters)
@@ -134,7 +136,7 @@ class KafkaSink:
     @property
     def label(self) -> str:
         """The topics and where they are, for people."""
-        return f"Kafka topic {', '.join(self._topics)} at {self._access.servers}"
+        return f"Kafka topic {few(self._topics)} at {self._access.servers}"
 
     @property
     def key(self) -> str:
@@ -266,7 +268,12 @@ class KafkaSink:
             )
         return self._opened
 
+    def _require_id(self, query: str = "") -> None:
+        if self._unfenced is None:
+            require_transactional_id(self.label, self.key, query)
+
     def _explanation(self, query: str, sources: Sequence[str] = ()) -> Explanation:
+        self._require_id(query)
         letters = () if self._dead_letters is None else (self._dead_letters,)
         return Explanation(
             label=self.label,

@@ -50,6 +50,25 @@ def test_a_sink_has_a_key_and_a_label() -> None:
     assert KafkaSink(SERVERS, ["b", "a"], name="both").key == "both"
 
 
+MANY = [f"topic-of-a-sink-with-many-of-them-{number:04}" for number in range(1000)]
+
+
+def test_errors_name_some_of_many_topics() -> None:
+    """Each error and event has the label."""
+    label = KafkaSink(SERVERS, MANY, name="many").label
+    assert label.endswith("them-0004 and 995 more at host:9092")
+
+
+def test_a_name_that_makes_too_long_a_transactional_id() -> None:
+    """Kafka would not answer. Without transactions there is no such id."""
+    with pytest.raises(SettingsError, match="transactional id has 41,010 bytes"):
+        KafkaSink(SERVERS, MANY)
+    KafkaSink(SERVERS, MANY, transactions=False)
+    sink = KafkaSink(SERVERS, "t", name="n" * 32_000)
+    with pytest.raises(SettingsError, match=r"32,769 bytes, and Kafka takes 32,767\."):
+        sink.applied("q" * 756)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
