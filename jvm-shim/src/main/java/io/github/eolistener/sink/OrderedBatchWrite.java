@@ -97,6 +97,15 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
     return new RecordWriterFactory(producers, targets, packed);
   }
 
+  /**
+   * It would be a question of each task to the driver. Which attempt has sent the rows is in its
+   * report, and only the first one sends any.
+   */
+  @Override
+  public boolean useCommitCoordinator() {
+    return false;
+  }
+
   @Override
   public void commit(WriterCommitMessage[] messages) {
     List<Map<String, Object>> all = new ArrayList<>();
