@@ -176,7 +176,7 @@ public final class PackedRows {
       int target = how.target(row, headers, place);
       int task = TaskKeys.task(target, place, packs.length);
       if (packs[task] == null) {
-        packs[task] = new RecordPack.Writer();
+        packs[task] = new RecordPack.Writer(enough);
       }
       RecordPack.Writer pack = packs[task];
       if (pack.size() == 0) {
@@ -187,7 +187,7 @@ public final class PackedRows {
       } else {
         pack.add(target, row, headers);
       }
-      if (pack.size() >= enough) {
+      if (pack.isFull()) {
         full.add(task);
       }
       place++;

@@ -45,13 +45,27 @@ final class RecordPack {
     void take(int target, byte[] key, byte[] value, RecordHeaders headers);
   }
 
-  /** Makes one pack after another. */
+  /** Makes one pack after another, of so many bytes and a record at most. */
   static final class Writer {
+    private final int enough;
     private byte[] bytes = new byte[FIRST];
     private int size;
 
+    Writer(int enough) {
+      this.enough = enough;
+    }
+
     int size() {
       return size;
+    }
+
+    boolean isFull() {
+      return size >= enough;
+    }
+
+    /** How many bytes of memory it has. */
+    int memory() {
+      return bytes.length;
     }
 
     /** Adds one that goes nowhere. */
@@ -77,6 +91,9 @@ final class RecordPack {
     byte[] take() {
       byte[] taken = Arrays.copyOf(bytes, size);
       size = 0;
+      if (bytes.length > 2 * enough) { // of a large record: each task that sends has a writer
+        bytes = new byte[FIRST];
+      }
       return taken;
     }
 

@@ -24,6 +24,7 @@ import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.spark.TaskContext$;
 import org.apache.spark.TaskContextImpl;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
@@ -201,6 +202,23 @@ class PackedRowsTest {
     int one = packs(topic(1, 1, ""), 0, many).size();
     int thousand = packs(topic(1, 1000, ""), 0, many).size();
     assertTrue(one < thousand, one + " < " + thousand);
+  }
+
+  @Test
+  @DisplayName("What a large record took is given back, so that each task may get one")
+  void memory() {
+    RecordPack.Writer writer = new RecordPack.Writer(4096);
+    for (int record = 0; record < 64; record++) {
+      writer.add(0, row("k", new byte[64], 0, false), null);
+    }
+    assertTrue(writer.isFull());
+    writer.take();
+    int usual = writer.memory();
+    assertTrue(usual >= 4096, "kept for the next pack: " + usual);
+    writer.add(0, row("k", new byte[3 << 20], 0, false), null);
+    assertTrue(writer.memory() > 3 << 20);
+    assertEquals(1, records(List.of(RowFactory.create(0, 0L, writer.take()))).size());
+    assertTrue(writer.memory() <= usual, writer.memory() + " of " + usual);
   }
 
   @Test

@@ -107,7 +107,7 @@ class RowWriterTest {
       PackWriter writer =
           new PackWriter(
               TaskProducers.of(GIVEN), TargetPartitions.of(GIVEN), new int[] {1, attempt, 0});
-      RecordPack.Writer pack = new RecordPack.Writer();
+      RecordPack.Writer pack = new RecordPack.Writer(1);
       pack.refuse(-3);
       pack.add(0, new GenericInternalRow(new Object[] {null, null, new byte[0]}), null);
       pack.refuse(-3);
