@@ -14,7 +14,7 @@ from eo_listener.sinks.kafka.executor_writer import (
     task_count,
 )
 from eo_listener.sinks.kafka.ordered_rows import OrderedRows
-from eo_listener.sinks.kafka.task_rows import TaskRows, unfenced_properties
+from eo_listener.sinks.kafka.task_rows import TaskRows, end_timeout, unfenced_properties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ class MethodChoice:
             one_topic=self._one_topic,
             identity=identity,
             tasks=task_count(frame),
-            timeout=self._access.timeout,
+            timeout=end_timeout(self._access.java, self._access.timeout),
         )
 
     def close(self) -> None:

@@ -49,6 +49,8 @@ PRESENT: Final = -8
 """As the shim's RowColumns: an earlier row has the identity of this one, or it is there."""
 
 _BLOCK: Final = "max.block.ms"
+_BLOCK_MS: Final = "60000"  # Kafka's default
+_DELIVERY: Final = "delivery.timeout.ms"
 _DELIVERY_MS: Final = "120000"  # Kafka's default
 _PAUSE: Final = 0.05  # seconds between two questions whether tasks still run
 
@@ -63,18 +65,28 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
     are waited for no longer before the first record than for a record.
     """
     given = {name: text for name, text in java.items() if name != "transaction.timeout.ms"}
-    longest = given.get("delivery.timeout.ms", _DELIVERY_MS).strip()
+    longest = given.get(_DELIVERY, _DELIVERY_MS).strip()
     block = given.get(_BLOCK, "").strip()
     if block.isdigit() and longest.isdigit() and int(block) > int(longest):
         given[_BLOCK] = longest
     return {"batch.size": "262144", **given, "max.in.flight.requests.per.connection": "1"}
 
 
+def end_timeout(java: Mapping[str, str], timeout: float) -> float:
+    """For how many seconds a task may still send that is not to send any more: `timeout` or longer.
+
+    It may wait for room for a record, and then for the answer to what it has sent.
+    """
+    given = unfenced_properties(java)
+    parts = given.get(_BLOCK, _BLOCK_MS).strip(), given.get(_DELIVERY, _DELIVERY_MS).strip()
+    return max(timeout, sum(int(one) for one in parts if one.isdigit()) / 1000)
+
+
 class TaskRows:
     """The `UnfencedRows` for `write_method="executors"`.
 
     Raises SettingsError for columns. `tasks` is how many write; `timeout` is how many seconds those
-    of a try that has failed are waited for.
+    of a try that has failed are waited for, as `end_timeout` says.
     """
 
     def __init__(

@@ -21,7 +21,13 @@ from eo_listener.model.errors import (
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink, task_rows
 from eo_listener.sinks.kafka.catalog import Target, Targets
-from eo_listener.sinks.kafka.task_rows import PRESENT, TWICE, TaskRows, unfenced_properties
+from eo_listener.sinks.kafka.task_rows import (
+    PRESENT,
+    TWICE,
+    TaskRows,
+    end_timeout,
+    unfenced_properties,
+)
 from eo_listener.sinks.kafka.unfenced_rows import RowsTarget
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
@@ -218,6 +224,23 @@ def test_a_producer_waits_for_brokers_no_longer_than_for_a_record(
     given = {"max.block.ms": block, "delivery.timeout.ms": delivery}
     properties = {name: text for name, text in given.items() if text is not None}
     assert unfenced_properties(properties).get("max.block.ms") == waits
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 180),
+        ({"delivery.timeout.ms": "600000"}, 660),
+        ({"delivery.timeout.ms": "600000", "max.block.ms": "9223372036854775807"}, 1200),
+        ({"delivery.timeout.ms": "1000", "max.block.ms": "1000"}, 30),
+        ({"delivery.timeout.ms": "long"}, 60),  # Kafka's client opens no producer then
+    ],
+)
+def test_tasks_are_waited_for_as_long_as_they_may_send(
+    given: dict[str, str], seconds: float
+) -> None:
+    """What they send after that would be there twice."""
+    assert end_timeout(given, 30.0) == seconds
 
 
 def test_a_partitioner_is_refused() -> None:
