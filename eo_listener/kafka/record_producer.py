@@ -1,4 +1,4 @@
-"""Producers for one batch: idempotent, acknowledged by all in-sync replicas, let go of after it."""
+"""Producers for batches: idempotent, acknowledged by all in-sync replicas."""
 
 from __future__ import annotations
 
@@ -184,6 +184,15 @@ class IdempotentProducer(RecordProducer):
             with suppress(KafkaException):
                 self._producer.poll(_MOMENT)
         return self._failed
+
+    def is_usable(self) -> bool:
+        """Whether it can send another batch, some time after one that was acknowledged."""
+        try:
+            self._producer.poll(0)  # what its connections have reported since, or ask for a login
+        except KafkaException:  # of an error that is fatal
+            return False
+        self._errors.forget()
+        return self._failed is None and self._errors.fatal is None
 
     def leave(self) -> None:
         """Let go of the connections. What was not sent yet is not sent any more."""

@@ -26,6 +26,7 @@ from eo_listener.sinks.kafka.arguments import (
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.dead_letters import DeadLetters
 from eo_listener.sinks.kafka.errors import Explanation
+from eo_listener.sinks.kafka.kept_producer import KeptProducer
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.method_choice import MethodChoice, WriteMethod
 from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction
@@ -41,6 +42,7 @@ class _Connections(NamedTuple):
     heads: LedgerTopic
     logs: Logs
     targets: TargetLogs
+    producer: KeptProducer
 
 
 class KafkaSink:
@@ -196,6 +198,7 @@ class KafkaSink:
             self._opened.heads.close()
             self._opened.logs.close()
             self._opened.targets.close()
+            self._opened.producer.close()
         self._choice.close()
         self._opened = None  # a fork leaves its parent's connections alone
 
@@ -250,6 +253,7 @@ class KafkaSink:
             ),
             heads=opened.heads,
             logs=opened.targets,
+            kept=opened.producer,
             rows=self._choice.unfenced_rows(frame, plan, settings.identity),
             entry=entry,
             reads=plan.partitions,
@@ -265,6 +269,7 @@ class KafkaSink:
                 heads=LedgerTopic(access, self._ledger_topic, self.key, create=self._create),
                 logs=Logs(properties),
                 targets=TargetLogs(properties, timeout=access.timeout),
+                producer=KeptProducer(),
             )
         return self._opened
 

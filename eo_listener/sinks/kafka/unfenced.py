@@ -24,6 +24,7 @@ from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
+from eo_listener.sinks.kafka.kept_producer import KeptProducer
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
 from eo_listener.sinks.kafka.tail import TailRecord
@@ -56,6 +57,7 @@ class UnfencedBatch:
     target: UnfencedTarget
     heads: LedgerTopic
     logs: TargetLogs
+    kept: KeptProducer
     rows: UnfencedRows
     entry: Entry
     reads: frozenset[TopicPartition]
@@ -78,6 +80,7 @@ class UnfencedBatch:
         try:
             self.rows.prepare()
             applied = write_unfenced(self, self.entry, how)
+            self._keep_producer()
         except KafkaError as error:
             raise explain.translated(error) from error
         finally:
@@ -175,9 +178,19 @@ class UnfencedBatch:
 
     def _own(self) -> IdempotentProducer:
         if self._producer is None:
-            access = self.target.access
-            self._producer = IdempotentProducer({**access.properties(), **access.tuning})
+            assert self._found is not None  # noqa: S101  # the targets are read before
+            self._producer = self.kept.take(self._found, self._new_producer)
         return self._producer
+
+    def _new_producer(self) -> IdempotentProducer:
+        access = self.target.access
+        return IdempotentProducer({**access.properties(), **access.tuning})
+
+    def _keep_producer(self) -> None:
+        """For the next batch; one of a try that has failed may still have something to send."""
+        if self._producer is not None and self._found is not None:
+            self.kept.keep(self._found, self._producer)
+            self._producer = None
 
     def _heads_to_write(self, query: str) -> Iterable[ledger.LedgerRecord]:
         records, sink = self.heads.records, self.target.sink

@@ -14,6 +14,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
+from eo_listener.sinks.kafka.kept_producer import KeptProducer
 from eo_listener.sinks.kafka.ordered_rows import OrderedRows
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
 from eo_listener.sinks.kafka.unfenced_rows import UnfencedRows
@@ -111,6 +112,7 @@ class Driver:
             ),
             heads=cast(Any, topic),
             logs=cast(Any, TargetLogs(self.cluster, self.name)),
+            kept=KeptProducer(),
             rows=self._rows(self._frame(ranges), plan_of(entry)),
             entry=entry,
             reads=frozenset(tp for one in BATCHES for tp in one),
