@@ -144,3 +144,19 @@ def test_nothing_is_there_behind_a_record_that_failed(there: Place, spark: Spark
     assert put(sink, batch({}, size=800), rows(spark, 800)).rows == 800
     (found,) = by_partition(there, topic).values()
     assert [int(value.split()[1]) for _, value, _ in found] == list(range(800))
+
+
+@pytest.mark.parametrize("method", ["driver", "executors"])
+def test_a_transform_that_fails_leaves_a_batch_that_is_finished(
+    there: Place, spark: SparkSession, method: str
+) -> None:
+    """It may have been begun, and rows sent: the next run finishes it, with each row once."""
+    sink = open_sink(there, write_method=method)
+    failing = "IF(id = 700, raise_error('of the user'), concat('row ', id))"
+    with pytest.raises(Exception, match="of the user"):
+        put(sink, batch({}, size=800), rows(spark, 800, value=failing))
+    assert sink.applied(QUERY) == {}
+    later = batch({}, size=800, run_id="later")
+    assert put(open_sink(there, write_method=method), later, rows(spark, 800)).rows == 800
+    found = [int(value.split()[1]) for one in by_partition(there).values() for _, value, _ in one]
+    assert sorted(found) == list(range(800))
