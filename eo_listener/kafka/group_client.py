@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import closing
+from typing import Final
 
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
@@ -12,6 +14,7 @@ from confluent_kafka import TopicPartition as Wire
 from eo_listener.kafka.client import (
     OUTSIDER,
     SOCKET_TIMEOUT,
+    STABLE,
     TIMED_OUT,
     Client,
     Role,
@@ -26,12 +29,17 @@ from eo_listener.model.offsets import Position, TopicPartition
 # Seconds between two checks for an answer: a poll does not end with it, and one of less than a
 # millisecond does not wait at all.
 _STEPS = (0.0002, 0.05)
+_EARLY: Final = 0.05  # seconds by which librdkafka may give up before its time
+_SETTLE: Final = 2.0
+"""Seconds to wait for the end of a transaction on the group. After its producer was answered it
+still lasts some milliseconds; one of a driver that was killed, as long as its time-out."""
 
 
 class GroupClient:
     """Commits to one group, one request after the other."""
 
-    def __init__(self, properties: Mapping[str, str], group: str, role: Role = OUTSIDER) -> None:
+    def __init__(self, properties: Mapping[str, str], group: str, role: Role = STABLE) -> None:
+        self._properties = properties
         self.client = Client(properties, group, self._answered, role=role)
         self._group = group
         self._what = f"committing to group {group}"
@@ -79,8 +87,18 @@ class GroupClient:
         }
 
     def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
-        """What the group holds. Raises KafkaError."""
-        held = group_offsets(self.client, self._group, partitions, deadline)
+        """What the group holds; for a moment transactions on it are waited for. Raises KafkaError.
+
+        Else what a sink has just committed would not be seen, and be committed once more.
+        """
+        settled = min(deadline, time.monotonic() + _SETTLE)
+        try:
+            held = group_offsets(self.client, self._group, partitions, settled)
+        except KafkaError:
+            if time.monotonic() < settled - _EARLY or settled == deadline:
+                raise
+            with closing(Client(self._properties, self._group, role=OUTSIDER)) as unsettled:
+                held = group_offsets(unsettled, self._group, partitions, deadline)
         self.client.forget_errors()
         return held
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.devtools.broker import Broker
-from eo_listener.kafka import logs
+from eo_listener.kafka import group_client, logs
+from eo_listener.kafka.client import Client, wire_of
 from eo_listener.kafka.client_pool import LIMIT
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import check, open_groups
@@ -147,6 +152,58 @@ def test_many_groups_keep_a_bounded_number_of_clients(
     assert len(store._clients) <= LIMIT
     for group in (groups[0], groups[-1]):
         assert reader.group(group, [T(topic, 0)]) == at(3, T(topic, 0))
+
+
+@contextmanager
+def transaction_on(servers: str, group: str, topic: str) -> Iterator[Producer]:
+    """A transaction that moves the group to 5, open; ended here where it is not before."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": group, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    client = Client({"bootstrap.servers": servers}, group)
+    member = client.consumer.consumer_group_metadata()
+    client.close()
+    producer.send_offsets_to_transaction(wire_of(at(5, T(topic, 0))), member, 30)
+    try:
+        yield producer
+    finally:
+        with suppress(KafkaException):  # it was committed
+            producer.abort_transaction(30)
+
+
+def test_what_is_being_committed_in_a_transaction_is_waited_for(
+    store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer is answered a moment before readers see it."""
+    monkeypatch.setattr(group_client, "_SETTLE", 30.0)
+    topic, group, asked = topics.create(), unique("g"), threading.Event()
+    insist(store, group, at(1, T(topic, 0)))
+    ask = logs.group_offsets
+
+    def asks(*question: Any) -> logs.Held:
+        asked.set()
+        return ask(*question)
+
+    monkeypatch.setattr(group_client, "group_offsets", asks)
+    with (
+        transaction_on(topics.servers, group, topic) as producer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        found = pool.submit(store.snapshot, group, [T(topic, 0)], timeout=60)
+        assert asked.wait(30)
+        producer.commit_transaction(30)
+        assert found.result(60).held == at(5, T(topic, 0))
+
+
+def test_a_transaction_that_stays_open_holds_no_reading_up(
+    store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver may have been killed; the group is what it was before."""
+    monkeypatch.setattr(group_client, "_SETTLE", 0.5)
+    topic, group = topics.create(), unique("g")
+    insist(store, group, at(1, T(topic, 0)))
+    with transaction_on(topics.servers, group, topic):
+        assert store.snapshot(group, [T(topic, 0)], timeout=30).held == at(1, T(topic, 0))
 
 
 def test_the_log_end_counts_an_open_transaction(topics: Topics, reader: ClusterReader) -> None:

@@ -32,9 +32,9 @@ Without transactions:
   what others have written may hide that some were lost.
 - The producer stops at the first record that it cannot deliver (`enable.gapless.guarantee`): else
   what is behind it would be there before it, and a replay could not put it in its place.
-- The driver's producer is kept from one batch to the next, unless a try has failed: then what it has
-  sent may still come. A task's is not, since a task that is killed may go on: so each batch leaves
-  the brokers a producer id for each partition, for `producer.id.expiration.ms`.
+- The driver's producer is kept from one batch to the next, unless a try has failed: then what it
+  has sent may still come. A task's is not, since a task that is killed may go on: so each batch
+  leaves the brokers a producer id for each partition, for `producer.id.expiration.ms`.
 - A row without a key goes to a partition by its identity. Kafka's own choice is another each time,
   so what a replay adds could come before rows that were there, and its order would be another.
 - Through the driver rows are sorted by Spark, over the whole batch. For that Spark computes the
