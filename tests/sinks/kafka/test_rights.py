@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -10,17 +11,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import RetriableSinkError, SinkError
+from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
+from eo_listener.model.errors import SinkError
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
 from eo_listener.sinks.ledger_repair import plan_acceptance
-from eo_listener.testing.made_up_entries import QUERY, entry_of
+from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.conftest import StartBroker
 from tests.preflight.checking import check_sink
 from tests.secured import log_lines
-from tests.sinks.kafka.conftest import TP, Place, place_at, put, table, write
+from tests.sinks.kafka.conftest import TP, Place, place_at, table, write
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.locked import OPTIONS, PASSWORD, PROPERTIES, Locked, start_locked
 from tests.topics import Topics, unique
@@ -51,16 +53,16 @@ class Asked:
     def lacking(self, frame: Any) -> str | None:
         """What is said when a batch is refused; None where it is written.
 
-        What passes is repeated, as `exactly_once` does: the first use of a group makes Kafka create
-        the topic of their offsets, for which librdkafka may wait in vain.
+        What passes is repeated by what `exactly_once` does it by: the first use of a group makes
+        Kafka create the topic of their offsets, for which librdkafka may wait in vain, and a slow
+        broker may leave a commit without an answer.
         """
         sink = self.sink()
         entry = entry_of({}, {TopicPartition(self.source, 0): OffsetRange(0, 3)}, topic_id=None)
+        writer = SinkWriter(RetryLimits(timeout=120.0), time.sleep, time.monotonic)
         try:
-            sink.applied(QUERY)
-            put(sink, entry, frame)
-        except RetriableSinkError:
-            return self.lacking(frame)
+            writer.read(sink, QUERY)
+            writer.write(sink, frame, entry, plan_of(entry))
         except SinkError as error:
             return f"{error}"
         return None
