@@ -61,7 +61,7 @@ class Both:
                 raise RuntimeError("the driver dies here")
 
         listener = OffsetCommitListener(
-            observers=[self.events.append], preflight=False, flush_timeout=10.0
+            observers=[self.events.append], preflight=False, flush_timeout=60.0
         )
         self.spark.streams.addListener(listener)
         try:
@@ -83,7 +83,7 @@ class Both:
                 query.awaitTermination(120)
             except StreamingQueryException:
                 assert dies_after is not None
-            assert listener.flush(10)
+            assert listener.flush(60)
         finally:
             self.spark.streams.removeListener(listener)
             listener.close()
