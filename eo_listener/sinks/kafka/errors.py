@@ -98,7 +98,8 @@ class Explanation:
                 + (", so that the whole transaction is aborted" if self.fences else ""),
                 fix=f"Raise max.message.bytes of {few(self.topics)}; or set "
                 "kafka.max.request.size in the sink's options to it: then such a row is refused "
-                "alone" + (", and can be a dead letter" if self.fences else ""),
+                "alone"
+                + (', and can be a dead letter (write_method="driver")' if self.fences else ""),
             )
         if code == NO_STORE:
             return SinkError(
