@@ -30,6 +30,7 @@ from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_upsert, columns_of
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
+from eo_listener.spark.jvm.java_error import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,9 +92,9 @@ class BatchCommit:
             create(self._frame, self._target, self._connection.reference, columns)
         except SettingsError:
             raise
-        except Exception as error:  # of Delta: another driver may have made it
+        except Exception as error:  # noqa: BLE001  # of Delta: another driver may have made it
             if self._connection.log(self._session) is None:
-                raise explained(error, self._label) from error
+                raise explained(error, self._label) from without_secrets(error)
 
     def _found_ledger(self, log: TableLog | None) -> QueryLedger:
         """The ledger, where it is as the entry has found it."""
@@ -179,12 +180,12 @@ class BatchCommit:
             raise OutcomeUnknownError(
                 f"{self._label}: whether batch {self._entry.batch_id} was written is not known",
                 cause="its commit was sent, and the log could not be read after that",
-            ) from failed or unread
+            ) from without_secrets(failed or unread)
         if found is None:
             wrong = overtaken or self._not_written(record, failed)
             if wrong is failed:
                 raise wrong  # not `from failed`: who reads its causes would find no end
-            raise wrong from failed
+            raise wrong from None if failed is None else without_secrets(failed)
         return Applied(rows=found.rows)
 
     def _found(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:

@@ -15,8 +15,8 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import TakenBack
 from eo_listener.sinks.delta.batch_records import Doubt, QueryState
 from eo_listener.sinks.delta.ledger import TakenBackBy
-from eo_listener.spark.checkpoint import shown
 from eo_listener.spark.jvm.delta_log import DeltaTable
+from eo_listener.spark.jvm.java_error import Secrets
 from eo_listener.spark.jvm.thrown import Thrown, thrown
 
 _CONFLICTS: Final = "io.delta.exceptions."
@@ -67,7 +67,7 @@ def explained(error: Exception, label: str) -> Exception:
         )
     if (refusal := _of(chain, lambda name: name in _REFUSED)) is not None:
         return SettingsError(
-            f"{label} does not take such rows: {shown(refusal.text)}",
+            f"{label} does not take such rows: {_without_secrets(refusal.text)}",
             fix="Select, rename or cast the columns in the transform, or change the table",
         )
     lost = _of(chain, lambda name: name == _LOST)
@@ -99,7 +99,11 @@ def _refused(lost: Thrown, label: str) -> RetriableSinkError:
 
 
 def _in_short(one: Thrown) -> str:
-    return shown(f"{one.classes[0].rpartition('.')[2]}: {one.text}")
+    return _without_secrets(f"{one.classes[0].rpartition('.')[2]}: {one.text}")
+
+
+def _without_secrets(text: str) -> str:
+    return Secrets.configured().hidden(text)
 
 
 def _of(chain: Sequence[Thrown], is_meant: Callable[[str], bool]) -> Thrown | None:

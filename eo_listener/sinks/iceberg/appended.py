@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eo_listener.spark.jvm.iceberg_table import java_errors
+from eo_listener.spark.jvm.iceberg_errors import java_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

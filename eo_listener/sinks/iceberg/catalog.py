@@ -15,12 +15,8 @@ from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import NEW_COLUMNS, quoted
-from eo_listener.spark.jvm.iceberg_table import (
-    IcebergTable,
-    ThrownError,
-    columns_as_sql,
-    java_errors,
-)
+from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, columns_as_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

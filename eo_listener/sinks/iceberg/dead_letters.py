@@ -36,12 +36,8 @@ from eo_listener.sinks.iceberg.names import TableName, is_branch_of, new_branch
 from eo_listener.sinks.iceberg.publication import TRIES, Publication
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.spark.jvm.iceberg_table import (
-    IcebergTable,
-    MainMovedError,
-    ThrownError,
-    session,
-)
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

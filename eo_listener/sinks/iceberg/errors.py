@@ -14,7 +14,7 @@ from eo_listener.model.errors import (
     SinkError,
 )
 from eo_listener.spark.checkpoint import shown
-from eo_listener.spark.jvm.iceberg_table import ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
 
 ABSENT: Final = ("NoSuchTableException", "NoSuchViewException")
 NO_NAMESPACE: Final = ("NoSuchNamespaceException",)
@@ -81,7 +81,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
             cause="other programs write to the table at the same time",
             fix="Nothing to do: the batch is written once more",
         )
-    if _SEVERAL in error.text:
+    if error.says(_SEVERAL):
         return SinkError(
             f"{label}: several rows of the batch match one row of the table",
             cause="the columns of keys= are compared otherwise in a MERGE than within the batch",
@@ -226,7 +226,7 @@ def is_conflict(error: ThrownError) -> bool:
     """Whether another commit came first, or the same one."""
     # A commit that was made, and refused all the same, is a conflict with itself when Iceberg
     # repeats it: nobody else writes to the branch of a batch.
-    itself = error.is_any("ValidationException") and "conflicting" in error.text
+    itself = error.is_any("ValidationException") and error.says("conflicting")
     named = error.is_any("CommitFailedException", "CommitStateUnknownException")
     return itself or named or _is_overtaken(error)
 

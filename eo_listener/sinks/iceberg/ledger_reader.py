@@ -22,7 +22,8 @@ from eo_listener.sinks.ledger_steps import (
 )
 from eo_listener.sinks.spark_row_origins import row_origins
 from eo_listener.spark.jvm.calls import asking
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
+from eo_listener.spark.jvm.iceberg_table import IcebergTable
 
 if TYPE_CHECKING:
     from eo_listener.spark.session.local_spark import LocalSpark

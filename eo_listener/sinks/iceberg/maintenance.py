@@ -18,7 +18,8 @@ from eo_listener.model.errors import JvmError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import in_short
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of_any
-from eo_listener.spark.jvm.iceberg_table import MAIN, ThrownError, java_errors, session
+from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
+from eo_listener.spark.jvm.iceberg_table import MAIN, session
 from eo_listener.spark.session.iceberg_runtime import EXTENSION
 
 _SHORTEST: Final = timedelta(days=1)

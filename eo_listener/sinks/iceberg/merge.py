@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from eo_listener.sinks.spark_columns import columns_of
 from eo_listener.sinks.spark_merge import Merge
-from eo_listener.spark.jvm.iceberg_table import ThrownError, java_errors
+from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

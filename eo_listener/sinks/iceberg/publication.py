@@ -44,7 +44,8 @@ from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import BATCH_OF, LETTERS, PROPERTY, Snapshot
 from eo_listener.sinks.iceberg.write_methods import RowWriter
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError
 
 TRIES: Final = 100
 """How often in a row other commits may come first, before the batch is begun anew."""

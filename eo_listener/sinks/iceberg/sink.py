@@ -38,7 +38,8 @@ from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.sifted_rows import flaws, marks, sifted
 from eo_listener.sinks.spark_columns import check_upsert, columns_of, types_of
 from eo_listener.sinks.target import WITH_LEDGER, Apply, Mode, Target
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError, java_errors, session
+from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, session
 from eo_listener.spark.jvm.sessions import working_in
 
 if TYPE_CHECKING:

@@ -12,13 +12,8 @@ from eo_listener.sinks.iceberg.errors import NO_NAMESPACE
 from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of_any
 from eo_listener.sinks.storage_rights import storage_at
-from eo_listener.spark.jvm.iceberg_table import (
-    IcebergTable,
-    TableSettings,
-    ThrownError,
-    java_errors,
-    release,
-)
+from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, TableSettings, release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

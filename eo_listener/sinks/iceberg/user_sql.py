@@ -14,7 +14,7 @@ from eo_listener.sinks.iceberg.errors import first_line, is_temporary
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.kept_rows import named
 from eo_listener.sinks.target import STAGED
-from eo_listener.spark.jvm.iceberg_table import ThrownError, java_errors
+from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

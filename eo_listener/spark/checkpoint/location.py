@@ -34,7 +34,10 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)(.*)", re.DOTALL)
 # a signature (Azure's SAS, presigned links) more often than not.
 _SECRET = re.compile(r"(?<=://)[^/\s]*:[^/\s]*@")
 _QUERY = re.compile(r"(://[^\s?]*\?)[^\s]+")
-_SETTING = re.compile(r"(?i)((?:password|secret|token|credential)[\w.-]*\s*[=:]\s*)\S+")
+_ORACLE = re.compile(r"(jdbc:oracle:\w+:)[^\s/]+/\S*@")
+_SETTING = re.compile(
+    r"(?i)((?:password|secret|token|credential)[\w.-]*[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|\S+)"
+)
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -152,7 +155,14 @@ def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
 
 def shown(text: str) -> str:
     """A URL, or a text with URLs and settings in it, without their secrets."""
-    return _SETTING.sub(r"\1***", _QUERY.sub(r"\1***", _SECRET.sub("***@", text)))
+    for secret, public in (
+        (_SECRET, "***@"),
+        (_ORACLE, r"\1***@"),
+        (_QUERY, r"\1***"),
+        (_SETTING, r"\1***"),
+    ):
+        text = secret.sub(public, text)
+    return text
 
 
 def has_scheme(url: str) -> bool:

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from eo_listener.model.errors import JvmError
+from eo_listener.spark.jvm.java_error import without_secrets
 
 # py4j reports a JVM that has gone as Py4JNetworkError, as its plain parent, or as the
 # ConnectionRefusedError of the socket, depending on what the connection was doing.
@@ -23,9 +24,13 @@ def asking(what: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise JvmError(f"Spark's JVM failed to {what}", cause=_thrown(error)) from error
+        raise JvmError(f"Spark's JVM failed to {what}", cause=_thrown(error)) from without_secrets(
+            error
+        )
     except PySparkException as error:
-        raise JvmError(f"Spark's JVM failed to {what}", cause=type(error).__name__) from error
+        raise JvmError(
+            f"Spark's JVM failed to {what}", cause=type(error).__name__
+        ) from without_secrets(error)
     except FAILURES as error:
         raise JvmError(
             f"Spark's JVM could not be reached to {what}",

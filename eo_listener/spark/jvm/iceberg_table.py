@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from py4j.protocol import Py4JJavaError
-
 from eo_listener.model.errors import JvmError
-from eo_listener.spark.jvm.calls import FAILURES, asking
+from eo_listener.spark.jvm.calls import asking
+from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_files import UTIL, ChangedFiles, holds
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog, MetadataSearch
 from eo_listener.spark.jvm.running_jvm import class_of
@@ -19,34 +17,10 @@ MAIN: Final = "main"
 _UTIL: Final = "org.apache.iceberg.spark.Spark3Util"
 _PARSER: Final = "org.apache.iceberg.TableMetadataParser"
 _SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
-_CAUSES: Final = 10
 _FOREVER: Final = 2**63 - 1
 """Milliseconds after which a branch expires: never, whatever history.expire.max-ref-age-ms says."""
 _KEPT: Final = 100
 """How many snapshots of a branch do not expire while it is written."""
-
-
-class ThrownError(Exception):
-    """What Java has thrown: the classes of the exception and of its causes, and the first text.
-
-    `causes` are the texts of the causes.
-    """
-
-    def __init__(
-        self, classes: tuple[str, ...], text: str, *, causes: tuple[str, ...] = ()
-    ) -> None:
-        self.classes = classes
-        self.text = text
-        self.causes = causes
-        super().__init__(text)
-
-    def is_any(self, *names: str) -> bool:
-        """Whether one of the classes has one of these names, without its package."""
-        return any(one.rpartition(".")[2] in names for one in self.classes)
-
-    def says(self, *phrases: str) -> bool:
-        """Whether one of these is in its text, or in that of a cause."""
-        return any(phrase in text for text in (self.text, *self.causes) for phrase in phrases)
 
 
 class TableSettings(NamedTuple):
@@ -61,20 +35,6 @@ class TableSettings(NamedTuple):
 
 class MainMovedError(Exception):
     """The table is not as it was when a change was decided; nothing was changed."""
-
-
-@contextmanager
-def java_errors() -> Iterator[None]:
-    """Raise ThrownError for what Java throws inside, JvmError where Java is gone."""
-    try:
-        yield
-    except FAILURES as error:
-        thrown = error.java_exception if isinstance(error, Py4JJavaError) else None
-        thrown = thrown if thrown is not None else getattr(error, "_origin", None)
-        if thrown is None:
-            with asking("work on an Iceberg table"):
-                raise
-        raise _described(thrown) from error
 
 
 def session(catalog: str, known: Any = None) -> Any:
@@ -380,16 +340,3 @@ def _summarized(append: Any, summary: Mapping[str, str]) -> Any:
     for key, value in summary.items():
         append.set(key, value)
     return append
-
-
-def _described(thrown: Any) -> ThrownError:
-    classes: list[str] = []
-    texts: list[str] = []
-    try:
-        while thrown is not None and len(classes) < _CAUSES:
-            classes.append(str(thrown.getClass().getName()))
-            texts.append(str(thrown.getMessage()))
-            thrown = thrown.getCause()
-    except FAILURES as error:
-        raise JvmError("Spark's JVM has ended") from error
-    return ThrownError(tuple(classes), texts[0], causes=tuple(texts[1:]))

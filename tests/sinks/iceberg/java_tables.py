@@ -24,7 +24,8 @@ from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of_any
 from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, java_errors
+from eo_listener.spark.jvm.iceberg_errors import java_errors
+from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.made_up_entries import Row
 from tests import iceberg_jars
 

@@ -16,7 +16,7 @@ from eo_listener.sinks.iceberg.errors import (
     unanswered,
 )
 from eo_listener.sinks.iceberg.user_sql import Branch
-from eo_listener.spark.jvm.iceberg_table import ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
 
 
 def test_a_commit_is_refused_only_where_nothing_of_it_can_have_been_made() -> None:
@@ -121,6 +121,8 @@ def test_a_statement_that_failed_shows_no_secret() -> None:
         "Failed to connect: jdbc:postgresql://host/lake?user=me&password=hid@7q",
         "s3.secret-access-key=hid@7q",
         "credential: me:hid@7q",
+        "Failed to connect: jdbc:oracle:thin:me/hid@7q@//host:1521/lake",
+        '{"uri": "x", "password": "hid 7q"}',
     ],
 )
 def test_no_secret_is_shown(said: str) -> None:

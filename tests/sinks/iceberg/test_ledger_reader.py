@@ -16,7 +16,7 @@ from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import ledger_reader
 from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
-from eo_listener.spark.jvm.iceberg_table import ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of, rows_of
 from tests import iceberg_jars

@@ -22,7 +22,8 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg.ledger_repair import IcebergLedgerRepair
 from eo_listener.sinks.iceberg.names import is_branch_of, is_branch_of_any
 from eo_listener.sinks.ledger_repair import plan_acceptance, plan_rename, refuse_unsettled
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
+from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, plan_of, rows_of

@@ -14,7 +14,7 @@ from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.sinks.iceberg import maintain_iceberg, maintenance
 from eo_listener.sinks.iceberg.maintenance import Limit, SnapshotRow, expiry_limit
 from eo_listener.sinks.iceberg.names import TableName, new_branch
-from eo_listener.spark.jvm.iceberg_table import ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.testing.made_up_entries import QUERY
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)

@@ -19,7 +19,7 @@ from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.snapshots import Snapshot
 from eo_listener.spark.jvm import iceberg_table
-from eo_listener.spark.jvm.iceberg_table import java_errors
+from eo_listener.spark.jvm.iceberg_errors import java_errors
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink

@@ -15,7 +15,8 @@ from eo_listener.model.errors import ForeignWriterError, OutcomeUnknownError, Re
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
-from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
+from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of, plan_of, rows_of

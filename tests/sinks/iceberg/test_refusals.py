@@ -24,7 +24,7 @@ from eo_listener.sinks.iceberg.names import new_branch
 from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.spark.jvm.iceberg_table import ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.sinks.iceberg.test_ledger import TP, Table, read
 

@@ -1,0 +1,72 @@
+"""What Java throws at work on an Iceberg table, as an error that asks Java nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+
+from eo_listener.model.errors import JvmError
+from eo_listener.spark.jvm.calls import FAILURES, asking
+from eo_listener.spark.jvm.java_error import NONE, Secrets, without_secrets
+
+_CAUSES: Final = 10
+
+
+class ThrownError(Exception):
+    """What Java has thrown: the classes of the exception and of its causes, and the first text.
+
+    `causes` are the texts of the causes; both are without secrets.
+    """
+
+    def __init__(
+        self,
+        classes: tuple[str, ...],
+        text: str,
+        *,
+        causes: tuple[str, ...] = (),
+        secrets: Secrets = NONE,
+    ) -> None:
+        self.classes = classes
+        self.text = secrets.hidden(text)
+        self.causes = tuple(map(secrets.hidden, causes))
+        self._said = (text, *causes)  # a password may be a word of what is asked for
+        super().__init__(self.text)
+
+    def is_any(self, *names: str) -> bool:
+        """Whether one of the classes has one of these names, without its package."""
+        return any(one.rpartition(".")[2] in names for one in self.classes)
+
+    def says(self, *phrases: str) -> bool:
+        """Whether one of these is in its text, or in that of a cause."""
+        return any(phrase in text for text in self._said for phrase in phrases)
+
+
+@contextmanager
+def java_errors() -> Iterator[None]:
+    """Raise ThrownError for what Java throws inside, JvmError where Java is gone."""
+    try:
+        yield
+    except FAILURES as error:
+        thrown = error.java_exception if isinstance(error, Py4JJavaError) else None
+        thrown = thrown if thrown is not None else getattr(error, "_origin", None)
+        if thrown is None:
+            with asking("work on an Iceberg table"):
+                raise
+        secrets = Secrets.configured()
+        raise _described(thrown, secrets) from without_secrets(error, secrets)
+
+
+def _described(thrown: Any, secrets: Secrets) -> ThrownError:
+    classes: list[str] = []
+    texts: list[str] = []
+    try:
+        while thrown is not None and len(classes) < _CAUSES:
+            classes.append(str(thrown.getClass().getName()))
+            texts.append(str(thrown.getMessage()))
+            thrown = thrown.getCause()
+    except FAILURES as error:
+        raise JvmError("Spark's JVM has ended") from error
+    return ThrownError(tuple(classes), texts[0], causes=tuple(texts[1:]), secrets=secrets)

@@ -1,0 +1,97 @@
+"""What Java has thrown, as it may be shown: without the secrets of the session's settings.
+
+Java's own texts go into tracebacks, and with them into Spark's log: a catalog's driver, or a file
+system, may quote the URL or the properties that it was given.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from eo_listener.spark.checkpoint import shown
+
+_NAME: Final = (
+    r"(?i).*(password|passwd|passphrase|secret|token|credential|"
+    r"(access|account|api|private|encryption)[.-]?key).*"
+)
+"""Of settings that are secret, in the regular expressions of Python and of Java."""
+_CONF: Final = "org.apache.spark.sql.internal.SQLConf"
+_BETWEEN: Final = "\x01"
+_SHORTEST: Final = 4  # characters; what is shorter is no secret, and stands in many words
+_NO_SECRETS: Final = ("true", "false", "none", "null")
+_LOST: Final = (Py4JError, OSError)
+
+
+class JavaError(Exception):
+    """An exception of Java's, with its stack trace as Java prints it, without secrets.
+
+    `java_exception` is the exception itself.
+    """
+
+    def __init__(self, text: str, java_exception: Any) -> None:
+        super().__init__(text)
+        self.java_exception = java_exception
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Secrets:
+    """The values that the running session and its Hadoop keep under the names of secrets."""
+
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def configured(cls) -> Secrets:
+        """Those of the session that Java works in on this thread, and of its application."""
+        context = SparkContext._active_spark_context  # noqa: SLF001  # pyspark has no other way that makes none
+        if context is None:
+            return cls()
+        jvm: Any = context._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM
+        try:
+            text = str(getattr(jvm, _CONF).get().getAllConfs().mkString(_BETWEEN))
+            hadoop: Any = context._jsc.hadoopConfiguration()  # noqa: SLF001  # as above
+            of_hadoop = dict(hadoop.getValByRegex(_NAME))
+            pairs = [one.partition(" -> ")[::2] for one in text.split(_BETWEEN)]
+            pairs += [*context.getConf().getAll(), *of_hadoop.items()]
+        except _LOST:  # the JVM has ended: the error says no more than that
+            return cls()
+        return cls.of(value for name, value in pairs if re.fullmatch(_NAME, name))
+
+    @classmethod
+    def of(cls, values: Any) -> Secrets:
+        """These values, also as a URL has them, and what stands behind an id (`id:secret`)."""
+        found: set[str] = set()
+        for value in values:
+            for one in (value, value.partition(":")[2]):
+                if len(one) >= _SHORTEST and one.lower() not in _NO_SECRETS:
+                    found |= {one, quote(one, safe="")}
+        return cls(tuple(sorted(found, key=len, reverse=True)))
+
+    def hidden(self, text: str) -> str:
+        """The text with `***` in their place, and in that of what looks like a secret."""
+        for value in self.values:
+            text = text.replace(value, "***")
+        return shown(text)
+
+
+NONE: Final = Secrets()
+
+
+def without_secrets(error: Exception, secrets: Secrets | None = None) -> Exception:
+    """What py4j or pyspark has raised of Java, as it may be the cause of another error.
+
+    Anything else as it is.
+    """
+    thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if thrown is None:
+        return error
+    try:
+        text = str(error)  # py4j asks Java for the stack trace
+    except _LOST:
+        text = type(error).__name__
+    return JavaError((secrets or Secrets.configured()).hidden(text), thrown)
