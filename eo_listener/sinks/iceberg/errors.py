@@ -16,7 +16,8 @@ from eo_listener.model.errors import (
 from eo_listener.spark.checkpoint import shown
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 
-ABSENT: Final = ("NoSuchTableException", "NoSuchViewException")
+_ABSENT_TABLE: Final = "NoSuchTableException"
+ABSENT: Final = (_ABSENT_TABLE, "NoSuchViewException")
 NO_NAMESPACE: Final = ("NoSuchNamespaceException",)
 EXISTS: Final = ("AlreadyExistsException", "TableAlreadyExistsException")
 _REFUSED: Final = (
@@ -44,6 +45,8 @@ _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
 """Spark's name for it; it must never occur, as one row of each key is merged."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
 _NO_DRIVER: Final = "No suitable driver"
+_ANOTHER: Final = "Table UUID does not match"
+"""What Iceberg says of a table that is read again, and is another one of its name."""
 _SHOWN: Final = 300
 """How many characters of what an exception says are shown."""
 
@@ -87,6 +90,8 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
             cause="the columns of keys= are compared otherwise in a MERGE than within the batch",
             fix="Use keys of simple types, such as numbers and strings; nothing was written",
         )
+    if error.is_any(_ABSENT_TABLE) or error.says(_ANOTHER):
+        return table_dropped(label, said)
     if error.is_any(*_FORBIDDEN):
         return SinkError(
             f"{label}: the catalog or the storage refuses access ({said})",
@@ -191,6 +196,17 @@ def table_replaced(label: str, query: str, branch: str) -> SinkError:
         cause="another program has run CREATE OR REPLACE TABLE while the query was running",
         fix="To write all of it into the new table, start the query with a new "
         f"checkpointLocation; the rows of before are in branch {branch}",
+    )
+
+
+def table_dropped(label: str, found: str) -> SinkError:
+    """Say that the table with the ledger is gone; `found` is how that was seen."""
+    return SinkError(
+        f"{label} is not the table any more that the ledger was read from ({found}); nothing was "
+        "written",
+        cause="it was dropped or renamed while the query was running, and perhaps made again",
+        fix="Restore the table, or give it its name again. To write all of it into a new one, "
+        "start the query with a new checkpointLocation",
     )
 
 

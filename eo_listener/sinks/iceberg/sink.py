@@ -26,7 +26,7 @@ from eo_listener.sinks.iceberg.dead_letters import (
     LettersOfBatch,
     unpublished,
 )
-from eo_listener.sinks.iceberg.errors import translated
+from eo_listener.sinks.iceberg.errors import table_dropped, translated
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
@@ -133,6 +133,7 @@ class IcebergSink:
         self._accept_expired = on_expired == "accept"
         self._open()
         self._reported: str | None = None
+        self._uuid: str | None = None  # of the table that the ledger was read from
         self._session: Any = None  # the query's, which has the catalog
 
     def __repr__(self) -> str:
@@ -157,6 +158,7 @@ class IcebergSink:
         """Read the heads of `query`; none where there is no table."""
         with self._explained():
             table = self._found()
+            self._uuid = None if table is None else table.uuid
             if table is None:
                 return {}
             found = self._ledgers.published(table, query, accept_expired=self._accept_expired)
@@ -183,7 +185,7 @@ class IcebergSink:
             with self._explained(), java_errors():
                 # The transform may have used another one.
                 stack.enter_context(working_in(frame.sparkSession))
-                found = self._checked(frame.sparkSession)
+                found = self._checked(frame.sparkSession, entry)
                 rows = stack.enter_context(unmarked(frame, self.label, _NAME_LETTERS))
                 table = found or self._made(rows)
                 writer = stack.enter_context(self._writer(table, rows, entry))
@@ -205,7 +207,7 @@ class IcebergSink:
             with self._explained(), java_errors():
                 stack.enter_context(working_in(frame.sparkSession))
                 RowFilter.of(frame.columns, None)
-                found = self._checked(frame.sparkSession)
+                found = self._checked(frame.sparkSession, entry)
                 table = found or self._made(frame.drop(REASON))
                 reasons = [*marks(frame), *self._flaws(frame)]
                 refusals = Refusals(label=self.label, limit=self._target.limit)
@@ -252,9 +254,17 @@ class IcebergSink:
             settle=lambda of_batch: self._tables.publish(of_batch, entry.run_id, self._session),
         )
 
-    def _checked(self, spark: Any) -> IcebergTable | None:
-        """The table, if there is one. Raises as `find` and `check_wap` do."""
+    def _checked(self, spark: Any, entry: Entry) -> IcebergTable | None:
+        """The table, if there is one. Raises as `find` and `check_wap` do.
+
+        And SinkError where it is not the one that the ledger was read from.
+        """
         found = find(spark, self._name)
+        if any(move.found is not None for move in entry.moves.values()):
+            if found is None:
+                raise table_dropped(self.label, "there is none")
+            if self._uuid not in (None, found.uuid):
+                raise table_dropped(self.label, f"it was {self._uuid}, and is {found.uuid}")
         if found is not None:
             check_wap(spark, found, self.label)
         return found

@@ -17,6 +17,7 @@ MAIN: Final = "main"
 _UTIL: Final = "org.apache.iceberg.spark.Spark3Util"
 _PARSER: Final = "org.apache.iceberg.TableMetadataParser"
 _SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
+_NO_TABLE: Final = "org.apache.iceberg.exceptions.NoSuchTableException"
 _FOREVER: Final = 2**63 - 1
 """Milliseconds after which a branch expires: never, whatever history.expire.max-ref-age-ms says."""
 _KEPT: Final = 100
@@ -128,7 +129,10 @@ class IcebergTable:
     def refresh(self) -> None:
         """Read the table's metadata from the catalog."""
         with java_errors():
-            self._metadata = self._table.operations().refresh()
+            found = self._table.operations().refresh()
+            if found is None:  # of a table that is gone, when that was thrown once already
+                raise ThrownError((_NO_TABLE,), "Table does not exist")
+            self._metadata = found
             self.version = str(self._metadata.metadataFileLocation())
             current = self._metadata.currentSnapshot()
             self.main: int | None = None if current is None else current.snapshotId()
@@ -143,6 +147,12 @@ class IcebergTable:
         """What its catalog calls it."""
         with java_errors():
             return str(self._table.name())
+
+    @property
+    def uuid(self) -> str:
+        """That of this very table; one that is made again under its name has another one."""
+        with java_errors():
+            return str(self._metadata.uuid())
 
     def settings(self) -> TableSettings:
         """What it is set to."""

@@ -29,7 +29,7 @@ from eo_listener.testing.made_up_entries import QUERY, Heads, entry_of, heads_of
 pytestmark = [pytest.mark.spark]
 
 TP = TopicPartition("flights", 0)
-SECRET = "hid7q"
+HIDDEN = "hid7q"
 
 
 class Table:
@@ -274,17 +274,17 @@ def test_rows_that_do_not_fit_are_refused(table: Table) -> None:
     No secret of the session is shown with it, in what Java has thrown either.
     """
     sink = table.sink()
-    first = table.batch(sink, {}, table.rows(f"1 {SECRET}"))
-    table.spark.conf.set("spark.sql.catalog.lake.jdbc.password", SECRET)
+    first = table.batch(sink, {}, table.rows(f"1 {HIDDEN}"))
+    table.spark.conf.set("spark.sql.catalog.lake.jdbc.password", HIDDEN)
     try:
         with pytest.raises(SettingsError, match="does not take such rows") as refused:
-            table.batch(sink, heads_of(first), table.rows(f"array(1) {SECRET}"))
+            table.batch(sink, heads_of(first), table.rows(f"array(1) {HIDDEN}"))
     finally:
         table.spark.conf.unset("spark.sql.catalog.lake.jdbc.password")
     whole = "".join(traceback.format_exception(refused.value))
     assert "'***'" in whole
-    assert SECRET not in whole
-    assert table.read(SECRET) == [(1,)]
+    assert HIDDEN not in whole
+    assert table.read(HIDDEN) == [(1,)]
 
 
 def test_a_marked_row_stops_the_batch(table: Table) -> None:

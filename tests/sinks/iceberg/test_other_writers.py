@@ -207,6 +207,43 @@ def test_a_table_made_anew_has_no_ledger(lake: Lake) -> None:
         sink.apply(lake.frame(rows_of(one)).select("word"), one, plan_of(one))
 
 
+@pytest.mark.parametrize("letters", [{}, {"dead_letters": "dead"}], ids=["plain", "sifted"])
+def test_a_table_dropped_while_the_query_runs_is_not_made_again(
+    lake: Lake, letters: dict[str, str]
+) -> None:
+    """Between the ledger and the batch: no driver is blamed, also where another program makes it.
+
+    Nor while it is written.
+    """
+    given = {name: lake.table(table) for name, table in letters.items()}
+    write(lake, 0)
+    sink, one = lake.sink("t", **given), entry(1)
+    frame, other = lake.frame(rows_of(one)), lake.other()
+    sink.applied(QUERY)
+    drop = f"DROP TABLE {lake.table('t')}"
+    other.sql(drop)
+    with pytest.raises(SinkError, match=r"not the table any more.*\(there is none") as refused:
+        sink.apply(frame, one, plan_of(one))
+    assert "dropped or renamed" in str(refused.value.cause)
+    assert not other.catalog.tableExists(lake.table("t"))
+    write(lake, 0)
+    with pytest.raises(SinkError, match=r"not the table any more.*it was \S+, and is") as refused:
+        sink.apply(frame, one, plan_of(one))
+    assert not isinstance(refused.value, ForeignWriterError)
+
+    def replace() -> None:
+        other.sql(drop)
+        write(lake, 0)
+
+    for act, said in ((replace, "UUID does not match"), (lambda: other.sql(drop), "NoSuchTable")):
+        sink.applied(QUERY)
+        with (
+            hooked(at("sink.commit-sent", act)),
+            pytest.raises(SinkError, match=f"not the table any more.*{said}"),
+        ):
+            sink.apply(frame, one, plan_of(one))
+
+
 def test_a_table_that_is_replaced_is_named(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     """By CREATE OR REPLACE: while the query runs, and where its ledger is read later."""
     write(lake, 0)
