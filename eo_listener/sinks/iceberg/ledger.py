@@ -33,6 +33,7 @@ from eo_listener.sinks.iceberg.snapshots import (
     parse_snapshot,
 )
 from eo_listener.sinks.ledger_steps import LedgerStep
+from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.packed_heads import Heads
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 
@@ -82,7 +83,7 @@ class PublishedLedgers:
         if found is None or found.ledger is None:
             first = since[-1] if since else None
             return Published.nothing(query, first, heads, known=known)
-        return Published.at(found.id, found.ledger, heads)
+        return Published.at(found.id, found.ledger, self._once_main(table, found.ledger, heads))
 
     def moved_by(
         self, table: Snapshots, key: str, query_id: str
@@ -207,6 +208,22 @@ class PublishedLedgers:
             name: head
             for name, head in heads.items()
             if head is not None and head.ledger is not None and head.ledger.query == query
+        }
+
+    def _once_main(
+        self, table: Snapshots, ledger: LedgerText, heads: Mapping[str, Snapshot]
+    ) -> Mapping[str, Snapshot]:
+        """Those of the query's branches that main may have been moved on to.
+
+        The next batch of a driver that has died is on a branch too. As long as that of the ledger
+        is there it is known for what it is; others may have dropped that one.
+        """
+        return {
+            name: head
+            for name, head in heads.items()
+            if head.ledger is None
+            or head.ledger.number <= ledger.number
+            or table.was_main(head.id, committed=head.committed) is not False
         }
 
     def _behind(

@@ -66,6 +66,9 @@ class Snapshots(Protocol):
         The snapshot `child` was made of it, at the time `committed` in ms.
         """
 
+    def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
+        """Whether main was ever at a snapshot of this time; None where nothing says that."""
+
 
 class Owner(NamedTuple):
     """The query that has its ledger in a snapshot, if one has, and the snapshot's parent."""

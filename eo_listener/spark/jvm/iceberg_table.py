@@ -184,6 +184,18 @@ class IcebergTable:
         with java_errors():
             return self._as_json(self._log.snapshot(snapshot_id, child=child, committed=committed))
 
+    def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
+        """Whether main was ever at a snapshot of the time `committed`, in milliseconds.
+
+        None where the table's history is not that long: what has expired ends it.
+        """
+        with java_errors():
+            history = self._metadata.snapshotLog()
+            if any(one.snapshotId() == snapshot_id for one in history):
+                return True
+            began = None if history.isEmpty() else history.get(0).timestampMillis()
+            return False if began is not None and began <= committed else None
+
     @property
     def search(self) -> MetadataSearch:
         """What `expired` has looked at since the table was refreshed."""

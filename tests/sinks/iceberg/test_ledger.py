@@ -32,6 +32,17 @@ class Table:
     reads: int = 0
     search: MetadataSearch = field(default_factory=MetadataSearch)
     name: str = "lake.db.delays"
+    history: set[int | None] = field(default_factory=set)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "main" and hasattr(self, "history"):
+            self.history.add(self.main)
+
+    def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
+        """Of a history that is whole."""
+        assert committed == 1000 * snapshot_id
+        return snapshot_id in self.history
 
     def snapshot(self, snapshot_id: int) -> str | None:
         """One snapshot as JSON."""
@@ -185,6 +196,18 @@ def test_what_was_never_published_does_not_count() -> None:
     table.write(1)
     table.stage(2)
     assert read(table) == Published(ledger(1), table.main)
+    table.commit()
+    assert read(table).rolled_back is None
+
+
+def test_a_batch_that_was_never_published_is_no_rollback() -> None:
+    """Also where others have dropped the branch of the ledger, which shows it otherwise."""
+    table = Table()
+    table.write(1)
+    branch = table.write(2)
+    table.stage(3)
+    del table.branches[branch]
+    assert read(table) == Published(ledger(2), table.main)
     table.commit()
     assert read(table).rolled_back is None
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
-from eo_listener.testing.faults import hooked
+from eo_listener.sinks.iceberg.ledger import PublishedLedgers
+from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, Row, heads_of, plan_of, rows_of
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink
 from tests.sinks.iceberg.test_publication import (
@@ -141,6 +142,28 @@ def test_the_next_batch_cherry_picked(java: Catalog, table: str) -> None:
     check(java, table, 0, 1)
     write(java, table, 2)
     check(java, table, 0, 1, 2)
+
+
+@each_way
+def test_a_batch_left_behind_is_no_rollback(java: Catalog, table: str, appends: bool) -> None:
+    """Where the branch of the ledger was dropped, the table's history tells one from the other."""
+
+    def rolled_back() -> str | None:
+        return PublishedLedgers("the table", bool).published(java.table(table), QUERY).rolled_back
+
+    write(java, table, 1, appends=appends)
+    drop(java, table, set())
+    with broken_off("sink.commit-sent"), pytest.raises(Killed):
+        write(java, table, 2)
+    assert rolled_back() is None
+    (left,) = branches(java, table)
+    before = java.table(table).main
+    java.load(table).manageSnapshots().fastForwardBranch("main", left).commit()
+    java.append(table, [FOREIGN])
+    java.roll_back(table, before)
+    assert rolled_back() == left
+    expire(java, table)  # the foreign commit, and with it the history before
+    assert rolled_back() == left
 
 
 def taken_back(java: Catalog, table: str) -> int:
