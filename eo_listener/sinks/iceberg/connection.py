@@ -47,12 +47,14 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
     catalog = name.parts[0]
     try:
         found = IcebergTable.load(spark, name.sql, catalog)
+        # Iceberg takes a catalog that has failed for none; by now it may be back.
+        if found is None and _has_catalog(spark, catalog):
+            found = IcebergTable.load(spark, name.sql, catalog)
     except ThrownError as error:
         if error.is_any(*ABSENT, *NO_NAMESPACE):
             return None
         raise
     if found is None:
-        _raise_failure(spark, catalog)
         raise SettingsError(
             f"the Spark session has no catalog {catalog!r}",
             cause="it is not set; or by spark.conf.set in another session, which no other knows. "
@@ -92,14 +94,16 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
         )
 
 
-def _raise_failure(spark: Any, catalog: str) -> None:
-    """Raise what a catalog that is set has failed with: Iceberg takes it for none."""
+def _has_catalog(spark: Any, catalog: str) -> bool:
+    """Whether the session has it, and it loads. Raises what one that is set has failed with."""
     try:
         with working_in(spark), java_errors():
             spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark has no way to it
     except ThrownError as error:
         if not error.is_any(_NO_CATALOG):
             raise
+        return False
+    return True
 
 
 def _fitting(spark: str, scala: str) -> str:

@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from pyspark.sql import functions
@@ -21,7 +22,9 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import IcebergSink
-from eo_listener.sinks.iceberg.names import is_branch_of
+from eo_listener.sinks.iceberg.connection import find
+from eo_listener.sinks.iceberg.names import TableName, is_branch_of
+from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import (
     FRAME,
@@ -318,3 +321,33 @@ def test_a_catalog_that_does_not_answer_is_not_taken_for_none(lake: Lake) -> Non
     assert "hid7q" not in whole
     with pytest.raises(SettingsError, match="the Spark session has no catalog 'unset'"):
         write_to("unset")
+
+
+def test_a_catalog_that_comes_back_while_it_is_asked(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Away when the table is looked for, and back when it is asked why: it has the table."""
+    session, name = lake.other(), "back"
+    folder = lake.folder / "back"
+    folder.mkdir()
+    for key, value in catalog_conf(name, folder).items():
+        session.conf.set(key, value)
+    session.sql(f"CREATE NAMESPACE {name}.db")
+    session.sql(f"CREATE TABLE {name}.db.t (word string) USING iceberg")
+    session = lake.spark.newSession()
+    for key, value in catalog_conf(name, folder).items():
+        session.conf.set(key, value)
+    folder.rename(folder.with_name("away"))
+    load, found = IcebergTable.load, []
+
+    def once(*given: Any) -> IcebergTable | None:
+        found.append(load(*given))
+        if len(found) == 1:
+            folder.with_name("away").rename(folder)
+        return found[-1]
+
+    monkeypatch.setattr(IcebergTable, "load", once)
+    table = find(session, TableName.parse(f"{name}.db.t"))
+    assert found == [None, table]
+    assert table is not None
+    assert table.main is None

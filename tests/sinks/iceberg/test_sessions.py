@@ -84,7 +84,7 @@ def test_a_catalog_that_no_session_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said which were asked, and how all of them get it."""
     monkeypatch.setattr(connection, "check_runtime", lambda _: None)
     monkeypatch.setattr(iceberg_table.IcebergTable, "load", lambda *_: None)
-    monkeypatch.setattr(connection, "_raise_failure", lambda *_: None)
+    monkeypatch.setattr(connection, "_has_catalog", lambda *_: False)
     with pytest.raises(SettingsError, match="has no catalog 'lake'") as refused:
         connection.find(some(), TableName.parse("lake.db.t"))
     assert "of the query, of this thread, and the first of the process" in str(refused.value.cause)
