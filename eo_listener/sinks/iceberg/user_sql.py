@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.errors import first_line, is_temporary
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.kept_rows import named
@@ -73,37 +73,63 @@ class Branch:
             ) from error
 
 
-class _Turns:
-    """Who has a session to itself: a transform may return frames of one that all queries share."""
+class _Turn(NamedTuple):
+    """Which thread has a session, and for which batch."""
 
-    def __init__(self) -> None:
+    thread: int
+    batch: str
+
+
+class Turns:
+    """Who has a session to itself: a transform may return frames of one that all queries share.
+
+    Nobody waits longer than `longest` seconds for another.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
         self._changed = threading.Condition()
-        self._threads: dict[int, int] = {}  # by the session's number in the JVM
+        self._turns: dict[int, _Turn] = {}  # by the session's number in the JVM
 
     @contextmanager
-    def of(self, session: Any) -> Iterator[None]:
-        """Have the session, once no other thread has it. Raises SettingsError."""
+    def of(self, session: Any, entry: Entry) -> Iterator[None]:
+        """Have the session, once no other thread has it.
+
+        Raises SettingsError, and RetriableSinkError where another batch does not end.
+        """
         with java_errors():
             number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark has no name for it
         here = threading.get_ident()
         with self._changed:
-            if self._threads.get(number) == here:
+            other = self._turns.get(number)
+            if other is not None and other.thread == here:
                 raise SettingsError(
                     "a batch is written by apply= while another one is, in the same session",
                     cause=f"both have their rows in the view {STAGED}",
                     fix="Write the one after the other",
                 )
-            self._changed.wait_for(lambda: number not in self._threads)
-            self._threads[number] = here
+            if not self._changed.wait_for(lambda: number not in self._turns, self._longest):
+                raise self._held_up(self._turns[number], entry)
+            self._turns[number] = _Turn(here, f"batch {entry.batch_id} of {entry.query!r}")
         try:
             yield
         finally:
             with self._changed:
-                del self._threads[number]
+                del self._turns[number]
                 self._changed.notify_all()
 
+    def _held_up(self, other: _Turn, entry: Entry) -> RetriableSinkError:
+        return RetriableSinkError(
+            f"batch {entry.batch_id} of {entry.query!r} has waited {self._longest:g} s for "
+            f"{other.batch}, which is written by apply= in the same session",
+            cause=f"both have their rows in the view {STAGED}, so one is written at a time, and "
+            "that one does not end",
+            fix="Find out what that query waits for. To have neither wait for the other, return "
+            "frames of the batch's own session in the transform: df.sparkSession",
+        )
 
-_TURNS: Final = _Turns()
+
+_TURNS: Final = Turns(longest=600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +150,10 @@ class UserSql:
     ) -> Iterator[UserSql]:
         """Compute the rows of `frame` once, and name them: statements read them several times.
 
-        One batch at a time in a session, since the name is the same for all. Raises SettingsError.
+        One batch at a time in a session, since the name is the same for all. Raises as
+        `Turns.of` does.
         """
-        with _TURNS.of(frame.sparkSession), named(frame, STAGED) as rows:
+        with _TURNS.of(frame.sparkSession, entry), named(frame, STAGED) as rows:
             yield cls(name=name, table=table, rows=rows, target=target, entry=entry)
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,8 +17,9 @@ from eo_listener.sinks.iceberg.errors import (
     translated,
     unanswered,
 )
-from eo_listener.sinks.iceberg.user_sql import Branch
+from eo_listener.sinks.iceberg.user_sql import Branch, Turns
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
+from eo_listener.testing.made_up_entries import entry_of
 
 
 def test_a_commit_is_refused_only_where_nothing_of_it_can_have_been_made() -> None:
@@ -98,6 +101,27 @@ def test_what_the_storage_or_the_catalog_said_is_shown(
     said = f"Lost task 1.0 (TID 7): java.io.IOException: {full}"
     again = meant(ThrownError(classes, said, causes=(full,)), "t")
     assert str(again).count(full) == 1
+
+
+def test_a_batch_that_does_not_end_is_named_by_who_waits_for_it() -> None:
+    """In one session only one is written at a time; one of another session does not wait."""
+    turns = Turns(longest=0.01)
+    first, second = (entry_of({}, {}, query=query) for query in ("slow", "flights"))
+
+    def wait(session: Any) -> None:
+        with turns.of(session, second):
+            pass
+
+    def session(number: int) -> Any:
+        return SimpleNamespace(_jsparkSession=SimpleNamespace(hashCode=lambda: number))
+
+    with ThreadPoolExecutor(1) as threads:
+        with turns.of(session(1), first):
+            held_up = threads.submit(wait, session(1)).exception()
+            assert threads.submit(wait, session(2)).exception() is None
+        assert threads.submit(wait, session(1)).exception() is None
+    assert isinstance(held_up, RetriableSinkError)
+    assert "batch 0 of 'flights' has waited 0.01 s for batch 0 of 'slow'" in held_up.problem
 
 
 def test_a_statement_that_failed_shows_no_secret() -> None:
