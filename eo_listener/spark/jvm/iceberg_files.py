@@ -57,6 +57,8 @@ class ChangedFiles(NamedTuple):
         if self.with_deletes:
             # Else a deletion vector that is replaced is a conflict, and a history that has expired.
             delta = table.newRowDelta().validateFromSnapshot(behind)
+            for file in self.removed:
+                delta.removeRows(file)
             for file in self.added:
                 delta.addRows(file)
             for file in self.added_deletes:
@@ -79,8 +81,6 @@ class ChangedFiles(NamedTuple):
 
 def holds(changed: ChangedFiles, moves: Iterable[ChangedFiles], util: Any) -> bool:
     """Whether `changed` can be made again behind `moves`, which have left all rows as they were."""
-    if changed.removed and changed.with_deletes:
-        return False  # Iceberg has no operation for both
     needed = changed.needed(util)
     changes = bool(changed.removed) or changed.with_deletes
     for one in moves:

@@ -150,12 +150,19 @@ class TestIceberg(MergeSuite):
         files = self.lake.other().table(f"{self.lake.table(self.table)}.delete_files").count()
         assert (files > 0) == (mode == "merge-on-read")
 
-    @pytest.mark.parametrize("expired", [False, True], ids=["whole-history", "expired"])
-    def test_a_deletion_vector_that_replaces_another(self, expired: bool) -> None:
-        """Behind an append, of a main whose first snapshots are there or not: it is no conflict."""
+    @pytest.mark.parametrize(
+        ("expired", "mode"),
+        [(False, "merge-on-read"), (True, "merge-on-read"), (False, "copy-on-write")],
+    )
+    def test_a_file_with_a_deletion_vector(self, expired: bool, mode: str) -> None:
+        """Which another one replaces, or which is written anew; it is no conflict.
+
+        Behind an append, of a main whose first snapshots are there or not.
+        """
         options = {"properties": {"write.merge.mode": "merge-on-read", "format-version": "3"}}
         first = union([row(one, "old", one) for one in range(6)])
         self.write([f"SELECT /*+ COALESCE(1) */ * FROM ({first})", [row(0, "new", 6)]], **options)
+        self.run(f"ALTER TABLE {{table}} SET TBLPROPERTIES ('write.merge.mode' = '{mode}')")
         if expired:
             self.lake.java(self.table)._table.expireSnapshots().expireOlderThan(2**62).commit()
         points: list[str] = []
@@ -170,6 +177,8 @@ class TestIceberg(MergeSuite):
         assert points.count("sink.rows-written") == 1
         words = ["new", "new", "old", "old", "old", "old", "foreign"]
         assert self.read("id", "word") == list(enumerate(words))
+        files = self.lake.other().table(f"{self.lake.table(self.table)}.delete_files").count()
+        assert files == (1 if mode == "merge-on-read" else 0)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("version", ["2", "3"])

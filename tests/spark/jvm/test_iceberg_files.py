@@ -46,6 +46,7 @@ def changed(
 OVERWRITE = changed(added="n", removed="a")
 DELTA = changed(added="n", deletes="d")
 APPEND = changed(added="n")
+OF_VECTOR = changed(added="n", removed="a", gone="v")  # a file is rewritten, with its deletes
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,10 @@ APPEND = changed(added="n")
         (DELTA, [changed("y", "x", deletes="e", of="z")], False),
         (OVERWRITE, [changed(gone="e")], True),
         (APPEND, [changed("y", "a", deletes="e"), changed(gone="o")], True),
-        (changed(added="n", removed="a", deletes="d"), [], False),
+        (OF_VECTOR, [changed("y", "x"), changed("y")], True),
+        (OF_VECTOR, [changed("y", "a")], False),
+        (OF_VECTOR, [changed(gone="v")], False),
+        (OF_VECTOR, [changed(deletes="e")], False),
         (changed(), [changed("y", "a")], True),
     ],
 )
@@ -93,10 +97,11 @@ class Recorded:
         (APPEND, ["newFastAppend", "appendFile n"]),
         (OVERWRITE, ["newOverwrite", "deleteFile a", "addFile n"]),
         (
-            changed("n", deletes="d", gone="o"),
+            changed("n", "a", deletes="d", gone="o"),
             [
                 "newRowDelta",
                 "validateFromSnapshot 7",
+                "removeRows a",
                 "addRows n",
                 "addDeletes d",
                 "removeDeletes o",
