@@ -180,6 +180,18 @@ class TestIceberg(MergeSuite):
         files = self.lake.other().table(f"{self.lake.table(self.table)}.delete_files").count()
         assert files == (1 if mode == "merge-on-read" else 0)
 
+    def test_a_table_that_the_application_has_cached(self) -> None:
+        """It reads what was there then until UNCACHE TABLE; no batch is merged with that."""
+        name = self.lake.table(self.table)
+        self.write([[row(1, "a", 0)]])
+        self.lake.spark.sql(f"CACHE TABLE {name}")
+        self.write([[row(2, "b", 1)], [row(2, "c", 2)]])
+        assert self.read("id", "word") == [(1, "a"), (2, "c")]
+        self.lake.spark.sql(f"REFRESH TABLE {name}")
+        assert self.lake.spark.table(name).count() == 1
+        self.lake.spark.sql(f"UNCACHE TABLE {name}")
+        assert self.lake.spark.table(name).count() == 2
+
     @pytest.mark.slow
     @pytest.mark.parametrize("version", ["2", "3"])
     def test_a_compaction_that_takes_the_deletes_of_other_files_along(self, version: str) -> None:
