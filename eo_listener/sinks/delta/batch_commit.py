@@ -20,7 +20,7 @@ from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.delta.arguments import at
 from eo_listener.sinks.delta.batch_records import BatchRecord, QueryState, application_id
-from eo_listener.sinks.delta.catalog import add_columns, create, table_columns
+from eo_listener.sinks.delta.catalog import add_columns, check_no_number, create, table_columns
 from eo_listener.sinks.delta.errors import explained, in_doubt
 from eo_listener.sinks.delta.merge import prepared
 from eo_listener.sinks.delta.types import widened
@@ -88,6 +88,7 @@ class BatchCommit:
         version = self._target.version_column
         columns = RowFilter.of(tuple(rows), None, version).columns
         self._check_columns(columns, rows, {})
+        check_no_number(self._session)
         try:
             create(self._frame, self._target, self._connection.reference, columns)
         except SettingsError:
@@ -124,7 +125,11 @@ class BatchCommit:
         columns = row_filter.columns
         self._check_columns(columns, rows, there)
         if self._target.new_columns and new:
-            add_columns(self._frame, location, new)
+            check_no_number(self._session)
+            try:
+                add_columns(self._frame, location, new)
+            except Exception as error:  # noqa: BLE001  # of Delta: its commit is none of the batch's
+                raise explained(error, self._label) from without_secrets(error)
         return columns
 
     def _check_columns(self, columns: tuple[str, ...], rows: Columns, there: Columns) -> None:

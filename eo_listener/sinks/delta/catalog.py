@@ -24,6 +24,10 @@ COORDINATED: Final = "delta.coordinatedCommits.commitCoordinator-preview"
 SETTINGS: Final = (FORGETS, COORDINATED)
 """The properties of a table that are asked for."""
 
+_NUMBERS: Final = (
+    "spark.databricks.delta.write.txnAppId",
+    "spark.databricks.delta.write.txnVersion",
+)
 _AS_DECLARED: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's CharVarcharUtils
 _OF_S3: Final = ("s3", "s3a", "s3n")
 
@@ -59,6 +63,22 @@ def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None
     """Add these columns of `frame` to the table, by a commit of its own."""
     writer = _empty(frame, columns).write.format("delta").mode("append")
     writer.option("mergeSchema", "true").save(location)
+
+
+def check_no_number(session: SparkSession) -> None:
+    """Raise SettingsError where the session gives a number of its own to each of its commits.
+
+    Delta leaves out a commit whose number it knows: the table, or the columns, would not be made.
+    Those of batches have theirs.
+    """
+    given = [one for one in _NUMBERS if session.conf.get(one, None) is not None]
+    if given:
+        raise SettingsError(
+            f"the session of the query has {given[0]}",
+            cause="Delta would number with it the commit that makes a table, or adds a column to "
+            "it, and leave out the second one of the same number",
+            fix="Unset it, and give txnAppId and txnVersion to your own writes as options of each",
+        )
 
 
 def _empty(frame: DataFrame, columns: Iterable[str]) -> DataFrame:

@@ -9,7 +9,7 @@ from eo_listener.model.errors import JvmError, RetriableSinkError, SettingsError
 from eo_listener.sinks.delta.batch_records import NO_BATCH, PREFIX, Doubt, QueryState, query_of
 from eo_listener.sinks.delta.catalog import SETTINGS, check_storage, check_table
 from eo_listener.sinks.delta.commits import Commit
-from eo_listener.sinks.delta.errors import another_table, in_doubt
+from eo_listener.sinks.delta.errors import another_table, in_doubt, unreadable
 from eo_listener.sinks.delta.ledger import QueryLedger, TableLedger, TakenBackBy
 from eo_listener.spark.checkpoint import shown
 from eo_listener.spark.jvm import delta_log
@@ -328,4 +328,4 @@ class Connection:
         try:
             yield
         except JvmError as error:
-            raise RetriableSinkError(f"{self._label} cannot be read", cause=str(error)) from error
+            raise unreadable(error, self._label) from error

@@ -7,7 +7,9 @@ from typing import Final
 
 from eo_listener.model.errors import (
     EoListenerError,
+    JvmError,
     OutcomeUnknownError,
+    PoisonRowError,
     RetriableSinkError,
     SettingsError,
     SinkError,
@@ -24,6 +26,12 @@ _REFUSED: Final = (
     "org.apache.spark.sql.AnalysisException",
     "org.apache.spark.sql.delta.DeltaAnalysisException",
 )
+_FEATURES: Final = (
+    "org.apache.spark.sql.delta.DeltaTableFeatureException",
+    "org.apache.spark.sql.delta.DeltaUnsupportedTableFeatureException",
+    "org.apache.spark.sql.delta.actions.InvalidProtocolVersionException",
+)
+_CONSTRAINT: Final = "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException"
 _MADE: Final = ".TableAlreadyExistsException"
 _READ: Final = "[FAILED_READ_FILE"
 _OF_TASKS: Final = (  # no task commits
@@ -70,6 +78,16 @@ def explained(error: Exception, label: str) -> Exception:
             f"{label} does not take such rows: {_without_secrets(refusal.text)}",
             fix="Select, rename or cast the columns in the transform, or change the table",
         )
+    if (feature := _of(chain, lambda name: name in _FEATURES)) is not None:
+        return unsupported(label, feature)
+    if (violation := _of(chain, lambda name: name == _CONSTRAINT)) is not None:
+        return PoisonRowError(
+            f"a row cannot be written to {label}: {_without_secrets(violation.text)}",
+            partition=None,
+            offset=None,
+            cause="it violates a constraint of the table, CHECK or NOT NULL; nothing was written",
+            fix="Correct or filter such rows in the transform, or ALTER TABLE ... DROP CONSTRAINT",
+        )
     lost = _of(chain, lambda name: name == _LOST)
     if any(one.text.startswith(_OF_TASKS) for one in chain):
         return error if lost is None or not _is_of_storage(chain) else _refused(lost, label)
@@ -81,6 +99,24 @@ def explained(error: Exception, label: str) -> Exception:
             "decided",
         )
     return error
+
+
+def unsupported(label: str, thrown_by: Thrown) -> SettingsError:
+    """Say that a table needs what this Delta Lake, or the table so far, does not have."""
+    return SettingsError(
+        f"{label} has or needs a table feature: {_without_secrets(thrown_by.text)}",
+        cause="another program has turned it on, or the type of a column needs it",
+        fix="Use a Delta Lake that knows it, or ALTER TABLE ... DROP FEATURE; where the table only "
+        "lacks it: ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.<name>' = 'supported')",
+    )
+
+
+def unreadable(error: JvmError, label: str) -> SinkError | SettingsError:
+    """What it means that the table could not be read."""
+    chain = () if error.__cause__ is None else thrown(error.__cause__)
+    if (feature := _of(chain, lambda name: name in _FEATURES)) is not None:
+        return unsupported(label, feature)
+    return RetriableSinkError(f"{label} cannot be read", cause=str(error))
 
 
 def _is_of_storage(chain: Sequence[Thrown]) -> bool:

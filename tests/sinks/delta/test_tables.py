@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import traceback
 from collections.abc import Callable
@@ -285,6 +286,67 @@ def test_rows_that_do_not_fit_are_refused(table: Table) -> None:
     assert "'***'" in whole
     assert HIDDEN not in whole
     assert table.read(HIDDEN) == [(1,)]
+
+
+def test_a_constraint_that_a_row_violates_is_named(table: Table) -> None:
+    """For an append and a MERGE, without the row's values; nothing of the batch is written."""
+    table.sql("CREATE TABLE {table} (id int, word string NOT NULL) USING delta")
+    table.sql("ALTER TABLE {table} ADD CONSTRAINT positive CHECK (id > 0)")
+    for arguments in ({}, {"mode": "upsert", "keys": "id"}):
+        sink = table.sink(**arguments)
+        with pytest.raises(PoisonRowError, match=r"CHECK constraint positive") as refused:
+            table.batch(sink, {}, table.rows("-73 id, 'a' word"))
+        assert "-73" not in str(refused.value)
+        with pytest.raises(PoisonRowError, match="NOT NULL constraint"):
+            table.batch(sink, {}, table.rows("1 id, CAST(NULL AS string) word"))
+    assert table.read("id") == []
+
+
+def test_a_table_feature_that_is_not_there_is_named(table: Table) -> None:
+    """One that a new column needs, and those of a newer Delta Lake, to write and to read."""
+    first = table.batch(table.sink(), {})
+    ntz = table.rows("timestamp_ntz'2024-01-01 00:00:00' at")
+    with pytest.raises(SettingsError, match=r"feature.*timestampNtz"):
+        table.batch(table.sink(new_columns=True), heads_of(first), ntz)
+
+    def require(**features: Any) -> None:
+        log = Path(table.path, "_delta_log")
+        protocol = {"minWriterVersion": 7, "writerFeatures": ["ofTheFuture"], **features}
+        actions = [{"commitInfo": {"timestamp": 1}}, {"protocol": protocol}]
+        text = "".join(f"{json.dumps(one)}\n" for one in actions)
+        (log / f"{len(list(log.glob('*.json'))):020d}.json").write_text(text)
+
+    require(minReaderVersion=1)
+    assert dict(table.sink().applied(QUERY)) == heads_of(first)
+    with pytest.raises(SettingsError, match=r"feature.*ofTheFuture"):
+        table.batch(table.sink(), heads_of(first))
+    require(minReaderVersion=3, readerFeatures=["ofTheFuture"])
+    with pytest.raises(SettingsError, match=r"feature.*ofTheFuture"):
+        table.sink().applied(QUERY)
+
+
+@pytest.mark.parametrize("setting", ["txnAppId", "txnVersion"])
+def test_a_session_that_numbers_its_commits(table: Table, setting: str) -> None:
+    """It could leave out the commit that makes the table, or a column; not that of a batch."""
+    key = f"spark.databricks.delta.write.{setting}"
+
+    def refused(sink: DeltaSink, heads: Heads, frame: Any) -> None:
+        with pytest.raises(SettingsError, match=rf"session of the query has {key}"):
+            table.batch(sink, heads, frame)
+
+    frame = table.rows("'b' word, 7 delay")
+    try:
+        table.spark.conf.set(key, "3")
+        refused(table.sink(), {}, frame)
+        table.spark.conf.unset(key)
+        first = table.batch(table.sink(), {})
+        table.spark.conf.set(key, "3")
+        second = table.batch(table.sink(), heads_of(first))
+        refused(table.sink(new_columns=True), heads_of(second), frame)
+    finally:
+        table.spark.conf.unset(key)
+    table.batch(table.sink(new_columns=True), heads_of(second), frame)
+    assert table.read("delay IS NULL", "word") == [(False, "b"), (True, "a"), (True, "a")]
 
 
 def test_a_marked_row_stops_the_batch(table: Table) -> None:
