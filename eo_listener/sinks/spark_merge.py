@@ -22,7 +22,7 @@ from eo_listener.sinks.spark_columns import is_nested, is_traced, quoted, types_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from eo_listener.model.errors import PoisonRowError
     from eo_listener.sinks.spark_columns import Columns
@@ -36,6 +36,7 @@ EXACT: Final = {  # else times are cut to milliseconds
     "timestampNTZFormat": _MICROSECONDS,
     "timeZone": "UTC",
 }
+_WITH_SIGNED_ZERO: Final = ("float", "double")
 _NO_ORIGIN: Final = "CAST(NULL AS string), CAST(NULL AS int), CAST(NULL AS bigint)"
 
 
@@ -134,7 +135,7 @@ class Merge:
     def _placed(self, frame: DataFrame) -> DataFrame:
         deleted = F.lit(False) if self.target.delete_when is None else self._deletes()
         given = frame.select(
-            *(F.col(quoted(name)).alias(one) for name, one in self._staged_names()),
+            *(self._value(name).alias(one) for name, one in self._staged_names()),
             deleted.alias(_DELETED),
             *(
                 F.col(quoted(name)).alias(one)
@@ -148,6 +149,16 @@ class Merge:
             F.expr(_ordered(newest.place())).alias(_PLACE),
             F.expr(newest.tied()).alias(_TIED),
         )
+
+    def _value(self, name: str) -> Column:
+        """A column of the rows, a key without the sign of a zero.
+
+        For Spark -0.0 and 0.0 are equal. Iceberg leaves out the files that have the other one.
+        """
+        value = F.col(quoted(name))
+        if name not in self.target.keys or self.rows[name] not in _WITH_SIGNED_ZERO:
+            return value
+        return F.when(value == 0, F.lit(0).cast(self.rows[name])).otherwise(value)
 
     def _check(self, session: SparkSession, view: str) -> None:
         origin = ", ".join(STAGED_ORIGIN) if self.traced else _NO_ORIGIN

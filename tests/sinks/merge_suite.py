@@ -186,3 +186,9 @@ class MergeSuite:
         given = "map('k', 1) AS `a``b.c`"
         self.write([[f"{row(1, 'a', 0)}, {given}", f"{row(1, 'b', 1)}, {given}"]])
         assert self.read("id", "word") == [(1, "b")]
+
+    def test_a_zero_has_no_sign(self) -> None:
+        """As a key, in a batch and in the table; what is not a number is one key."""
+        keys = ["-0.0D", "double('NaN')", "0.0D", "-0.0D", "double('NaN')"]
+        self.write([[f"{key} id, '{number}' word"] for number, key in enumerate(keys)])
+        assert self.read("string(id)", "word") == [("0.0", "3"), ("NaN", "4")]
