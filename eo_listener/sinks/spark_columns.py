@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _ORDERED: Final = frozenset(
     {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz"}
 )
+_INCOMPARABLE: Final = re.compile(r"\b(?:map<|variant\b)")
+_UNTYPED: Final = "void"
 _PADDED: Final = re.compile(r"\bchar\(")
 NEW_COLUMNS: Final = "or have the sink add them to the table: new_columns=True"
 """What else can be done about a column that a table lacks."""
@@ -67,6 +69,17 @@ def is_traced(rows: Columns) -> bool:
     return tuple(rows.get(name) for name in ORIGIN) == _OF_KAFKA
 
 
+def check_typed(columns: Columns) -> None:
+    """Raise SettingsError for a column that a table cannot be given: it is null in all rows."""
+    for name, kind in columns.items():
+        if kind == _UNTYPED:
+            raise SettingsError(
+                f"column {name!r} of the rows has no type",
+                cause="it is a bare NULL, and the table has no such column yet",
+                fix=f"Cast it in the transform, as in CAST(NULL AS string) AS {quoted(name)}",
+            )
+
+
 def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table: Columns) -> None:
     """Raise SettingsError where rows cannot be upserted into the columns of `table`.
 
@@ -88,6 +101,13 @@ def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table:
             kind = columns.get(version)
             if kind is not None and kind not in _ORDERED:
                 raise unordered(version, f"of type {kind}{where}")
+    for name in keys:
+        if _INCOMPARABLE.search(rows[name]):
+            raise SettingsError(
+                f"keys= names {name!r}, which is {rows[name]}",
+                cause="Spark does not compare such values",
+                fix="Take columns of simple types, such as numbers and strings, for keys",
+            )
     for name in (*keys, *needed["version_column"]):
         given, wanted = rows.get(name), table.get(name)
         if given and wanted and given != wanted and not is_wider(wanted, given):

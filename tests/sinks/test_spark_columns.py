@@ -8,7 +8,14 @@ import pytest
 from pyspark.sql.types import DecimalType, IntegerType, StructType, TimestampType
 
 from eo_listener.model.errors import SettingsError
-from eo_listener.sinks.spark_columns import Columns, check_upsert, is_traced, quoted, types_of
+from eo_listener.sinks.spark_columns import (
+    Columns,
+    check_typed,
+    check_upsert,
+    is_traced,
+    quoted,
+    types_of,
+)
 
 
 def check(rows: Columns, table: Columns) -> None:
@@ -52,6 +59,20 @@ def test_what_the_table_would_convert_is_no_key_and_no_version(
 def test_a_type_that_holds_more_is_taken() -> None:
     """As Spark widens it when it is written."""
     check({"id": "int", "at": "int"}, {"id": "bigint", "at": "bigint"})
+
+
+@pytest.mark.parametrize("kind", ["map<string,int>", "array<map<string,int>>", "variant"])
+def test_what_spark_does_not_compare_is_no_key(kind: str) -> None:
+    """It is named before anything runs."""
+    with pytest.raises(SettingsError, match=f"keys= names 'id', which is {kind}"):
+        check_upsert(["id"], None, {"id": kind}, {})
+
+
+def test_a_column_without_a_type_is_not_added() -> None:
+    """No table can have it; the error has the cast."""
+    with pytest.raises(SettingsError, match="column 'v' of the rows has no type") as refused:
+        check_typed({"id": "int", "v": "void"})
+    assert "CAST(NULL AS string) AS `v`" in str(refused.value.fix)
 
 
 def test_columns_that_lack_are_named() -> None:

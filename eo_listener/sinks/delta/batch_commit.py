@@ -27,7 +27,7 @@ from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_upsert, columns_of
+from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, check_upsert, columns_of
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
 from eo_listener.spark.jvm.java_error import without_secrets
@@ -126,6 +126,7 @@ class BatchCommit:
         self._check_columns(columns, rows, there)
         if self._target.new_columns and new:
             check_no_number(self._session)
+            check_typed({name: rows[name] for name in new})
             try:
                 add_columns(self._frame, location, new)
             except Exception as error:  # noqa: BLE001  # of Delta: its commit is none of the batch's

@@ -14,7 +14,7 @@ from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.sinks.spark_columns import NEW_COLUMNS, quoted
+from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, columns_of, quoted
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, columns_as_sql
 
@@ -45,6 +45,7 @@ class Creation:
 
 def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> IcebergTable:
     """Make the table with the columns of `frame`. Raises as `find` does."""
+    check_typed(columns_of(frame))
     columns = columns_as_sql(frame)
     statement = creation.statement(name, columns)
     if not creation.create:
@@ -84,7 +85,9 @@ def matched(
     lacking = [one for one in frame.columns if one not in {*there.names, *ORIGIN}]
     if lacking and new_columns:
         _refuse_case(lacking, there.names)
-        added = columns_as_sql(frame.select(*map(quoted, lacking)))
+        new = frame.select(*map(quoted, lacking))
+        check_typed(columns_of(new))
+        added = columns_as_sql(new)
         with java_errors():
             spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({added})")
             there = spark.table(name.sql).schema

@@ -45,6 +45,7 @@ _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
 """Spark's name for it; it must never occur, as one row of each key is merged."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
 _NO_DRIVER: Final = "No suitable driver"
+_NULL: Final = "NULL value appeared in non-nullable field"
 _ANOTHER: Final = "Table UUID does not match"
 """What Iceberg says of a table that is read again, and is another one of its name."""
 _SHOWN: Final = 300
@@ -89,6 +90,12 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
             f"{label}: several rows of the batch match one row of the table",
             cause="the columns of keys= are compared otherwise in a MERGE than within the batch",
             fix="Use keys of simple types, such as numbers and strings; nothing was written",
+        )
+    if error.says(_NULL):
+        return SinkError(
+            f"{label}: a row has a null in a column that the table requires (NOT NULL)",
+            fix='Fill or filter it in the transform, or keep such rows apart: dead_letters="..."; '
+            "nothing was written",
         )
     if error.is_any(_ABSENT_TABLE) or error.says(_ANOTHER):
         return table_dropped(label, said)

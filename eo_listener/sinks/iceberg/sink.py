@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
+_ANY_SCHEMA: Final = "write.spark.accept-any-schema"
 _NAME_LETTERS: Final = (
     'Name a table for such rows, dead_letters="lake.db.rejected", or filter them out in the '
     "transform"
@@ -313,6 +314,13 @@ class IcebergSink:
         columns, there = catalog.matched(spark, name, frame, new_columns=self._new_columns)
         if target.mode is Mode.APPEND:
             return nullcontext(Append(name, catalog.fitted(frame, columns, there)))
+        if table.has_property(_ANY_SCHEMA):
+            raise SettingsError(
+                f"{self.label} has {_ANY_SCHEMA}",
+                cause="Spark finds no column of such a table in a MERGE",
+                fix=f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{_ANY_SCHEMA}'); "
+                "new_columns=True adds columns by itself",
+            )
         kinds = columns_of(frame)
         written = {column: kinds[column] for column in columns}
         check_upsert(target.keys, target.version_column, written, types_of(there))

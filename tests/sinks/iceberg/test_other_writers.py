@@ -104,6 +104,11 @@ def test_columns_that_do_not_fit_are_refused_by_name(lake: Lake) -> None:
     marked = frame.withColumn("eo_poison", functions.lit("broken"))
     with pytest.raises(PoisonRowError, match=r"offset 0.*: broken"):
         lake.sink("t").apply(marked, second, plan_of(second))
+    untyped = frame.withColumn("extra", functions.lit(None))
+    with pytest.raises(SettingsError, match="column 'extra' of the rows has no type"):
+        lake.sink("t", new_columns=True).apply(untyped, second, plan_of(second))
+    with pytest.raises(SettingsError, match="column 'extra' of the rows has no type"):
+        lake.sink("u").apply(untyped, one, plan_of(one))
     assert branches(lake) == 1
     lake.sink("t", new_columns=True).apply(wider, second, plan_of(second))
     assert [
@@ -112,6 +117,22 @@ def test_columns_that_do_not_fit_are_refused_by_name(lake: Lake) -> None:
         None,
         5,
     ]
+
+
+def test_what_a_table_requires_or_is_set_to(lake: Lake) -> None:
+    """A null in a column that is NOT NULL, and a table that Spark merges nothing into."""
+    columns = "topic string, partition int, offset bigint, word string NOT NULL"
+    lake.spark.sql(f"CREATE TABLE {lake.table('t')} ({columns}) USING iceberg")
+    one = entry(0)
+    frame = lake.frame(rows_of(one)).withColumn("word", functions.lit(None).cast("string"))
+    with pytest.raises(SinkError, match="null in a column that the table requires"):
+        lake.sink("t").apply(frame, one, plan_of(one))
+    setting = "write.spark.accept-any-schema"
+    lake.other().sql(f"ALTER TABLE {lake.table('t')} SET TBLPROPERTIES ('{setting}' = 'true')")
+    merging = lake.sink("t", mode="upsert", keys="offset")
+    with pytest.raises(SettingsError, match=f"has {setting}"):
+        merging.apply(lake.frame(rows_of(one)), one, plan_of(one))
+    assert lake.rows("t") == []
 
 
 @pytest.mark.slow

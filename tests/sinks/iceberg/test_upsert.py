@@ -257,11 +257,11 @@ class TestIceberg(MergeSuite):
             self.write(["SELECT '1' id, 'b' word"])
         with pytest.raises(SettingsError, match="keys= names 'nr'"):
             self.write([[row(1, "b", 1)]], keys="nr")
-        self.table = "absent"
+        self.table, (heads, self.heads) = "absent", (self.heads, {})
         with pytest.raises(SettingsError, match="version_column= names 'at'"):
             self.write([[row(1, "b", 1)]], version_column="at")
         assert not self.lake.other().catalog.tableExists(self.lake.table("absent"))
-        self.table = "t"
+        self.table, self.heads = "t", heads
         self.write([[row(1, "b", 1, extra="5"), row(2, "c", 2, extra="6")]], new_columns=True)
         assert self.read("id", "word", "extra") == [(1, "b", 5), (2, "c", 6)]
 
