@@ -30,7 +30,7 @@ from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, check_upsert, columns_of
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
-from eo_listener.spark.jvm.java_error import without_secrets
+from eo_listener.spark.jvm.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from eo_listener.model.errors import JvmError
-from eo_listener.spark.jvm.java_error import without_secrets
+from eo_listener.spark.jvm.redaction import without_secrets
 
 # py4j reports a JVM that has gone as Py4JNetworkError, as its plain parent, or as the
 # ConnectionRefusedError of the socket, depending on what the connection was doing.

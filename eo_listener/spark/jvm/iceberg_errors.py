@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import FAILURES, asking
-from eo_listener.spark.jvm.java_error import NONE, Secrets, without_secrets
+from eo_listener.spark.jvm.redaction import NONE, Secrets, without_secrets
 
 _CAUSES: Final = 10
 

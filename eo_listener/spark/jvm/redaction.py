@@ -17,18 +17,23 @@ from pyspark import SparkContext
 from eo_listener.spark.checkpoint import shown
 
 _NAME: Final = (
-    r"(?i).*(password|passwd|passphrase|secret|token|credential|"
+    r"(?i)^(?!yarn\.|mapreduce\.|.*(provider|type|file|path|validity|fallback|use_ip)$)"
+    r".*(password|passwd|passphrase|secret|token|credential|"
     r"(access|account|api|private|encryption)[.-]?key).*"
 )
-"""Of settings that are secret, in the regular expressions of Python and of Java."""
+"""Of settings that are secret, in the regular expressions of Python and of Java.
+
+None of Hadoop's defaults: their values stand in many texts.
+"""
 _CONF: Final = "org.apache.spark.sql.internal.SQLConf"
+_APPLICATION: Final = "spark.app.name"
 _BETWEEN: Final = "\x01"
 _SHORTEST: Final = 4  # characters; what is shorter is no secret, and stands in many words
 _NO_SECRETS: Final = ("true", "false", "none", "null")
 _LOST: Final = (Py4JError, OSError)
 
 
-class JavaError(Exception):
+class JavaThrownError(Exception):
     """An exception of Java's, with its stack trace as Java prints it, without secrets.
 
     `java_exception` is the exception itself.
@@ -57,7 +62,9 @@ class Secrets:
             hadoop: Any = context._jsc.hadoopConfiguration()  # noqa: SLF001  # as above
             of_hadoop = dict(hadoop.getValByRegex(_NAME))
             pairs = [one.partition(" -> ")[::2] for one in text.split(_BETWEEN)]
-            pairs += [*context.getConf().getAll(), *of_hadoop.items()]
+            if not any(name == _APPLICATION for name, _ in pairs):  # of no session here
+                pairs += context.getConf().getAll()
+            pairs += of_hadoop.items()
         except _LOST:  # the JVM has ended: the error says no more than that
             return cls()
         return cls.of(value for name, value in pairs if re.fullmatch(_NAME, name))
@@ -94,4 +101,4 @@ def without_secrets(error: Exception, secrets: Secrets | None = None) -> Excepti
         text = str(error)  # py4j asks Java for the stack trace
     except _LOST:
         text = type(error).__name__
-    return JavaError((secrets or Secrets.configured()).hidden(text), thrown)
+    return JavaThrownError((secrets or Secrets.configured()).hidden(text), thrown)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
-from eo_listener.spark.jvm.java_error import Secrets, without_secrets
+from eo_listener.spark.jvm.redaction import Secrets, without_secrets
 from eo_listener.spark.jvm.sessions import working_in
 
 
@@ -41,6 +41,7 @@ def test_what_is_not_of_java_stays_as_it_is() -> None:
 @pytest.mark.spark
 def test_secrets_of_session_application_and_hadoop(spark: SparkSession) -> None:
     """Whatever Java's exception quotes, in its text or in that of a cause."""
+    assert not Secrets.configured().values
     session = spark.newSession()
     session.conf.set("spark.sql.catalog.lake.jdbc.password", "of-catalog")
     session.conf.set("spark.sql.catalog.lake.s3.access-key-id", "of-storage")
