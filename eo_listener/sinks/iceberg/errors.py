@@ -45,7 +45,10 @@ _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
 """Spark's name for it; it must never occur, as one row of each key is merged."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
 _NO_DRIVER: Final = "No suitable driver"
-_NULL: Final = "NULL value appeared in non-nullable field"
+_NULL: Final = (
+    "NULL value appeared in non-nullable field",
+    "Null value appeared in non-nullable field",  # of Spark 3.5
+)
 _ANOTHER: Final = "Table UUID does not match"
 """What Iceberg says of a table that is read again, and is another one of its name."""
 _SHOWN: Final = 300
@@ -91,7 +94,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
             cause="the columns of keys= are compared otherwise in a MERGE than within the batch",
             fix="Use keys of simple types, such as numbers and strings; nothing was written",
         )
-    if error.says(_NULL):
+    if error.says(*_NULL):
         return SinkError(
             f"{label}: a row has a null in a column that the table requires (NOT NULL)",
             fix='Fill or filter it in the transform, or keep such rows apart: dead_letters="..."; '

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyspark
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,6 +160,8 @@ class TestIceberg(MergeSuite):
 
         Behind an append, of a main whose first snapshots are there or not.
         """
+        if mode == "copy-on-write" and pyspark.__version__.startswith("3.5."):
+            pytest.skip("Iceberg's writer for Spark 3.5 fails: it knows no row lineage")
         options = {"properties": {"write.merge.mode": "merge-on-read", "format-version": "3"}}
         first = union([row(one, "old", one) for one in range(6)])
         self.write([f"SELECT /*+ COALESCE(1) */ * FROM ({first})", [row(0, "new", 6)]], **options)
