@@ -19,7 +19,8 @@ class AppliedRange:
     that were lost and accepted as lost. Below `known_from` it is not known whether all was applied:
     the ledger no longer says where the query began, and which gaps were accepted. `older` are the
     ranges that were applied of older topics of the same name, by their ids: their rows look like
-    those of this one.
+    those of this one. `beside` are ranges that other queries have applied to the same table, one
+    each; of what is in several a row does not say by which query it is.
     """
 
     range: OffsetRange
@@ -27,6 +28,12 @@ class AppliedRange:
     gaps: tuple[OffsetRange, ...] = ()
     known_from: int = 0
     older: Mapping[str, OffsetRange] = field(default_factory=lambda: MappingProxyType({}))
+    beside: tuple[OffsetRange, ...] = ()
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """What was applied of this topic, a range for each query."""
+        return (self.range, *self.beside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,8 @@ def prove(
 
     Where an older topic of the name had an offset too (`AppliedRange.older`), nothing tells its row
     from that of this one: such an offset cannot be proved while it has a row, and is doubled only
-    with more rows than topics had it.
+    with more rows than topics had it. So it is where several queries have applied an offset
+    (`AppliedRange.beside`): with fewer rows than queries it cannot be proved.
 
     A claim of BATCHES, for sources that are not Kafka, is not proved, and one finding says so.
 
@@ -82,7 +83,7 @@ def still_unclaimed(
         if one.kind is not AuditFindingKind.UNCLAIMED or claim is None:
             yield one
             continue
-        for left in without((one.range,), union([claim.range])):
+        for left in without((one.range,), union(claim.ranges)):
             yield replace(one, range=left)
 
 
@@ -109,6 +110,7 @@ def explain(
     yield from findings(AuditFindingKind.DUPLICATE, rows.repeated)
     yield from findings(AuditFindingKind.UNCLAIMED, rows.unclaimed)
     yield from findings(AuditFindingKind.EITHER_TOPIC, rows.ambiguous)
+    yield from findings(AuditFindingKind.EITHER_QUERY, rows.fewer)
     if claim is None:
         return
     if tp == BATCHES:
@@ -118,11 +120,11 @@ def explain(
         yield from findings(AuditFindingKind.GONE, rows.absent)
         return
     if not _same_topic(claim, log):
-        yield from findings(AuditFindingKind.RECREATED, union([claim.range]))
+        yield from findings(AuditFindingKind.RECREATED, union(claim.ranges))
         return
     yield from findings(
         AuditFindingKind.MOVED_BACK,
-        union([OffsetRange(max(log.end, claim.range.start), claim.range.until)]),
+        union(OffsetRange(max(log.end, one.start), one.until) for one in claim.ranges),
     )
     accepted = common(rows.absent, union(claim.gaps))
     yield from findings(AuditFindingKind.ACCEPTED, accepted)
@@ -151,7 +153,8 @@ def _lost(
     unrecorded = common(lost, union([OffsetRange(0, claim.known_from)]))
     yield AuditFindingKind.UNRECORDED, unrecorded
     missing = without(lost, unrecorded)
-    tail = tuple(one for one in rows.absent if one.until == claim.range.until)
+    ends = {one.until for one in claim.ranges}
+    tail = tuple(one for one in rows.absent if one.until in ends)
     yield AuditFindingKind.MISSING, without(missing, tail)
     yield AuditFindingKind.TAIL, common(missing, tail)
 

@@ -43,6 +43,9 @@ class AuditFindingKind(Enum):
     UNCLAIMED = "in the store, and not in the ledger"
     RECREATED = "of an older topic of the same name"
     EITHER_TOPIC = "in the store, of this topic or an older one of its name: their rows look alike"
+    EITHER_QUERY = (
+        "in the store, with fewer rows than queries that have applied it: their rows look alike"
+    )
     MOVED_BACK = "beyond the end of Kafka's log, which has moved back"
 
     @property
@@ -64,6 +67,7 @@ _UNPROVABLE = frozenset(
         AuditFindingKind.MARKER_OR_COMPACTED,
         AuditFindingKind.COUNTED,
         AuditFindingKind.EITHER_TOPIC,
+        AuditFindingKind.EITHER_QUERY,
         AuditFindingKind.UNRECORDED,
     }
 )

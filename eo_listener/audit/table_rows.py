@@ -17,8 +17,9 @@ class RowFacts:
     """What is wrong with the rows of one partition, beside what the ledger claims.
 
     `absent` are offsets claimed and without a row, `repeated` those with more rows than topics of
-    this name had them, `unclaimed` those with a row and no claim. `ambiguous` have a row, and an
-    older topic of the name had them.
+    this name, and queries, had them, `unclaimed` those with a row and no claim. `ambiguous` have a
+    row, and an older topic of the name had them. `fewer` have a row, but fewer than queries have
+    applied them.
     """
 
     rows: int
@@ -26,6 +27,7 @@ class RowFacts:
     repeated: Intervals
     unclaimed: Intervals
     ambiguous: Intervals = ()
+    fewer: Intervals = ()
 
 
 def read_rows(
@@ -44,37 +46,45 @@ def read_rows(
         found[tp] = _read(tp, claims.get(tp), group)
     for tp, claim in claims.items():
         if tp not in found:
-            found[tp] = RowFacts(rows=0, absent=union([claim.range]), repeated=(), unclaimed=())
+            found[tp] = RowFacts(rows=0, absent=union(claim.ranges), repeated=(), unclaimed=())
     return found
 
 
 def _read(
     tp: TopicPartition, claim: AppliedRange | None, rows: Iterable[tuple[str, int, int]]
 ) -> RowFacts:
-    claimed = () if claim is None else union([claim.range])
+    queries = () if claim is None else claim.ranges
+    claimed = union(queries)
     older = () if claim is None else tuple(claim.older.values())
-    counted = _Counted(tp, (*claimed, *older))
+    counted = _Counted(tp, queries, older)
     there = of_offsets(counted.walk(rows))
+    ambiguous = common(there, union(older))
     return RowFacts(
         rows=counted.rows,
         absent=without(claimed, there),
         repeated=of_offsets(counted.repeated),
         unclaimed=without(without(there, claimed), union(older)),
-        ambiguous=common(there, union(older)),
+        ambiguous=ambiguous,
+        fewer=without(tuple(counted.fewer), ambiguous),
     )
 
 
 class _Counted:
-    """Offsets once each, with repeated ones kept apart.
+    """Offsets once each, with those kept apart that have too many rows, or too few.
 
-    Each of the `lives`, the ranges of topics of one name, has a row of an offset.
+    Each of the `queries`, the ranges that were applied of the topic, has a row of an offset, and
+    each of the ranges of `older` topics of its name.
     """
 
-    def __init__(self, tp: TopicPartition, lives: Collection[OffsetRange]) -> None:
+    def __init__(
+        self, tp: TopicPartition, queries: Collection[OffsetRange], older: Collection[OffsetRange]
+    ) -> None:
         self.rows = 0
         self.repeated: list[int] = []
+        self.fewer: list[OffsetRange] = []
         self._tp = tp
-        self._lives = lives
+        self._queries = queries
+        self._lives = (*queries, *older)
 
     def walk(self, rows: Iterable[tuple[str, int, int]]) -> Iterator[int]:
         last, more = -1, 0
@@ -84,16 +94,27 @@ class _Counted:
                 raise _unordered(f"the offsets of {self._tp} are not in ascending order")
             if offset > last:
                 yield offset
+                self._compare(last, 1 + more)
                 more = 0
             else:
                 more += 1
-                if more == max(1, self._topics(offset)):
+                if more == max(1, _covering(self._lives, offset)):
                     self.repeated.append(offset)
             last = offset
+        self._compare(last, 1 + more)
 
-    def _topics(self, offset: int) -> int:
-        """How many topics of the name had the offset."""
-        return sum(life.start <= offset < life.until for life in self._lives)
+    def _compare(self, offset: int, rows: int) -> None:
+        """Note an offset that more than one query has applied, and that has not a row of each."""
+        if len(self._queries) > 1 and rows < _covering(self._queries, offset):
+            if self.fewer and self.fewer[-1].until == offset:
+                self.fewer[-1] = OffsetRange(self.fewer[-1].start, offset + 1)
+            else:
+                self.fewer.append(OffsetRange(offset, offset + 1))
+
+
+def _covering(ranges: Collection[OffsetRange], offset: int) -> int:
+    """How many of the ranges have the offset."""
+    return sum(one.start <= offset < one.until for one in ranges)
 
 
 def _partition(row: tuple[str, int, int]) -> TopicPartition:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eo_listener.audit.evidence import AppliedRange
 from eo_listener.audit.history import read_history
-from eo_listener.audit.intervals import union
+from eo_listener.audit.intervals import Intervals, union, without
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, StorePositions
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, StoredLedger
@@ -123,17 +123,35 @@ def _claims(
 
 
 def _both(one: AppliedRange, other: AppliedRange) -> AppliedRange:
-    """What two queries have applied of a partition to one table."""
+    """What two queries have applied of a partition to one table.
+
+    Of two topics of the name the newer one counts, as far as a history says which it is. What one
+    query has given up counts as given up where the other has not applied it. Where the history
+    of either begins later than its query, nothing below is known for certain.
+    """
+    if other.topic_id is not None and other.topic_id in one.older:
+        one, other = other, one
     older = dict(one.older)
     for name, offsets in other.older.items():
         older[name] = _spanned(older.get(name, offsets), offsets)
+    if None not in (one.topic_id, other.topic_id) and one.topic_id != other.topic_id:
+        name = str(one.topic_id)
+        for offsets in one.ranges:
+            older[name] = _spanned(older.get(name, offsets), offsets)
+        return replace(other, older=older)
+    applied = union((*_applied(one), *_applied(other)))
     return AppliedRange(
-        range=_spanned(one.range, other.range),
+        range=other.range,
         topic_id=other.topic_id,
-        gaps=union((*one.gaps, *other.gaps)),
+        gaps=without(union((*one.gaps, *other.gaps)), applied),
         known_from=max(one.known_from, other.known_from),
         older=older,
+        beside=one.ranges,
     )
+
+
+def _applied(one: AppliedRange) -> Intervals:
+    return without(union(one.ranges), union(one.gaps))
 
 
 def _spanned(one: OffsetRange, other: OffsetRange) -> OffsetRange:

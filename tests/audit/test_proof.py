@@ -98,6 +98,29 @@ def test_an_older_topic_of_the_name() -> None:
     assert AuditFindingKind.EITHER_TOPIC.gravity is Gravity.UNPROVABLE
 
 
+def test_two_queries_that_write_into_one_table() -> None:
+    """A row of each where both have applied; between them nothing is claimed."""
+    log = LogFacts(start=0, stable=30, end=30, topic_id="one", compacted=False)
+    every = Log(log, range(30))
+    claim = replace(CLAIM, range=OffsetRange(20, 30), beside=(OffsetRange(0, 10),))
+    assert found([*range(10), *range(20, 30)], every, claim) == []
+    assert found([*range(9), *range(21, 30)], every, claim) == [
+        (AuditFindingKind.MISSING, OffsetRange(20, 21)),
+        (AuditFindingKind.TAIL, OffsetRange(9, 10)),
+    ]
+    both = replace(CLAIM, range=OffsetRange(0, 30), beside=(OffsetRange(0, 10),))
+    rows = sorted([*range(30), *range(10)])
+    assert found(rows, every, both) == []
+    assert found([*range(30)], every, both) == [
+        (AuditFindingKind.EITHER_QUERY, OffsetRange(0, 10)),
+    ]
+    assert found([*rows[1:], 29], every, both) == [
+        (AuditFindingKind.DUPLICATE, OffsetRange(29, 30)),
+        (AuditFindingKind.EITHER_QUERY, OffsetRange(0, 1)),
+    ]
+    assert AuditFindingKind.EITHER_QUERY.gravity is Gravity.UNPROVABLE
+
+
 @pytest.mark.parametrize(
     ("rows", "log", "expected"),
     [

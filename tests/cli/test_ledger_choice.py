@@ -55,20 +55,22 @@ def test_a_ledger_without_heads(ledgers: list[StoredLedger], chosen: set[str]) -
     assert {key.query for key in found} == chosen
 
 
-class NewestOnly:
-    """A reader of a table, which has the newest batches of its history alone."""
+class Histories:
+    """A reader of a table that several queries write to."""
 
     label = "table t"
 
-    def __init__(self, *history: AppliedBatch) -> None:
-        self._history = history
+    def __init__(self, **histories: Sequence[AppliedBatch]) -> None:
+        self._histories = histories
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        head = heads_of(entry_of({}, {TP: OffsetRange(60, 70)}))
-        return {LedgerKey("t", "a"): replace(ledger("a", head), newest_only=True)}
+        found = {}
+        for query, history in self._histories.items():
+            found[LedgerKey("t", query)] = ledger(query, {TP: history[-1].head})
+        return found
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        return iter(self._history)
+        return iter(self._histories[key.query])
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
         return iter(())
@@ -76,8 +78,26 @@ class NewestOnly:
     def close(self) -> None: ...
 
 
-def applied(start: int, until: int, verdict: str, gap: OffsetRange | None = None) -> AppliedBatch:
+class NewestOnly(Histories):
+    """A reader of a table, which has the newest batches of its history alone."""
+
+    def __init__(self, *history: AppliedBatch) -> None:
+        super().__init__(a=history)
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        head = heads_of(entry_of({}, {TP: OffsetRange(60, 70)}))
+        return {LedgerKey("t", "a"): replace(ledger("a", head), newest_only=True)}
+
+
+def applied(
+    start: int,
+    until: int,
+    verdict: str,
+    gap: OffsetRange | None = None,
+    topic_id: str | None = None,
+) -> AppliedBatch:
     (head,) = heads_of(entry_of({}, {TP: OffsetRange(start, until)})).values()
+    head = replace(head, topic_id=topic_id)
     return AppliedBatch(
         partition=TP, head=head, rows=1, verdict=verdict, gap=gap, applied_at="2026-11-23"
     )
@@ -96,3 +116,23 @@ def test_what_a_table_must_have(history: list[AppliedBatch], start: int, known_f
     """Since when that is known for certain is where the oldest batch of the history begins."""
     (claim,) = claims(NewestOnly(*history), "t").values()
     assert (claim.range, claim.known_from) == (OffsetRange(start, 70), known_from)
+
+
+def test_two_queries_that_write_into_one_table() -> None:
+    """Each has its own range; what one has given up was given up where the other has not it."""
+    one = [applied(0, 10, "first"), applied(20, 30, "gap accepted", OffsetRange(10, 20))]
+    other = [applied(15, 18, "first")]
+    (claim,) = claims(Histories(a=one, b=other), "t").values()
+    assert set(claim.ranges) == {OffsetRange(0, 30), OffsetRange(15, 18)}
+    assert claim.gaps == (OffsetRange(10, 15), OffsetRange(18, 20))
+
+
+@pytest.mark.parametrize("older", ["a", "b"])
+def test_two_queries_of_which_one_has_an_older_topic(older: str) -> None:
+    """The other one's history says which is the older one."""
+    of_old = [applied(0, 50, "first", topic_id="A")]
+    of_new = [applied(0, 9, "next", topic_id="A"), applied(0, 7, "first", topic_id="B")]
+    newer = "b" if older == "a" else "a"
+    (claim,) = claims(Histories(**{older: of_old, newer: of_new}), "t").values()
+    assert (claim.topic_id, claim.ranges) == ("B", (OffsetRange(0, 7),))
+    assert claim.older == {"A": OffsetRange(0, 50)}
