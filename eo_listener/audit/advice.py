@@ -68,6 +68,23 @@ class Advice:
             f"{more}, options=...)){also}"
         )
 
+    def begin_beside_ledger(self, ledger: LedgerPositions, *, known: bool) -> str:
+        """Start a query where a log was cut back to below what a ledger has.
+
+        Its offsets from there on are given to other records. The ledger has them as applied, and
+        goes back for nobody; so the query gets a ledger of its own. `known`: that it was cut back,
+        and not recreated.
+        """
+        query = literal(ledger.key.query)
+        other = "" if known else ', or "earliest" where the topic was recreated'
+        return (
+            f'{STOP}start it under another name, exactly_once(..., name="NEW"), with a new '
+            f'checkpointLocation and .option("startingOffsets", starting_offsets(ledger=sink, '
+            f'query={query}, out_of_range="latest", options=...)){other}. That begins at the end '
+            "of the log: what was written since it was cut back is not read, unless you put the "
+            "offset to which it was cut, as the broker's log has it, in place of -1"
+        )
+
     def name_ledger(self, key: LedgerKey, asked: LedgerKey) -> str:
         """The options of an audit that name a ledger, where another one was asked for."""
         words = ["--query", key.query] if key.query != asked.query else []

@@ -205,7 +205,7 @@ def _beyond(
     )
     fix = "check -b; "
     if positions.ledgers:
-        fix += advice.begin_from_ledger(positions.ledgers[0], recreated=not same)
+        fix += advice.begin_beside_ledger(positions.ledgers[0], known=same)
     else:
         fix += "start the query with a new checkpointLocation and startingOffsets: the end of a "
         fix += "log that was cut back, earliest for a topic that was recreated"

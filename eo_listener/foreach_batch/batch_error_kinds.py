@@ -219,7 +219,10 @@ class BatchErrorKind(Enum):
         "it reaches beyond the end of the log",
         "the log was truncated: records were lost in an unclean leader election",
         "Find out what happened to the topic, and restart the query when its log is complete "
-        "again. Otherwise: " + _FROM_LEDGER,
+        "again. Otherwise start it under another name, since the ledger has what is lost: "
+        'exactly_once(..., name="..."), .option("startingOffsets", starting_offsets(ledger=sink, '
+        'query={name}, bootstrap_servers="...", out_of_range="latest")) on the source, and a new '
+        "checkpointLocation. That begins at the end of the log, after what was written since",
     )
     OLDER = _Kind(
         RegressionError,

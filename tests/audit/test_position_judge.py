@@ -197,6 +197,9 @@ def test_beyond_the_end_of_the_log(known: str | None, cause: str) -> None:
     assert found.kind is Kind.BEYOND_END
     assert found.ranges == {TP: (OffsetRange(10, 60),)}
     assert cause in found.cause
+    assert 'exactly_once(..., name="NEW")' in found.fix
+    assert 'out_of_range="latest"' in found.fix
+    assert ("earliest" in found.fix) is (known is None)
 
 
 def test_records_deleted_before_they_were_read() -> None:

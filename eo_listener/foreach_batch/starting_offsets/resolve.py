@@ -217,8 +217,8 @@ def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, OffsetRange])
         ranges=beyond,
         cause="the topic was recreated, its log was truncated (an unclean election), or this is "
         "another cluster",
-        fix='Find out which; out_of_range="latest" continues at the end of the log, but a sink '
-        "with a ledger still refuses offsets that it already has",
+        fix='Find out which; out_of_range="latest" continues at the end of the log. A sink refuses '
+        'offsets that its ledger has: give the query another name, exactly_once(..., name="...")',
     )
 
 

@@ -1,0 +1,65 @@
+"""A log that was cut back below what the sink has: what is printed lets the query go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.devtools.broker import Broker
+from tests.disasters.pipeline import Pipeline
+from tests.disasters.stores import SqliteStore
+from tests.disasters.test_disasters import NOTHING
+from tests.foreach_batch.conftest import LEFT_SOCKETS
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
+
+
+def _sizes(broker: Broker, topic: str) -> dict[Path, int]:
+    """The files with the topic's records, and how long they are."""
+    return {path: path.stat().st_size for path in broker.data.rglob(f"{topic}-*/*.log")}
+
+
+def _cut_back(broker: Broker, sizes: dict[Path, int]) -> None:
+    """As for a leader that has not got the newest records: the ids of topics stay the same."""
+    broker.kill()
+    for path, size in sizes.items():
+        with path.open("r+b") as file:
+            file.truncate(size)
+    broker.restart()
+
+
+def test_after_an_unclean_election(spark: SparkSession, start_broker: Any, tmp_path: Path) -> None:
+    """The start from the ledger is refused, and no longer advised; that under another name works.
+
+    What the sink had before it keeps, and of what was written since then it has each record once.
+    """
+    broker = start_broker()
+    topics = Topics(broker.bootstrap_servers)
+    topic = topics.create("flights", 2)
+    options = {"kafka.bootstrap.servers": topics.servers, "subscribe": topic}
+    pipeline = Pipeline(spark, topics, SqliteStore(tmp_path / "store.db"), tmp_path, topic, options)
+    pipeline.work()
+    sizes, kept, known = _sizes(broker, topic), pipeline.ends(), pipeline.records()
+    pipeline.work()
+    before = pipeline.store.rows()
+    _cut_back(broker, sizes)
+    assert pipeline.ends() == kept
+    said = pipeline.audit()
+    found = next(one for one in said.to_act_on if "are beyond the end of the log" in one.what)
+    topics.fill(topic, 10)
+    pipeline.repair(found)
+    start = json.loads(pipeline.source["startingOffsets"])
+    assert start == {topic: {"0": -1, "1": -1}}
+    assert "in place of -1" in found.fix
+    start[topic] = {str(tp.partition): at for tp, at in kept.items()}
+    pipeline.source["startingOffsets"] = json.dumps(start)
+    assert pipeline.settings == {"name": "NEW"}
+    pipeline.work()
+    assert pipeline.store.rows() == before + pipeline.records() - known
+    after = pipeline.audit("--rows")
+    assert (after.code, after.verdict) == (0, NOTHING), after.text
