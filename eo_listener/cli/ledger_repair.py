@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import typer
 
+from eo_listener.cli.gap_in_log import compare_gap
 from eo_listener.cli.java_client import Clients, java_transactions
 from eo_listener.cli.ledger_options import (
     Address,
@@ -58,6 +59,14 @@ ACCEPT: Final = (
 _GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
 _WATCH: Final = 5.0
 
+SourceServers = Annotated[
+    str | None,
+    typer.Option(
+        "-b",
+        "--bootstrap-server",
+        help="Kafka's address: of the source, to compare the gap with; and for kafka:TOPIC.",
+    ),
+]
 Watch = Annotated[
     float,
     typer.Option(help="With --execute: seconds for which the ledger must hold still before."),
@@ -123,7 +132,7 @@ def accept(
         str, typer.Option(help="The offsets that are given up, as the error names them: 10..15.")
     ],
     schema: Schema = None,
-    servers: Servers = None,
+    servers: SourceServers = None,
     properties: KafkaProperties = None,
     clients: Clients = None,
     spark_conf: SparkConf = None,
@@ -136,15 +145,19 @@ def accept(
     """Accept one gap: the offsets from the first number up to the second are not in the sink.
 
     The next batch may then begin at the second. The history keeps the gap forever. Every other gap
-    is refused as before, which `on_gap="accept"` does not do.
+    is refused as before, which `on_gap="accept"` does not do. With -b it is compared with the log:
+    refused beyond its end, and what Kafka still has of it is said.
     """
     watch = seconds("watch", watch, least=0.0)
     tp, offsets = parse_partition(partition), parse_gap(gap)
     with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
         ledgers, heads, key = _chosen(repair, sink, query)
         entry = plan_acceptance(heads[key], key, tp, offsets, run_id=str(uuid4()))
+        cluster = client_properties(LedgerAddress.parse(address), servers, properties)
+        given_up = compare_gap(cluster, tp, offsets, heads[key][tp])
         steps = _Steps(repair, ledgers, (key,), as_json=as_json)
-        steps.say(f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}")
+        at = f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}"
+        steps.say(at, *given_up.lines)
         if execute:
             steps.execute(watch, lambda: repair.accept(key.sink, entry))
     steps.conclude(
@@ -155,6 +168,7 @@ def accept(
             "topic": tp.topic,
             "partition": tp.partition,
             "gap": list(offsets),
+            **given_up.document(),
         },
     )
 

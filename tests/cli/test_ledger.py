@@ -107,7 +107,10 @@ def test_one_gap_is_accepted(store: Store) -> None:
     with pytest.raises(GapError, match=r"flights-0 10\.\.15"):
         judged(batch)
     command = ["accept", store.address, "--partition", "flights-0", "--gap", "10..15"]
-    assert "dry run, nothing was changed" in run(*command).stdout
+    dry = run(*command).stdout
+    assert "dry run, nothing was changed" in dry
+    assert "given up: 5 offsets, so up to 5 records" in dry
+    assert "not compared with the source's log: add -b HOST:PORT" in dry
     assert store.heads()[T0].range == OffsetRange(5, 10)
     before = store.heads()[T0]
     assert "accepted: the gap 10..15 of flights-0" in run(*command, *QUICK).stdout
