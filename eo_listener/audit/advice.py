@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, literal
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.typed_command import (
+    CLIENT,
+    SPARK,
+    STORAGE,
+    ClusterCommands,
+    typed_command,
+)
 
-_FOLLOW: Final = ["eo-listener", "follow"]
+_FOLLOW: Final = "follow"
 STOP: Final = "stop the query; "
-_SAME: Final = "with the same -X and --storage"
 FROM_EARLIEST: Final = (
     'start the query with a new checkpointLocation and "startingOffsets", "earliest"'
 )
@@ -25,20 +31,18 @@ def commits_at_once(fix: str) -> bool:
 
     Every other command of ours that is advised changes nothing, or nothing until --execute.
     """
-    return shlex.join(_FOLLOW) in fix
+    return typed_command([_FOLLOW]) in fix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What is known of where things are: `servers`, and the `checkpoint` without its secrets.
+    """What is known of where things are: the `cluster`, and the `checkpoint` without its secrets.
 
-    `options`: client properties or options of a storage were given, which a command needs too.
     `schema` was given for ledgers in PostgreSQL.
     """
 
-    servers: str | None = None
+    cluster: ClusterCommands = field(default_factory=ClusterCommands)
     checkpoint: str | None = None
-    options: bool = False
     schema: str | None = None
 
     def commit_checkpoint(
@@ -51,11 +55,12 @@ class Advice:
         to = [every] if topics is None else [f"{topic}={group}" for topic in sorted(topics)]
         words = [word for one in to for word in ("-g", one)]
         words += ["--once", *(["--on-rewind", "allow"] if rewind else [])]
-        return self._kafka([*_FOLLOW, self.checkpoint], words)
+        return self.cluster.typed([_FOLLOW, self.checkpoint], words, reads_checkpoint=True)
 
     def show_checkpoint(self) -> str:
         """See what each file of the checkpoint says."""
-        return shlex.join(["eo-listener", "checkpoint", "show", self.checkpoint or "CHECKPOINT"])
+        same = [STORAGE] if self.cluster.storage else []
+        return typed_command(["checkpoint", "show", self.checkpoint or "CHECKPOINT"], *same)
 
     def begin_from_ledger(self, ledger: LedgerPositions, *, recreated: bool = False) -> str:
         """Start a query with a new checkpoint where a ledger stands."""
@@ -97,22 +102,25 @@ class Advice:
 
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
         """Accept one gap; a dry run until --execute."""
-        return self._place(address).accept(key, tp, gap)
+        return self._place(address, compares=True).accept(key, tp, gap)
 
-    def _place(self, address: str) -> LedgerPlace:
-        """How a ledger is reached; a topic without a cluster is on the one that is read anyway."""
+    def _place(self, address: str, *, compares: bool = False) -> LedgerPlace:
+        """How a ledger is reached; a topic without a cluster is on the one that is read anyway.
+
+        `compares`: the command asks that cluster for the source's log, where it is known.
+        """
         store = LedgerStore.of(address)
-        is_here = store is LedgerStore.KAFKA and not address.startswith("kafka://")
-        also = ""
-        if store is not None and store.in_table:
-            also = "with the same --spark-conf"
-        elif store is LedgerStore.KAFKA and self.options:
-            also = _SAME if is_here else "with the same -X"
+        is_topic = store is LedgerStore.KAFKA
+        asks = (is_topic and not address.startswith("kafka://")) or (
+            compares and self.cluster.servers is not None
+        )
+        same = [CLIENT] if self.cluster.client and (asks or is_topic) else []
+        same += [SPARK] if store is not None and store.in_table else []
         return LedgerPlace(
             address=address,
             schema=self.schema if store is LedgerStore.POSTGRES else None,
-            servers=self._servers if is_here else None,
-            more=also,
+            servers=self.cluster.address if asks else None,
+            same=tuple(same),
         )
 
     def begin_from_group(self, group: str) -> str:
@@ -130,20 +138,12 @@ class Advice:
     def show_transactions(self, topics: Iterable[str]) -> str:
         """See whose transactions are open on topics, and how each is ended."""
         named = [word for topic in sorted(set(topics)) for word in ("--topic", topic)]
-        return self._kafka(["eo-listener", "txn", "list"], named)
+        return self.cluster.show_transactions(*named)
 
     def show_transactions_on(self, group: str) -> str:
         """See whose transactions are open on a group and its topics, and how each is ended."""
-        return self._kafka(["eo-listener", "txn", "list"], ["--group", group])
+        return self.cluster.show_transactions("--group", group)
 
     def preflight(self, topic: str) -> str:
         """See what the client may do with a topic."""
-        return self._kafka(["eo-listener", "preflight"], ["-t", topic])
-
-    @property
-    def _servers(self) -> str:
-        return self.servers or "HOST:PORT"
-
-    def _kafka(self, words: list[str], more: list[str]) -> str:
-        command = shlex.join([*words, "-b", self._servers, *more])
-        return f"{command} ({_SAME})" if self.options else command
+        return self.cluster.typed(["preflight"], ["-t", topic])

@@ -124,9 +124,8 @@ def audit_request(
 def advice_for(request: AuditRequest) -> Advice:
     """What the commands that are printed need to know of the request."""
     return Advice(
-        servers=request.servers,
+        cluster=request.cluster,
         checkpoint=None if request.checkpoint is None else shown(request.checkpoint),
-        options=len(request.properties or ()) > 1 or bool(request.storage),
         schema=request.schema,
     )
 

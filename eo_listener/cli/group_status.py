@@ -16,6 +16,7 @@ from eo_listener.model.errors import KafkaError
 from eo_listener.model.lag import PartitionLag, compare, oldest, total
 from eo_listener.model.lag_window import LagTrend, LagVerdict, LagWindow, gravest
 from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.typed_command import ClusterCommands
 
 _AGES: Final = 2.0  # seconds for the times of the oldest records of all groups
 
@@ -126,9 +127,9 @@ class StatusReader:
         self._matched: set[str] = set()
 
     @property
-    def servers(self) -> str:
-        """The bootstrap servers."""
-        return self._properties.get("bootstrap.servers", "")
+    def cluster(self) -> ClusterCommands:
+        """The commands that ask the same cluster."""
+        return ClusterCommands.of(self._properties)
 
     @property
     def single(self) -> bool:

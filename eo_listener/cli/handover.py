@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Annotated, Final
 
@@ -39,6 +39,7 @@ from eo_listener.model import exit_codes
 from eo_listener.model.errors import SettingsError, few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_json import write_offsets
+from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.spark.checkpoint import Checkpoint, read_contents
 
 EXAMPLE = "Example: eo-listener handover flights-to-pg -b localhost:9092 --checkpoint /data/c"
@@ -92,17 +93,19 @@ def handover(
     deadline = time.monotonic() + seconds("timeout", timeout, least=0.0)
     with ExitStack() as stack:
         opened = None if checkpoint is None else open_checkpoint(checkpoint, storage)
-        source = _Source(stack, as_properties(servers, properties), group, opened, topics or ())
+        given = as_properties(servers, properties)
+        source = _Source(stack, given, group, opened, topics or ())
         before, found = None, source.read()
         while before is None or not _is_over(before, found, deadline - interval):
             _progress(found, before)
             time.sleep(interval)
             before, found = found, source.read()
     obstacles = found.obstacles() or (() if found == before else (_MOVES,))
+    commands = [] if obstacles else list(_commands(group, found, ClusterCommands.of(given), to))
     if as_json:
-        print_json(_document(group, found, obstacles, servers, to))
+        print_json(_document(group, found, obstacles, commands))
     else:
-        _print(group, found, obstacles, servers, to)
+        _print(group, found, obstacles, commands)
     if obstacles:
         raise typer.Exit(exit_codes.FOUND)
 
@@ -194,7 +197,9 @@ def _progress(found: HandoverReading, before: HandoverReading | None) -> None:
         print(f"waiting: {named(text).plain}", file=sys.stderr, flush=True)
 
 
-def _commands(group: str, found: HandoverReading, servers: str, to: str) -> Iterator[str]:
+def _commands(
+    group: str, found: HandoverReading, cluster: ClusterCommands, to: str
+) -> Iterator[str]:
     if to == "spark":
         offsets = {
             tp: one.committed for tp, one in found.partitions.items() if one.committed is not None
@@ -203,14 +208,16 @@ def _commands(group: str, found: HandoverReading, servers: str, to: str) -> Iter
         yield "with a new checkpointLocation"
         return
     topics = "|".join(sorted({re.escape(tp.topic) for tp in found.partitions}))
-    words = ["kafka-console-consumer", "--bootstrap-server", servers, "--include", topics]
+    words = ["kafka-console-consumer", "--bootstrap-server", cluster.address]
+    words += ["--include", topics]
     words += ["--group", group, "--consumer-property", "auto.offset.reset=none"]
-    yield shlex.join(words)
+    login = " (and --consumer.config FILE, with your -X in the names of Kafka's consumer)"
+    yield shlex.join(words) + (login if cluster.client else "")
     yield f"or any consumer with group.id={group} and auto.offset.reset=none"
 
 
 def _print(
-    group: str, found: HandoverReading, obstacles: tuple[str, ...], servers: str, to: str
+    group: str, found: HandoverReading, obstacles: tuple[str, ...], commands: Sequence[str]
 ) -> None:
     out = console()
     table = Table()
@@ -237,12 +244,12 @@ def _print(
         f"transaction, no members; read twice, {now}",
     )
     out.print("start the next one by:")
-    for line in _commands(group, found, servers, to):
+    for line in commands:
         print_line(out, f"  {line}")
 
 
 def _document(
-    group: str, found: HandoverReading, obstacles: tuple[str, ...], servers: str, to: str
+    group: str, found: HandoverReading, obstacles: tuple[str, ...], commands: Sequence[str]
 ) -> Mapping[str, object]:
     return {
         "group": group,
@@ -260,5 +267,5 @@ def _document(
             }
             for tp, one in found.partitions.items()
         ],
-        "next": [] if obstacles else list(_commands(group, found, servers, to)),
+        "next": list(commands),
     }

@@ -5,7 +5,6 @@ What cannot be read becomes a finding, and the rest is read all the same.
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -42,6 +41,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import LedgerReader
+from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.checkpoint import shown
@@ -81,6 +81,11 @@ class AuditRequest:
     def in_tables(self) -> frozenset[str]:
         """The ledgers in tables, which a Spark reads, as they are shown to people."""
         return frozenset(one.shown for one in self.ledgers if one.in_table)
+
+    @property
+    def cluster(self) -> ClusterCommands:
+        """The commands that ask the same cluster."""
+        return ClusterCommands.of(self.properties, self.storage)
 
     @property
     def servers(self) -> str | None:
@@ -180,11 +185,10 @@ class PositionReader:
         """The same; None where its offsets could not be read, which is a failure."""
         if facts.held is not None:
             return facts
-        words = ["eo-listener", "preflight", "-b", self._request.servers or "", "-g", facts.name]
         error = KafkaError(
             f"its offsets cannot be read: {facts.held_error}",
             code=facts.held_error or "",
-            fix=shlex.join(words),
+            fix=self._request.cluster.check_group(facts.name),
         )
         self.failures.append(not_read(f"group {facts.name}", error))
         return None

@@ -120,7 +120,7 @@ def _watch(
 
 
 def _screen(reader: StatusReader, found: Sequence[GroupStatus]) -> RenderableType:
-    return screen(found, single=reader.single, servers=reader.servers)
+    return screen(found, single=reader.single, cluster=reader.cluster)
 
 
 def _print_error(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -13,6 +12,7 @@ from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import named
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
+from eo_listener.model.typed_command import ClusterCommands
 
 _COLOURS = {
     LagVerdict.OK: "green",
@@ -24,7 +24,9 @@ _COLOURS = {
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
-def screen(found: Sequence[GroupStatus], *, single: bool, servers: str) -> RenderableType:
+def screen(
+    found: Sequence[GroupStatus], *, single: bool, cluster: ClusterCommands
+) -> RenderableType:
     """What a person sees of one reading."""
     if not found:
         return Text("no group matches: check the names and the cluster")
@@ -35,15 +37,13 @@ def screen(found: Sequence[GroupStatus], *, single: bool, servers: str) -> Rende
     return Group(
         shown,
         Text("open transactions, whose they are and what to type:"),
-        named(f"  {transactions_command(servers, held_up)}"),
+        named(f"  {transactions_command(cluster, held_up)}"),
     )
 
 
-def transactions_command(servers: str, held_up: Sequence[str]) -> str:
+def transactions_command(cluster: ClusterCommands, held_up: Sequence[str]) -> str:
     """What names the transactions that hold these groups up."""
-    words = ["eo-listener", "txn", "list", "-b", servers]
-    words += ["--group", held_up[0]] if len(held_up) == 1 else []
-    return shlex.join(words)
+    return cluster.show_transactions(*(["--group", held_up[0]] if len(held_up) == 1 else []))
 
 
 def length(seconds: float | None) -> str:

@@ -53,6 +53,7 @@ from eo_listener.model.errors import (
     few,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.typed_command import ClusterCommands
 
 app = typer.Typer(
     help="Open transactions on topics, and the end of one that holds readers up.",
@@ -331,5 +332,5 @@ def _opened(servers: str, given: list[str] | None, clients: Path | None) -> Iter
     ):
         repair = TransactionRepair(properties, transactions, reader.stable)
         more = [] if clients is None else ["--kafka-clients", str(clients)]
-        typed = TypedCommand(servers=servers, more=tuple(more), options=bool(given))
+        typed = TypedCommand(cluster=ClusterCommands.of(properties), more=tuple(more))
         yield _Opened(reader, repair, typed)

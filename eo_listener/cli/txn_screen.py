@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from eo_listener.kafka.transaction_reader import OFFSETS_TOPIC, TransactionReadi
 from eo_listener.kafka.transaction_repair import EndedTransaction, Outcome
 from eo_listener.model.errors import few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.typed_command import ClusterCommands
 
 _SHOWN: Final = 10  # partitions of a transaction, and partitions that are held up
 _KNOWN: Final = {
@@ -32,23 +32,21 @@ _KNOWN: Final = {
 class TypedCommand:
     """How the command was called: what the next one needs too.
 
-    `more` are options to repeat as they are; `options` says whether client properties were given,
-    which may be secret.
+    `more` are options to repeat as they are.
     """
 
-    servers: str
+    cluster: ClusterCommands
     more: Sequence[str] = ()
-    options: bool = False
 
     def abort(self, found: OpenTransaction) -> str:
         """The command that ends a transaction; a dry run until --execute."""
-        words = ["eo-listener", "txn", "abort", "-b", self.servers, *self.more]
+        words = [*self.more]
         if found.transactional_id is not None and not _hangs(found):
             words += ["--transactional-id", found.transactional_id]
         else:
             words += [word for tp in sorted(found.producers) for word in ("--partition", str(tp))]
             words += ["--producer-id", str(found.producer_id)]
-        return shlex.join(words) + (" (with the same -X)" if self.options else "")
+        return self.cluster.typed(["txn", "abort"], words)
 
 
 def print_reading(

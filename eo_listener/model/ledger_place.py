@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.typed_command import typed_command
 
 ITS_CATALOG: Final = "with --spark-conf for its catalog"
 """What a command needs for a table, where nothing of it was given before."""
@@ -51,13 +51,14 @@ class LedgerPlace:
     """Where a ledger is: an address without a secret, and what else a command is to be given.
 
     `schema` is that of a ledger in PostgreSQL, `servers` those of a topic that does not name them;
-    `more` says in words what is needed beside.
+    `more` says in words what is needed beside, and `same` which options of the command before.
     """
 
     address: str
     schema: str | None = None
     servers: str | None = None
     more: str = ""
+    same: tuple[str, ...] = ()
 
     @property
     def is_apart(self) -> bool:
@@ -82,7 +83,7 @@ class LedgerPlace:
     def _command(self, what: str, words: list[str]) -> str:
         place = [self.address, *(() if self.schema is None else ("--schema", self.schema))]
         where = () if self.servers is None else ("-b", self.servers)
-        command = shlex.join(["eo-listener", "ledger", what, *place, *words, *where])
+        command = typed_command(["ledger", what, *place, *words, *where], *self.same)
         return f"{command} ({self.more})" if self.more else command
 
 

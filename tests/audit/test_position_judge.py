@@ -33,13 +33,15 @@ from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.model.typed_command import ClusterCommands
+from tests.documents.test_commands import require_typable
 
 Kind = PositionFindingKind
 
 TP, OTHER = TopicPartition("flights", 0), TopicPartition("flights", 1)
 QUERY_ID = "0f8c2a11-0000-4000-8000-000000000000"
 KEY = LedgerKey("delays", "flights")
-ADVICE = Advice(servers="k:9092", checkpoint="/c")
+ADVICE = Advice(cluster=ClusterCommands(servers="k:9092"), checkpoint="/c")
 
 
 def log(start: int = 0, end: int = 100, stable: int | None = None, topic_id: str = "A") -> LogFacts:
@@ -221,7 +223,10 @@ def test_a_loss_is_accepted_by_a_command_and_then_no_longer_counts() -> None:
     logs, done = source(log(start=65)), checkpoint(60)
     found = judged(source=logs, checkpoint=done, stores=(store(ledger(60)),))
     accept = "eo-listener ledger accept LEDGER --sink delays --query flights"
-    assert f"{accept} --partition flights-0 --gap 60..65; then stop the query" in only(found).fix
+    assert (
+        f"{accept} --partition flights-0 --gap 60..65 -b k:9092; then stop the query"
+        in only(found).fix
+    )
     accepted = ledger(65, gaps={TP: (OffsetRange(60, 65),)})
     after = judged(source=logs, checkpoint=done, stores=(store(accepted),))
     assert not after.to_act_on
@@ -398,7 +403,7 @@ def test_a_group_ahead() -> None:
 def test_a_group_ahead_of_the_ledger_alone() -> None:
     """Without a checkpoint the ledgers say what is done."""
     given = Positions(groups=(group(90),), stores=(store(ledger(60)),))
-    found = only(outcome(judge_positions(given, Advice(servers="k:9092"))))
+    found = only(outcome(judge_positions(given, Advice(cluster=ClusterCommands(servers="k:9092")))))
     assert (found.kind, found.ranges) == (Kind.GROUP_AHEAD, {TP: (OffsetRange(60, 90),)})
     assert found.fix.startswith("name the query's checkpoint")
 
@@ -555,22 +560,23 @@ def test_a_ledger_of_another_table_is_carried_over_to_that_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "more"),
+    ("address", "more", "asks"),
     [
-        ("kafka:l", " -b k:9092"),
-        ("kafka://h:9092/l", ""),
-        ("delta:/d", " (with the same --spark-conf)"),
+        ("kafka:l", " -b k:9092", ""),
+        ("kafka://h:9092/l", "", " -b k:9092"),
+        ("sqlite:l", "", " -b k:9092"),
+        ("delta:/d", " (with the same --spark-conf)", " -b k:9092"),
     ],
 )
-def test_a_command_for_a_ledger_says_how_it_is_reached(address: str, more: str) -> None:
-    """A topic needs its cluster, and a table the settings of its catalog."""
+def test_a_command_for_a_ledger_says_how_it_is_reached(address: str, more: str, asks: str) -> None:
+    """A topic needs its cluster, a table the settings of its catalog; a gap is in a log."""
     under = store(renamed=(LedgerKey("delays", "old"),), address=address)
     found = only(judged(checkpoint=checkpoint(60), stores=(under,), query="new"))
     command = f"ledger rename {address} --sink delays --query old --to-query new{more}; "
     assert f"eo-listener {command}" in found.fix
     at = store(ledger(60), address=address)
     lost = only(judged(source=source(log(start=65)), checkpoint=checkpoint(60), stores=(at,)))
-    assert f"--gap 60..65{more}" in lost.fix
+    assert f"--gap 60..65{asks}{more}" in lost.fix
 
 
 def test_an_empty_ledger() -> None:
@@ -679,9 +685,13 @@ def test_rows_that_are_all_there() -> None:
     assert (found.kind, found.severity) == (Kind.AGREED, Severity.FINE)
 
 
+_ADDRESSES = ("sqlite:a b.db", "postgresql://me@h/db", "kafka:l", "kafka://h:9092/l", "delta:/d")
+
+
 def test_commands_quote_and_name_what_they_need() -> None:
     """Names with blanks are one word, and secrets are never printed."""
-    asked = Advice(servers="k:9092", checkpoint="/with blank", options=True)
+    cluster = ClusterCommands(servers="k:9092", client=True, storage=True)
+    asked = Advice(cluster=cluster, checkpoint="/with blank")
     assert asked.commit_checkpoint("my group", rewind=False) == (
         "eo-listener follow '/with blank' -b k:9092 -g 'my group' --once "
         "(with the same -X and --storage)"
@@ -689,8 +699,19 @@ def test_commands_quote_and_name_what_they_need() -> None:
     key = LedgerKey("a sink", "it's $HOME")
     assert asked.accept_gap("kafka://h:9092/l", key, TP, OffsetRange(1, 2)) == (
         "eo-listener ledger accept kafka://h:9092/l --sink 'a sink' --query 'it'\"'\"'s $HOME' "
-        "--partition flights-0 --gap 1..2 (with the same -X)"
+        "--partition flights-0 --gap 1..2 -b k:9092 (with the same -X)"
     )
+    odd = LedgerKey("-x", "- é\n")
+    for command in (
+        asked.commit_checkpoint("-g", rewind=True),
+        asked.show_checkpoint(),
+        asked.show_transactions(["-t"]),
+        asked.show_transactions_on("-g"),
+        asked.preflight("-t"),
+        *(asked.accept_gap(at, odd, TP, OffsetRange(1, 2)) for at in _ADDRESSES),
+        *(asked.rename_ledger(at, key, odd) for at in _ADDRESSES),
+    ):
+        require_typable(command)
     named = LedgerPositions(store="s", key=LedgerKey("s", 'C:\\new "x"'), heads={})
     assert r'query="C:\\new \"x\""' in asked.begin_from_ledger(named)
 

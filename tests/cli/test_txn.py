@@ -30,6 +30,7 @@ from eo_listener.model.errors import (
     UnavailableError,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.typed_command import ClusterCommands
 
 _T = TypeVar("_T")
 
@@ -139,7 +140,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     def made(kafka: Kafka, *words: str, **environment: str) -> Result:
         @contextmanager
         def opened(servers: str, *_: object) -> Iterator[object]:
-            yield txn._Opened(kafka, kafka, TypedCommand(servers=servers))  # type: ignore[arg-type]  # stands in for both
+            yield txn._Opened(kafka, kafka, TypedCommand(cluster=ClusterCommands(servers=servers)))  # type: ignore[arg-type]  # stands in for both
 
         monkeypatch.setattr(txn, "_opened", opened)
         monkeypatch.setattr(txn, "_ENDING", 0.0)
@@ -460,7 +461,10 @@ def test_one_transaction_must_be_named(words: list[str], run: Run) -> None:
 
 def test_the_options_are_repeated() -> None:
     """In the command that is printed: but for secrets."""
-    typed = TypedCommand(servers="k:9092", more=("--kafka-clients", "/with blank"), options=True)
+    typed = TypedCommand(
+        cluster=ClusterCommands(servers="k:9092", client=True),
+        more=("--kafka-clients", "/with blank"),
+    )
     found = typed.abort(transaction())
     assert "--kafka-clients '/with blank'" in found
     assert found.endswith("(with the same -X)")

@@ -87,6 +87,17 @@ def parse(words: list[str], *, whole: bool) -> None:
             raise
 
 
+def require_typable(line: str) -> None:
+    """Fail unless a printed command, and the options that it is to be given as before, exist."""
+    command, _, same = line.partition(" (with the same ")
+    words = shlex.split(command)
+    assert words.pop(0) == "eo-listener"
+    for option in re.findall(r"-\S+(?=\)| and)", same):
+        at = words.index("--") if "--" in words else len(words)
+        words[at:at] = [option, "key=value"]
+    parse(words, whole=True)
+
+
 @of_each
 def test_commands_of_ours_can_be_typed(path: Path) -> None:
     """Subcommand and options of each line exist, and none that must be given is missing.

@@ -24,6 +24,7 @@ from eo_listener.cli.serve.page_server import PageServer
 from eo_listener.cli.serve.poller import Poller
 from eo_listener.cli.serve.responses import respond
 from eo_listener.cli.serve.watched import Watched
+from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.observers.metrics import counters
 from tests.cli.serve.made_up import group
 from tests.examples.driver import CLUSTER, TIMES, Driver, running
@@ -74,7 +75,7 @@ class Serve:
 
     def __init__(self, drivers: Sequence[Driver]) -> None:
         self._drivers = drivers
-        watched = Watched(CLUSTER, every=1.0, audit_every=None)
+        watched = Watched(ClusterCommands(servers=CLUSTER), every=1.0, audit_every=None)
         self._poller = Poller(
             "groups", lambda: watched.try_groups(self), watched.groups_failed, every=1.0
         )

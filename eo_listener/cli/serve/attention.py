@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +10,7 @@ from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.status_screen import transactions_command
 from eo_listener.model.errors import few
 from eo_listener.model.lag_window import LagVerdict
+from eo_listener.model.typed_command import ClusterCommands
 
 UNKNOWN_CHECKPOINT: Final = "CHECKPOINT"
 """Stands in a command for a checkpointLocation that the page does not know."""
@@ -40,9 +40,9 @@ class GroupAlarm:
     commands: tuple[str, ...]
 
 
-def alarm(one: GroupStatus, servers: str, checkpoint: str | None) -> GroupAlarm | None:
+def alarm(one: GroupStatus, cluster: ClusterCommands, checkpoint: str | None) -> GroupAlarm | None:
     """What is wrong with a group; None where nobody has to act."""
-    preflight = shlex.join(["eo-listener", "preflight", "-b", servers, "-g", one.group])
+    preflight = cluster.check_group(one.group)
     if one.error is not None:
         return GroupAlarm(
             kind="not read",
@@ -64,20 +64,20 @@ def alarm(one: GroupStatus, servers: str, checkpoint: str | None) -> GroupAlarm 
             what=f"the listener's guard withholds newer offsets of {few(withheld, 3)}",
             cause="a batch did not continue the one before it: GuardViolation in the query's log. "
             'To accept it, start the query with guard="warn"',
-            commands=tuple(_commands(one, servers, checkpoint)),
+            commands=tuple(_commands(one, cluster, checkpoint)),
         )
     if one.verdict in _CAUSES:
         return GroupAlarm(
             kind=one.verdict.value,
             what=MEANINGS[one.verdict],
             cause=_CAUSES[one.verdict],
-            commands=tuple(_commands(one, servers, checkpoint)),
+            commands=tuple(_commands(one, cluster, checkpoint)),
         )
     return None
 
 
-def _commands(one: GroupStatus, servers: str, checkpoint: str | None) -> Iterator[str]:
+def _commands(one: GroupStatus, cluster: ClusterCommands, checkpoint: str | None) -> Iterator[str]:
     where = ["--checkpoint", checkpoint or UNKNOWN_CHECKPOINT]
-    yield shlex.join(["eo-listener", "audit", *where, "-b", servers, "-g", one.group])
+    yield cluster.typed(["audit", *where], ["-g", one.group], reads_checkpoint=True)
     if one.held_up:
-        yield transactions_command(servers, [one.group])
+        yield transactions_command(cluster, [one.group])

@@ -112,7 +112,8 @@ def serve(
     _require_packages(request)
     between = _between(audit_every, request)
     audits = between if asked else None
-    watched = Watched(servers, every=every, audit_every=audits, checkpoints=_checkpoints(request))
+    known = _checkpoints(request)
+    watched = Watched(request.cluster, every=every, audit_every=audits, checkpoints=known)
     begin_log(logging.INFO)
     reader = StatusReader(given, names, every=every_group, again=True)
     _Service(watched, reader, request if asked else None, between).run(address, port, hosts)

@@ -59,7 +59,7 @@ def alarms(view: View, ordered: Groups) -> Iterator[Element]:
 
 
 def _alarm(view: View, one: GroupStatus) -> GroupAlarm | None:
-    return alarm(one, view.servers, view.checkpoints.get(one.group))
+    return alarm(one, view.cluster, view.checkpoints.get(one.group))
 
 
 def _raised(one: GroupStatus, raised: GroupAlarm) -> Iterator[Element]:
@@ -120,9 +120,9 @@ def group_section(view: View, one: GroupStatus) -> Element:
 
 def _advice(view: View, one: GroupStatus) -> Iterator[Element]:
     """What to type where nothing is wrong that can be seen here."""
-    commands = [shlex.join(["eo-listener", "status", one.group, "-b", view.servers])]
+    commands = [view.cluster.typed(["status"], arguments=[one.group])]
     if one.held_up:
-        commands.append(transactions_command(view.servers, [one.group]))
+        commands.append(transactions_command(view.cluster, [one.group]))
     yield from _typed(commands)
 
 

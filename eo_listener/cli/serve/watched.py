@@ -15,6 +15,7 @@ from eo_listener.cli.serve.error_log import ErrorLog, LoggedError
 from eo_listener.cli.serve.lag_history import LagHistory, Point
 from eo_listener.cli.serve.readings import Moment, Newest, Reading, Unknown
 from eo_listener.model.errors import EoListenerError, KafkaError
+from eo_listener.model.typed_command import ClusterCommands
 
 _KEEPS: Final = 30.0  # seconds that a reading may take, beside two intervals
 
@@ -44,7 +45,7 @@ class View:
     """
 
     now: Moment
-    servers: str
+    cluster: ClusterCommands
     every: float
     groups: Reading[Groups] | Unknown
     audit: Reading[AuditReading] | Unknown | None
@@ -52,6 +53,11 @@ class View:
     points: dict[str, tuple[Point, ...]] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
     checkpoints: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers."""
+        return self.cluster.address
 
     def wall(self, monotonic: float) -> float:
         """That moment for people, in seconds since 1970."""
@@ -63,14 +69,14 @@ class Watched:
 
     def __init__(
         self,
-        servers: str,
+        cluster: ClusterCommands,
         *,
         every: float,
         audit_every: float | None,
         checkpoints: Mapping[str, str] | None = None,
         now: Callable[[], Moment] = Moment.now,
     ) -> None:
-        self.servers, self.every, self._now = servers, every, now
+        self.cluster, self.every, self._now = cluster, every, now
         self._groups: Newest[Groups] = Newest(2 * every + _KEEPS)
         self._audit: Newest[AuditReading] | None = None
         if audit_every is not None:
@@ -144,7 +150,7 @@ class Watched:
             gone = {} if isinstance(groups, Unknown) else self._history.gone(found)
         return View(
             now=now,
-            servers=self.servers,
+            cluster=self.cluster,
             every=self.every,
             groups=groups,
             audit=None if self._audit is None else self._audit.at(now),

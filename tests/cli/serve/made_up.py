@@ -15,8 +15,10 @@ from eo_listener.model.errors import EoListenerError
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
 from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.typed_command import ClusterCommands
 
 SERVERS = "k:9092"
+CLUSTER = ClusterCommands(servers=SERVERS)
 NOW_MS = 1_764_000_000_000
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -99,7 +101,7 @@ def watched(
 ) -> tuple[Watched, FakeReader, Clock]:
     """What is watched, after so many readings, 10 s after each other."""
     clock = clock or Clock()
-    made = Watched(SERVERS, every=10.0, audit_every=None, now=clock)
+    made = Watched(CLUSTER, every=10.0, audit_every=None, now=clock)
     reader = FakeReader(found)
     for number in range(times):
         clock.seconds += 10.0 if number else 0.0

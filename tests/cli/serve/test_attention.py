@@ -9,11 +9,13 @@ import pytest
 
 from eo_listener.cli.serve.attention import GroupAlarm, alarm
 from eo_listener.model.lag_window import LagVerdict
-from tests.cli.serve.made_up import SERVERS, group
+from eo_listener.model.typed_command import ClusterCommands
+from tests.cli.serve.made_up import CLUSTER, SERVERS, group
+from tests.documents.test_commands import require_typable
 
 
 def raised(checkpoint: str | None = None, **others: Any) -> GroupAlarm | None:
-    return alarm(group("a b", **others), SERVERS, checkpoint)
+    return alarm(group("a b", **others), CLUSTER, checkpoint)
 
 
 @pytest.mark.parametrize("verdict", [None, LagVerdict.OK, LagVerdict.WARN])
@@ -49,11 +51,29 @@ def test_a_source_that_is_withheld_is_named_whatever_the_verdict() -> None:
     assert 'guard="warn"' in found.cause
 
 
+def test_what_was_given_to_this_command_belongs_into_the_printed_ones() -> None:
+    """A login into each, and what opens a checkpoint where one is read; each can be typed."""
+    cluster = ClusterCommands(servers=SERVERS, client=True, storage=True)
+    one = group("-odd's $name", verdict=LagVerdict.STOP)
+    one = replace(one, rows=tuple(replace(row, stable_end=8) for row in one.rows))
+    found = alarm(one, cluster, "s3://bucket/c")
+    unread = alarm(replace(one, error="GROUP_AUTHORIZATION_FAILED"), cluster, None)
+    assert found is not None
+    assert unread is not None
+    typed = [*found.commands, *unread.commands]
+    typed.append(cluster.typed(["status"], arguments=[one.group]))
+    audit, *others = typed
+    assert audit.endswith("(with the same -X and --storage)")
+    assert all(command.endswith("(with the same -X)") for command in others)
+    for command in typed:
+        require_typable(command)
+
+
 def test_the_checkpoint_stands_in_the_command_where_it_is_known() -> None:
     """And transactions that hold readers up have a command of their own."""
     one = group("g", verdict=LagVerdict.STOP)
     one = replace(one, rows=tuple(replace(row, stable_end=8) for row in one.rows))
-    found = alarm(one, SERVERS, "/data/my checkpoint")
+    found = alarm(one, CLUSTER, "/data/my checkpoint")
     assert found is not None
     assert found.commands == (
         f"eo-listener audit --checkpoint '/data/my checkpoint' -b {SERVERS} -g g",

@@ -18,7 +18,7 @@ from eo_listener.model.lag_window import LagVerdict
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.ledger_address import LedgerAddress
 from tests.cli.checkpoint_files import CheckpointFiles
-from tests.cli.serve.made_up import HOSTILE, SERVERS, AuditHere, FakeReader, group, watched
+from tests.cli.serve.made_up import CLUSTER, HOSTILE, SERVERS, AuditHere, FakeReader, group, watched
 from tests.cli.sqlite_ledger import Store
 
 STOP, WARN = LagVerdict.STOP, LagVerdict.WARN
@@ -100,7 +100,7 @@ def test_a_group_shows_what_status_shows() -> None:
     assert one is not None
     rows = re.findall(r"flights-\d", Page(one).text)
     assert rows == ["flights-0", "flights-1"]
-    assert f"eo-listener status flights-to-pg -b {SERVERS}" in Page(one).text
+    assert f"eo-listener status -b {SERVERS} flights-to-pg" in Page(one).text
 
 
 def test_what_is_gravest_comes_first() -> None:
@@ -147,7 +147,7 @@ def test_what_an_audit_has_found_stands_first_with_what_to_type(tmp_path: Path) 
     files.plan(0, {TopicPartition("flights", 0): 10})
     files.commit(0)
     ledger = LedgerAddress.parse(Store(tmp_path / "s.db").address)
-    made = Watched(SERVERS, every=10.0, audit_every=60.0)
+    made = Watched(CLUSTER, every=10.0, audit_every=60.0)
     made.read_groups(FakeReader([group("well")]))
     made.read_audit(AuditHere(AuditRequest(checkpoint=str(files.folder), ledgers=[ledger])))
     page = Page(overview(made.view()))
@@ -263,7 +263,7 @@ def test_a_group_of_many_partitions_has_a_limit() -> None:
 
 def test_before_the_first_reading() -> None:
     """The page says that nothing was read yet."""
-    text = Page(overview(Watched(SERVERS, every=10.0, audit_every=60.0).view())).text
+    text = Page(overview(Watched(CLUSTER, every=10.0, audit_every=60.0).view())).text
     assert text.count("nothing was read yet: it was not read yet") == 2
 
 

@@ -24,7 +24,7 @@ from eo_listener.observers.metrics.status_families import (
     status_families,
 )
 from tests.cli.checkpoint_files import CheckpointFiles
-from tests.cli.serve.made_up import HOSTILE, SERVERS, AuditHere, Clock, group, watched
+from tests.cli.serve.made_up import CLUSTER, HOSTILE, AuditHere, Clock, group, watched
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def audited(tmp_path: Path) -> Watched:
     files = CheckpointFiles(tmp_path / "c", {TopicPartition("flights", 0): 0})
     files.plan(0, {TopicPartition("flights", 0): 10})
     files.commit(0)
-    made = Watched(SERVERS, every=10.0, audit_every=60.0, now=Clock())
+    made = Watched(CLUSTER, every=10.0, audit_every=60.0, now=Clock())
     made.read_audit(AuditHere(AuditRequest(checkpoint=str(files.folder))))
     return made
 

@@ -10,7 +10,7 @@ from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.readings import Reading, Unknown
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.model.errors import KafkaError, MissingExtraError
-from tests.cli.serve.made_up import SERVERS, Clock, FakeReader, group, watched
+from tests.cli.serve.made_up import CLUSTER, Clock, FakeReader, group, watched
 
 
 def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -34,7 +34,7 @@ def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_an_error_names_the_options_to_check() -> None:
     """As `status` does; also where it is raised, at the start."""
-    made = Watched(SERVERS, every=10.0, audit_every=None)
+    made = Watched(CLUSTER, every=10.0, audit_every=None)
     reader = FakeReader()
     reader.found = KafkaError("refused", code="SASL_AUTHENTICATION_FAILED")
     with pytest.raises(KafkaError, match="-b/--bootstrap-server, -X"):
@@ -48,7 +48,7 @@ def test_an_error_names_the_options_to_check() -> None:
 def test_an_audit_that_fails_hides_no_groups() -> None:
     """And groups that cannot be read hide no audit: each is known for itself."""
     clock = Clock()
-    made = Watched(SERVERS, every=10.0, audit_every=60.0, now=clock)
+    made = Watched(CLUSTER, every=10.0, audit_every=60.0, now=clock)
     made.read_groups(FakeReader([group("g")]))
 
     class Reader:
