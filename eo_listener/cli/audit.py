@@ -111,7 +111,7 @@ def audit_request(
         storage=storage_options(storage or ()),
         groups=tuple(dict.fromkeys(groups or ())),
         topics=tuple(topics or ()),
-        ledgers=[LedgerAddress.parse(one) for one in ledgers or ()],
+        ledgers=list(dict.fromkeys(LedgerAddress.parse(one) for one in ledgers or ())),
         schema=schema,
         spark=spark_settings(spark_conf or ()),
         query=query,

@@ -6,7 +6,7 @@ What cannot be read becomes a finding, and the rest is read all the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -255,8 +255,9 @@ class PositionReader:
             self._opened.enter_context(closing(reader))
             store = self._tried(reader.label, lambda: choice.read(reader), _lost(address))  # noqa: B023  # called at once
             if store is not None:
+                store = _distinguished(replace(store, address=address.shown), self.readers)
                 self.readers[store.store] = reader
-                found[at] = replace(store, address=address.shown)
+                found[at] = store
         return [found[at] for at in sorted(found)]
 
     def _read_again(self, stores: list[StorePositions]) -> list[StorePositions]:
@@ -310,6 +311,18 @@ class PositionReader:
             logs=logs,
             open_since=_open_since(properties, logs),
         )
+
+
+def _distinguished(store: StorePositions, others: Container[str]) -> StorePositions:
+    """The same, with its address in its name where another store is called so to people.
+
+    A dsn has not all of a place: its service or its options may be the difference.
+    """
+    if store.store not in others:
+        return store
+    name = f"{store.store} ({store.address})"
+    ledgers = tuple(replace(one, store=name) for one in store.ledgers)
+    return replace(store, store=name, ledgers=ledgers)
 
 
 def _lost(address: LedgerAddress) -> str:

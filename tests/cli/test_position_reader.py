@@ -165,3 +165,30 @@ def test_ledgers_that_differ_are_read_once_more(
     assert read == order
     assert [one.store for one in stores] == ["sqlite", "delta"]
     assert [one.ledgers[0].later for one in stores] == later
+
+
+def test_two_stores_of_one_name_are_distinguished(
+    read: Readings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dsn has not all of a place; each ledger is later read where it is."""
+
+    def opened(address: LedgerAddress, *_: object, **__: object) -> SimpleNamespace:
+        until = 10 if "a" in address.shown else 20
+        heads = heads_of(entry_of({}, {TP: OffsetRange(0, until)}))
+        key = LedgerKey("t", QUERY)
+        ledger = StoredLedger(key=key, heads=heads, moved_at={})
+        return SimpleNamespace(
+            label="PostgreSQL h/d",
+            ledgers=lambda: {key: ledger},
+            history=lambda _: iter(()),
+            close=lambda: None,
+        )
+
+    monkeypatch.setattr(LedgerAddress, "open", opened)
+    addresses = [LedgerAddress.parse(f"postgresql://h/d?options={one}") for one in "xa"]
+    reader, positions = read(at(5), ledgers=addresses)
+    names = [store.store for store in positions.stores]
+    assert names == ["PostgreSQL h/d", "PostgreSQL h/d (postgresql://h/d?options=a)"]
+    for ledger in positions.ledgers:
+        (now,) = reader.readers[ledger.store].ledgers().values()
+        assert now.heads == ledger.heads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,13 @@ Dsn: TypeAlias = "str | Callable[[], str]"
 
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "passfile")
 _URI: Final = ("postgresql://", "postgres://")
+_PORT: Final = "5432"  # the same place, whether it is said or not
+_ENVIRONMENT: Final = {
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "dbname": "PGDATABASE",
+}
 _LIVENESS: Final = {
     # A dead server that is waited for is found within about 30 s, one that is written to in two
     # minutes: no less, since the kernel then also gives up one that only stops reading for a while.
@@ -110,14 +118,22 @@ class ConnectionSettings:
     def place(self) -> str:
         """Where it is, for people: `host:port/database`, no user and no secret.
 
-        Where a function gives the dsn nobody is asked for it: then it has no other name.
+        What the dsn leaves out libpq takes from its service, or else from the environment. Where a
+        function gives the dsn nobody is asked for it: then it has no other name.
         """
         if not isinstance(self.dsn, str):
             return "the server of its dsn function"
         given = self._settings()
-        host = given.get("host") or given.get("hostaddr") or "localhost"
-        where = f"{host}:{given['port']}" if given.get("port") else str(host)
-        return f"{where}/{given['dbname']}" if given.get("dbname") else where
+        service = given.get("service") or os.environ.get("PGSERVICE")
+
+        def of(name: str) -> str:
+            said = given.get(name) or ("" if service else os.environ.get(_ENVIRONMENT[name]))
+            return str(said or "")
+
+        host = of("host") or of("hostaddr") or (f"service {service}" if service else "localhost")
+        port, database = of("port"), of("dbname")
+        where = host if port in ("", _PORT) else f"{host}:{port}"
+        return f"{where}/{database}" if database else where
 
     def address(self) -> str:
         """How a command names it, without a secret."""

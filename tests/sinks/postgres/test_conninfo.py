@@ -71,6 +71,31 @@ def test_a_password_that_tears_the_uri_is_refused(dsn: str) -> None:
     assert "word" not in str(refused.value).replace("password", "")
 
 
+@pytest.mark.parametrize(
+    ("dsn", "environment", "place"),
+    [
+        ("host=h dbname=d", {}, "h/d"),
+        ("postgresql://h:5432/d", {"PGHOST": "other", "PGPORT": "1"}, "h/d"),
+        ("dbname=d", {}, "localhost/d"),
+        ("dbname=d", {"PGHOST": "h", "PGPORT": "6432"}, "h:6432/d"),
+        ("", {"PGHOST": "h", "PGDATABASE": "d"}, "h/d"),
+        ("host=/run/postgresql dbname=d", {}, "/run/postgresql/d"),
+        ("service=one", {"PGHOST": "h"}, "service one"),
+        ("service=two dbname=d", {"PGHOST": "h"}, "service two/d"),
+        ("", {"PGSERVICE": "one"}, "service one"),
+    ],
+)
+def test_a_place_is_where_libpq_connects(
+    dsn: str, environment: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One place has one name, and what the environment or a service adds is in it."""
+    for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert PostgresSink(dsn, "t").label == f"PostgreSQL table t at {place}"
+
+
 def test_a_database_may_have_any_name() -> None:
     """A database with a slash is fine where the dsn is no URI; several ports are fine in one."""
     assert "h/a/b" in PostgresSink("host=h dbname=a/b", "t").label
