@@ -115,6 +115,11 @@ class PositionFinding:
     harm: Harm = Harm.NONE
 
     @property
+    def is_unread(self) -> bool:
+        """Whether it says that something could not be read."""
+        return self.kind is PositionFindingKind.NOT_READ
+
+    @property
     def matters(self) -> bool:
         """Whether somebody has to act on it."""
         return self.severity in (Severity.WARNING, Severity.PROBLEM)
@@ -167,7 +172,7 @@ class AuditOutcome:
     @property
     def complete(self) -> bool:
         """Whether all could be read that was asked for."""
-        return all(one.kind is not PositionFindingKind.NOT_READ for one in self.findings)
+        return not any(one.is_unread for one in self.findings)
 
     def count(self, harm: Harm) -> int:
         """How many offsets have suffered it; each of a partition counts once."""
@@ -215,10 +220,12 @@ class AuditOutcome:
         accepted = self.count(Harm.ACCEPTED)
         if accepted:
             parts.append(f"{_records(accepted)} lost before and accepted")
-        left = len([one for one in self.to_act_on if one.kind is not PositionFindingKind.NOT_READ])
-        parts.append(f"to act on: {left}" if left else "nothing to act on")
-        if not self.complete:
-            parts.append("INCOMPLETE, not everything could be read")
+        unread = dict.fromkeys(one.about for one in self.findings if one.is_unread)
+        left = len([one for one in self.to_act_on if not one.is_unread])
+        if left or not unread:
+            parts.append(f"to act on: {left}" if left else "nothing to act on")
+        if unread:
+            parts.append(f"INCOMPLETE: {few(unread)} could not be read, see its fix")
         return ", ".join(parts)
 
 

@@ -38,7 +38,8 @@ def not_read(about: str, error: EoListenerError, lost: str = "") -> PositionFind
         about=about,
         what=error.problem,
         cause=error.cause or "",
-        fix="; or, ".join(one for one in (error.fix, lost) if one),
+        fix="; or, ".join(one for one in (error.fix, lost) if one)
+        or "see to it, and type this command again",
     )
 
 

@@ -30,7 +30,7 @@ from eo_listener.audit.positions import (
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import KafkaError
+from eo_listener.model.errors import KafkaError, SinkError
 from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.model.typed_command import ClusterCommands
@@ -649,12 +649,19 @@ def test_one_offset_lost_in_two_ways_counts_once() -> None:
 
 
 def test_what_could_not_be_read_makes_it_incomplete() -> None:
-    """It is said in the verdict, and is nothing to act on by itself."""
+    """The verdict names it, and does not say that there is nothing to do."""
     error = KafkaError("reading failed", code="_TRANSPORT", cause="c", fix="f")
     found = outcome([not_read("cluster k:9092", error)])
     assert not found.complete
     assert found.verdict == (
-        "nothing found lost or doubled, nothing to act on, INCOMPLETE, not everything could be read"
+        "nothing found lost or doubled, INCOMPLETE: cluster k:9092 could not be read, see its fix"
+    )
+    bare = not_read("sqlite s.db", SinkError("it is locked"))
+    assert bare.fix
+    other = judged(checkpoint=checkpoint(60), groups=(group(40),)).findings
+    both = outcome([*other, bare])
+    assert both.verdict.endswith(
+        "to act on: 1, INCOMPLETE: sqlite s.db could not be read, see its fix"
     )
 
 
