@@ -1,10 +1,12 @@
-"""What is said of a store without a ledger of the query. Pure."""
+"""What is said of a store without a ledger of the query, or with several. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from eo_listener.audit.advice import FROM_EARLIEST, Advice
 from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind, Severity
-from eo_listener.audit.positions import Positions, StorePositions
+from eo_listener.audit.positions import LedgerPositions, Positions, StorePositions
 from eo_listener.model.errors import few
 from eo_listener.model.ledger import LedgerKey
 
@@ -44,6 +46,22 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         fix="name the query as the ledger does: --query NAME; or restore the store; or, with an "
         f"empty table, {FROM_EARLIEST}",
     )
+
+
+def other_names(
+    ledger: LedgerPositions, store: StorePositions, positions: Positions
+) -> Iterator[PositionFinding]:
+    """Say under which other names the checkpoint's query id has a ledger of the same sink."""
+    names = [key.query for key in store.renamed if key.sink == ledger.key.sink]
+    if names and positions.query is None:
+        yield PositionFinding(
+            kind=PositionFindingKind.LEDGER_RENAMED,
+            severity=Severity.NOTE,
+            about=positions.named(ledger),
+            what=f"this query id has a ledger of the same sink under {few(map(repr, names))} too: "
+            "it was renamed, or another query runs on a copy of its checkpoint; name the one that "
+            "is meant: --query NAME",
+        )
 
 
 def _carried_over(

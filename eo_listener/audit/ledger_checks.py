@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from eo_listener.audit.absent_ledgers import no_ledger
+from eo_listener.audit.absent_ledgers import no_ledger, other_names
 from eo_listener.audit.advice import FROM_EARLIEST, STOP, Advice
 from eo_listener.audit.position_finding import (
     Harm,
@@ -37,6 +37,7 @@ def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFind
             check = _LedgerCheck(positions, ledger, advice)
             found = list(check.findings())
             yield from found
+            yield from other_names(ledger, store, positions)
             if not any(one.matters for one in found):
                 yield PositionFinding(
                     kind=PositionFindingKind.AGREED,

@@ -63,13 +63,20 @@ class LedgerChoice:
         }
 
     def _newest(self, every: _Ledgers, moved: set[LedgerKey]) -> set[LedgerKey]:
-        """Of each sink the key that has the newest batch: the query may have been renamed."""
-        found: dict[str, LedgerKey] = {}
-        for key in moved:
-            last = found.get(key.sink)
-            if last is None or _batch(every[key]) > _batch(every[last]):
-                found[key.sink] = key
-        return set(found.values())
+        """Of each sink the key that has the newest batch: the query may have been renamed.
+
+        A query that runs on a copy of the checkpoint has the same id. So where a single one stands
+        at the checkpoint's newest batch, or at the next one, it is that.
+        """
+        committed = None if self.checkpoint is None else self.checkpoint.committed
+        last = -1 if committed is None else committed
+        found = set()
+        for sink in {key.sink for key in moved}:
+            keys = sorted(key for key in moved if key.sink == sink)
+            fit = [key for key in keys if _batch(every[key]) in (last, last + 1)]
+            rest = fit if len(fit) == 1 else keys
+            found.add(max(rest, key=lambda key: _batch(every[key])))
+        return found
 
 
 def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:

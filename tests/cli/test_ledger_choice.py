@@ -136,3 +136,27 @@ def test_two_queries_of_which_one_has_an_older_topic(older: str) -> None:
     (claim,) = claims(Histories(**{older: of_old, newer: of_new}), "t").values()
     assert (claim.topic_id, claim.ranges) == ("B", (OffsetRange(0, 7),))
     assert claim.older == {"A": OffsetRange(0, 50)}
+
+
+@pytest.mark.parametrize(
+    ("batches", "committed", "chosen"),
+    [
+        ({"delays": 4, "copy": 9}, 4, "delays"),
+        ({"delays": 5, "copy": 9}, 4, "delays"),  # in doubt
+        ({"delays": 4, "copy": 9}, 9, "copy"),
+        ({"old": 4, "renamed": 9}, 8, "renamed"),
+        ({"delays": 4, "copy": 5}, 4, "copy"),  # nothing shows which; the newest, and it is said
+        ({"delays": 2, "copy": 9}, 4, "copy"),
+    ],
+)
+def test_a_query_on_a_copy_of_the_checkpoint(
+    batches: Mapping[str, int], committed: int, chosen: str
+) -> None:
+    """Both have one query id; the ledger that stands where the checkpoint does is its own."""
+    every = {}
+    for query, batch in batches.items():
+        heads = heads_of(entry_of({}, {TP: OffsetRange(0, 10)}, batch_id=batch))
+        every[LedgerKey("t", query)] = ledger(query, heads)
+    checkpoint = replace(CHECKPOINT, query_id="query-1", committed=committed)
+    (found,) = LedgerChoice(None, None, checkpoint).chosen(every)
+    assert found.query == chosen
