@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind, Severity
 from eo_listener.audit.positions import CheckpointPositions, Positions
+from eo_listener.audit.target_checks import begin_from
 from eo_listener.model.errors import few
 
 
@@ -68,7 +69,7 @@ def _way_on(positions: Positions, advice: Advice) -> str:
     if len({ledger.key.query for ledger in found}) > 1:
         return "name the query, --query NAME, and how it goes on is shown"
     if found:
-        return advice.begin_from_ledger(found[0])
+        return begin_from(found[0], advice)
     for group in positions.groups:
         if group.after:
             return advice.begin_from_group(group.name)

@@ -21,7 +21,7 @@ from eo_listener.audit.positions import (
     Positions,
 )
 from eo_listener.audit.source_checks import misplaced
-from eo_listener.audit.target_checks import begin_or_restore, check_targets, way_on
+from eo_listener.audit.target_checks import begin_from, begin_or_restore, check_targets, way_on
 from eo_listener.model.errors import few
 from eo_listener.model.ledger import Head, TakenBack
 from eo_listener.model.ledger_place import literal
@@ -71,6 +71,8 @@ class _LedgerCheck:
 
         Where another sink of the query stands elsewhere, no start fits both.
         """
+        if self._ledger.replaced:
+            return begin_from(self._ledger, self._advice)
         begin = self._advice.begin_from_ledger(self._ledger)
         others = [
             self._positions.named(one)

@@ -15,6 +15,7 @@ from eo_listener.audit.position_finding import (
     size,
 )
 from eo_listener.audit.positions import LedgerPositions, Positions, SourcePositions, lowest
+from eo_listener.audit.target_checks import begin_from
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import few
 from eo_listener.model.ledger import Head
@@ -172,7 +173,9 @@ def _recreated(positions: Positions, advice: Advice) -> Iterator[PositionFinding
             about=f"topic {topic}",
             what=f"it is not the topic that was read: its id was {was}, and is {now}",
             cause="it was deleted and created again, so every offset now means another record",
-            fix=advice.begin_from_ledger(ledger, recreated=True),
+            fix=begin_from(ledger, advice)
+            if ledger.replaced
+            else advice.begin_from_ledger(ledger, recreated=True),
             ranges=single(
                 {
                     tp: OffsetRange(0, ledger.heads[tp].range.until)
@@ -304,8 +307,9 @@ def _accepted(
         for tp, one in sorted(lost.items())
         if tp in ledger.heads and ledger.heads[tp].range.until == one.start
     ]
-    if len(positions.ledgers) == 1 and len(lost) == len(commands) <= _FEW:
-        again = advice.begin_from_ledger(positions.ledgers[0])
+    ledger = positions.ledgers[0] if len(positions.ledgers) == 1 else None
+    if ledger is not None and not ledger.replaced and len(lost) == len(commands) <= _FEW:
+        again = advice.begin_from_ledger(ledger)
         return f"{' and '.join(commands)}; then {again}; or, where the query has state, {kept}"
     return kept
 

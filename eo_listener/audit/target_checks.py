@@ -29,6 +29,13 @@ def check_targets(ledger: LedgerPositions, advice: Advice) -> Iterator[PositionF
         )
 
 
+def begin_from(ledger: LedgerPositions, advice: Advice) -> str:
+    """Begin where a ledger stands; under another name, where its rows are gone."""
+    if ledger.replaced:
+        return _under_another_name(ledger, advice)
+    return advice.begin_from_ledger(ledger)
+
+
 def way_on(ledger: LedgerPositions, advice: Advice, again: str) -> str:
     """How to go on where a ledger is behind the checkpoint; `again` is to begin where it stands."""
     if ledger.replaced:

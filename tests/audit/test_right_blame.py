@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -238,6 +239,41 @@ def test_a_target_that_is_another_topic_now() -> None:
     assert only(found).kind is Kind.TARGET_RECREATED
     assert 'KafkaSink(..., name="NEW")' in only(found).fix
     assert "nothing lost" not in found.verdict
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"checkpoint": CheckpointPositions(label="c", exists=False)},
+        {"checkpoint": checkpoint(60), "until": 70},
+        {"source": source(log(topic_id="B")), "checkpoint": checkpoint(60)},
+        {"source": source(log(start=65)), "checkpoint": checkpoint(60)},
+    ],
+    ids=["no checkpoint", "ahead", "recreated", "retention"],
+)
+def test_a_start_from_the_ledger_is_not_advised_where_its_rows_are_gone(
+    given: dict[str, Any],
+) -> None:
+    """Not by any other finding either: what it has as applied would never come again."""
+    until = given.pop("until", 60)
+    replaced = ledger(until, targets=("out",), replaced=("out",))
+    found = judged(stores=(store(replaced),), **given)
+    assert len(found.to_act_on) == 2
+    for one in found.to_act_on:
+        before, _, after = one.fix.partition("where it is a copy that the ledger fits, ")
+        assert "starting_offsets(" not in before
+        assert "starting_offsets(" not in after or 'name="NEW"' in before
+
+
+def test_a_ledger_of_the_same_query_id_under_another_name_is_named() -> None:
+    """A copy of the checkpoint has its id; which of the two is meant is not guessed in silence."""
+    both = store(ledger(60), renamed=(LedgerKey("delays", "copy"), LedgerKey("other", "x")))
+    found = judged(checkpoint=checkpoint(60), stores=(both,))
+    assert not found.to_act_on
+    (note,) = (one for one in found.findings if one.kind is Kind.LEDGER_RENAMED)
+    assert "under 'copy' too" in note.what
+    named = judged(checkpoint=checkpoint(60), stores=(both,), query="flights")
+    assert Kind.LEDGER_RENAMED not in {one.kind for one in named.findings}
 
 
 WEATHER = TopicPartition("weather", 0)
