@@ -254,6 +254,9 @@ def export(
     """Write what groups hold to a file, for `group import` or Kafka's own tool.
 
     That is: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
+
+    Kafka leaves out topics that this client may not Describe. Name yours by --topic, and each of
+    them is exported or said to be missing.
     """
     require_names("group", groups)
     if len(set(groups)) < len(groups):
@@ -262,6 +265,7 @@ def export(
         raise SettingsError("CSV has no place for --times", fix="Add --format json")
     given, wanted = as_properties(servers, properties), _topics(topics)
     with closing(ClusterReader(given)) as reader:
+        reader.require_shown(wanted)
         there = tuple(tp for tp in reader.partitions() if not wanted or tp.topic in wanted)
         held = {group: reader.group(group, there, stable=True) for group in groups}
     _refuse_absent(held, wanted)

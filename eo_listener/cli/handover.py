@@ -82,6 +82,7 @@ def handover(
 
     Drained: two readings in a row, equal, without lag and without an open transaction. Free:
     without members. So stop the producers, wait for lag 0, and stop what consumes. Changes nothing.
+    Kafka leaves out topics that this client may not Describe, unless the checkpoint has them.
     Exit status 1 where it does not come to that in time.
     """
     require_names("group", [group])
@@ -133,7 +134,10 @@ class _Source:
         facts = self._describer.described(self._group)
         held = self._reader.group(self._group, stable=True)
         durable, in_doubt, unknown = self._durable()
-        partitions = self._reader.partitions({tp.topic for tp in (*held, *durable)})
+        topics = {tp.topic for tp in (*held, *durable)}
+        partitions = self._reader.partitions(topics)
+        if topics - {tp.topic for tp in partitions}:
+            self._reader.require_shown(topics)
         logs = self._records.facts(partitions)
         gone = sorted(durable.keys() - logs.keys())
         if gone and unknown is None:

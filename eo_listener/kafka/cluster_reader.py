@@ -6,10 +6,11 @@ import shlex
 import time
 from collections.abc import Collection, Iterable, Mapping
 
+from eo_listener.client_config.acls import command_for
 from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import OUTSIDER, STABLE, Client, Role
 from eo_listener.kafka.logs import Logs, group_offsets
-from eo_listener.model.errors import KafkaError
+from eo_listener.model.errors import KafkaError, few
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
@@ -64,6 +65,24 @@ class ClusterReader:
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
         """All partitions of these topics, or of all but Kafka's own; none of an unknown topic."""
         return self._logs.partitions(topics, self._deadline())
+
+    def require_shown(self, topics: Collection[str]) -> None:
+        """Raise KafkaError for topics that Kafka does not show to this client.
+
+        It leaves them out of `partitions`, and of what groups hold.
+        """
+        refused = self._logs.refused(topics, self._deadline())
+        for code in sorted(set(refused.values())):
+            names = sorted(topic for topic, answer in refused.items() if answer == code)
+            which = [word for name in names for word in ("--topic", name)]
+            raise KafkaError(
+                f"topic {few(names)} is not shown to this client: {code}",
+                code=code,
+                cause="it has no right to Describe it; Kafka then leaves out what a group holds "
+                "of it, too",
+                fix="As an administrator of the cluster: "
+                + command_for(self._properties, ["Describe"], which),
+            )
 
     def leaders(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
         """The number of the broker that leads each of their partitions; -1 where none does."""

@@ -176,6 +176,13 @@ class Logs:
             for number, partition in topic.partitions.items()
         }
 
+    def refused(self, topics: Collection[str], deadline: float) -> Mapping[str, str]:
+        """Which of these Kafka does not show to this client, by its answers.
+
+        Where all topics are listed it leaves them out, whether they exist or not.
+        """
+        return self._described(topics, deadline)[1]
+
     def existing(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> tuple[TopicPartition, ...]:

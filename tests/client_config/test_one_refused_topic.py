@@ -5,22 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from eo_listener.cli import app
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import CommitFailed, Event
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.jvm.shim_client import JvmShimClient
+from tests.cli.checkpoint_files import CheckpointFiles
 from tests.client_config.test_locked_doors import MODES, QUICK
 from tests.secured import PASSWORDS, PLAIN_MODULE, Secured, jaas
 from tests.topics import Topics, unique
@@ -103,6 +108,35 @@ def test_the_others_are_committed(secured: Secured, mode: str) -> None:
         assert committer.flush(30)
     finally:
         committer.close(1)
+
+
+def test_a_topic_that_is_not_shown_is_named(secured: Secured, tmp_path: Path) -> None:
+    """Kafka leaves it out of all that the group holds; who asks for it by name is told why."""
+    place = GroupAndTopics(secured)
+    admin = SimpleGroups({"bootstrap.servers": secured.broker.bootstrap_servers})
+    assert set(admin.commit(place.group, place.wanted, timeout=30).values()) == {None}
+    admin.close()
+    login = tmp_path / "bob"
+    login.write_text(
+        "security.protocol=sasl_plaintext\nsasl.mechanism=PLAIN\nsasl.username=bob\n"
+        f"sasl.password={PASSWORDS['bob']}\n"
+    )
+    words = [place.group, "-b", place.servers, "-X", f"@{login}"]
+    found = CliRunner().invoke(app, ["group", "export", *words])
+    assert found.exit_code == 0
+    assert place.hidden.topic not in found.stdout  # nothing can be known of it
+    checkpoint = CheckpointFiles(tmp_path / "c", dict.fromkeys(place.wanted, 0))
+    checkpoint.plan(0, dict.fromkeys(place.wanted, 4))
+    checkpoint.commit(0)
+    for command in (
+        ["group", "export", *words, "--topic", place.free.topic, "--topic", place.hidden.topic],
+        ["handover", *words, "--checkpoint", str(checkpoint.folder), "--timeout", "0"],
+    ):
+        error = CliRunner().invoke(app, command).exception
+        assert isinstance(error, KafkaError)
+        assert f"topic {place.hidden.topic} is not shown to this client" in error.problem
+        assert f"--operation Describe --topic {place.hidden.topic}" in str(error.fix)
+        assert "User:bob" in str(error.fix)
 
 
 @pytest.fixture
