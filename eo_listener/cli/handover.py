@@ -82,7 +82,6 @@ def handover(
 
     Drained: two readings in a row, equal, without lag and without an open transaction. Free:
     without members. So stop the producers, wait for lag 0, and stop what consumes. Changes nothing.
-    Kafka leaves out topics that this client may not Describe, unless the checkpoint has them.
     Exit status 1 where it does not come to that in time.
     """
     require_names("group", [group])

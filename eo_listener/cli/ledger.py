@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby
@@ -130,16 +131,18 @@ def _print(label: str, found: _Found) -> None:
 
 
 def _table_of_heads(ledger: StoredLedger) -> Table:
+    """As wide as 80 columns where names are short: ids and times may stand in two lines."""
     table = Table()
-    table.add_column("topic", overflow="fold")
-    for name in ("partition", "next offset", "batch"):
+    table.add_column("partition", overflow="fold")
+    for name in ("next offset", "batch"):
         table.add_column(name, justify="right", overflow="fold")
-    for name in ("last range", "query id", "run id", "moved at"):
+    for name in ("last range", "query and run", "moved at"):
         table.add_column(name, overflow="fold")
     for tp, head in sorted(ledger.heads.items()):
         cells = (
-            *(tp.topic, str(tp.partition), str(head.range.until), str(head.batch_id)),
-            *(str(head.range), head.query_id[:8], head.run_id[:8], ledger.moved_at.get(tp, "-")),
+            *(str(tp), str(head.range.until), str(head.batch_id), str(head.range)),
+            f"{head.query_id[:8]} {head.run_id[:8]}",
+            _time(ledger.moved_at.get(tp, "-")),
         )
         table.add_row(*map(named, cells))
     return table
@@ -147,20 +150,31 @@ def _table_of_heads(ledger: StoredLedger) -> Table:
 
 def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
     table = Table(title="history", title_justify="left")
-    table.add_column("topic", overflow="fold")
-    for name in ("partition", "batch", "rows of the batch"):
+    table.add_column("partition", overflow="fold")
+    for name in ("batch", "rows"):
         table.add_column(name, justify="right", overflow="fold")
     for name in ("range", "verdict", "gap", "applied at"):
         table.add_column(name, overflow="fold")
     for one in history:
         cells = (
-            *(one.partition.topic, str(one.partition.partition)),
-            *(str(one.head.batch_id), "-" if one.rows is None else str(one.rows)),
+            *(str(one.partition), str(one.head.batch_id)),
+            "-" if one.rows is None else str(one.rows),
             *(str(one.head.range), one.verdict),
-            *("-" if one.gap is None else str(one.gap), one.applied_at),
+            *("-" if one.gap is None else str(one.gap), _time(one.applied_at)),
         )
         table.add_row(*map(named, cells))
     return table
+
+
+def _time(text: str) -> str:
+    """A moment to the second, in UTC; what is no moment stays as it is."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if moment.tzinfo is None:
+        return text
+    return moment.astimezone(dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _document(label: str, found: _Found) -> Mapping[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -12,10 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
+from eo_listener.cli import ledger as ledger_show
 from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.cli.ledger_options import client_properties
 from eo_listener.foreach_batch.batch_guard import judge_batch
@@ -74,6 +77,21 @@ def test_show_prints_heads_and_history(store: Store) -> None:
     assert run("show", store.address, "--query", "nosuch").exit_code == 1
 
 
+def test_show_fits_a_terminal_of_80_columns(store: Store) -> None:
+    """No number, range or id is broken into two lines."""
+    (ledger,) = store.ledgers().values()
+    with closing(SqliteLedgerReader(store.path)) as reader:
+        history = list(reader.history(KEY))
+    out = Console(width=80, file=io.StringIO())
+    out.print(ledger_show._table_of_heads(ledger))
+    out.print(ledger_show._table_of_history(history))
+    text = out.file.getvalue()  # type: ignore[attr-defined]  # of StringIO
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    words = ["flights-0", "5..10", "query-1", "run-1", "2026-11-21", "12:01:00Z", "partition"]
+    assert all(any(word in line for line in lines) for word in words), text
+
+
 def test_show_says_that_a_table_was_taken_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +109,7 @@ def test_show_says_that_a_table_was_taken_back(
     monkeypatch.setattr(SqliteLedgerReader, "history", unknown)
     shown = run("show", store.address, "--history", 1).stdout
     assert f"{back.cause}. Fix: {back.fix}\n" in shown
-    assert "rows of the batch" in shown
+    assert "┃ rows ┃" in shown
     found = json.loads(run("show", store.address, "--history", 1, "--json").stdout)["ledgers"][0]
     assert found["taken_back"] == {"cause": back.cause, "fix": back.fix}
     assert [one["rows"] for one in found["history"]] == [None, None]
