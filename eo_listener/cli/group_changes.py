@@ -159,6 +159,7 @@ def _print(
     for line in _notes(change):
         print_line(out, line)
     count = len(change.positions())
+    what = f"{count} partition" if count == 1 else f"{count} partitions"
     if not count:
         there = all(one.direction is Direction.SAME for one in change.partitions)
         why = "the group is there already" if there else "no partition would go back"
@@ -166,9 +167,9 @@ def _print(
     elif missing:
         out.print(named(f"committed: {count - len(missing)} of {count} partitions"))
     elif executed:
-        out.print(named(f"committed: {count} partitions, and read back"))
+        out.print(named(f"committed: {what}, and read back"))
     else:
-        out.print(named(f"dry run, nothing was changed. To commit {count} partitions: --execute"))
+        out.print(named(f"dry run, nothing was changed. To commit {what}: --execute"))
 
 
 def _cells(

@@ -104,7 +104,7 @@ class GroupStatus:
             "verdict": None if verdict is None else verdict.value,
             "query": row.writer.author if row.writer else None,
             "run": row.writer.run_id if row.writer else None,
-            "batch": row.writer.batch_id if row.writer else None,
+            "batch": row.writer.batch if row.writer else None,
         }
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import named
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
 from eo_listener.model.typed_command import ClusterCommands
@@ -82,9 +83,13 @@ def _partitions(found: GroupStatus) -> RenderableType:
             *([length(row.age(found.now_ms))] if behind else []),
             *([_verdict(verdict)] if watched else []),
             named(query_of(row)),
-            str(row.writer.batch_id) if row.writer else "-",
+            _batch(row.writer),
         )
     return Group(table, *(Text(line) for line in _summary(found)))
+
+
+def _batch(writer: CommitMetadata | None) -> str:
+    return "-" if writer is None or writer.batch is None else str(writer.batch)
 
 
 def _summary(found: GroupStatus) -> list[str]:
@@ -123,7 +128,7 @@ def _groups(found: Sequence[GroupStatus]) -> RenderableType:
             cells += [_verdict(one.verdict), Text(length(one.drained_in))]
         cells += [
             named(newest.author if newest else "-"),
-            Text(str(newest.batch_id) if newest else "-"),
+            Text(_batch(newest)),
         ]
         table.add_row(*cells)
     return table

@@ -60,6 +60,11 @@ class CommitMetadata:
         """The name of the query, or its id, or the command that is none."""
         return self.name or self.query_id or f"eo-listener {self.command}"
 
+    @property
+    def batch(self) -> int | None:
+        """The number of the batch; None where a command has committed what is of no batch."""
+        return None if self.batch_id < 0 else self.batch_id
+
     def rewinding(self, held: int) -> CommitMetadata:
         """The same, for a commit that takes the group back from `held`."""
         return replace(self, rewound_from=held)

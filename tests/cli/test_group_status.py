@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from eo_listener.cli import group_status
 from eo_listener.cli.group_status import StatusReader
+from eo_listener.cli.status_screen import screen
 from eo_listener.kafka.many_groups import HeldByGroup
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.offsets import Position, TopicPartition
 
 UNLISTED: set[str] = set()
@@ -90,3 +94,21 @@ def test_a_group_that_is_not_listed_for_a_moment_is_still_there(
     finally:
         UNLISTED.clear()
     assert [one.group for one in reader.read()] == ["g2", "named"]
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_a_commit_of_no_batch_has_no_number(
+    groups: dict[str, HeldByGroup], *, single: bool
+) -> None:
+    """Offsets that a command was given are of no batch."""
+    writer = CommitMetadata(
+        name="", query_id="", run_id="00000020", batch_id=-1, command="group seed"
+    )
+    position = Position(offset=1, metadata=writer.text())
+    groups["g"] = HeldByGroup(positions={TPS[0]: position})
+    reader = StatusReader({"bootstrap.servers": "k:9092"}, (), every=True, again=False)
+    out = Console(width=120, file=io.StringIO())
+    out.print(screen(reader.read(), single=single, cluster=reader.cluster))
+    shown = out.file.getvalue()  # type: ignore[attr-defined]  # of StringIO
+    assert "eo-listener group seed" in shown
+    assert "-1" not in shown

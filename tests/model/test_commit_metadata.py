@@ -39,6 +39,7 @@ def test_the_command_that_committed_is_named() -> None:
     alone = replace(seeded, name="", query_id="", batch_id=-1)
     assert str(alone) == "eo-listener group seed, run 00000020"
     assert alone.author == "eo-listener group seed"
+    assert (seeded.batch, alone.batch) == (41, None)
     longest = replace(alone.rewinding(2**63 - 1).withholding().of_sink(), name="x" * 99)
     assert len(longest.text().encode()) == MAX_BYTES
 

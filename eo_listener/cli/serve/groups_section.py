@@ -16,6 +16,7 @@ from eo_listener.cli.serve.elements import counted, cut, node, number, table
 from eo_listener.cli.serve.lag_history import Point
 from eo_listener.cli.serve.watched import Groups, View
 from eo_listener.cli.status_screen import length, query_of, transactions_command
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
 
@@ -130,9 +131,13 @@ def _behind(row: PartitionLag) -> float:
     return float("inf") if row.lag is None else row.lag
 
 
+def _batch(writer: CommitMetadata) -> str:
+    return "" if writer.batch is None else f", batch {writer.batch}"
+
+
 def _row(one: GroupStatus, row: PartitionLag) -> list[str | Element]:
     verdict = one.verdicts.get(row.partition)
-    batch = "" if row.writer is None else f", batch {row.writer.batch_id}"
+    batch = "" if row.writer is None else _batch(row.writer)
     return [
         cut(str(row.partition)),
         number(row.committed),
@@ -188,7 +193,7 @@ def _facts(one: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
     if one.held_up:
         facts["open transaction"] = "holds readers up"
     if newest is not None:
-        facts["query"] = f"{cut(newest.author)}, batch {newest.batch_id}"
+        facts["query"] = f"{cut(newest.author)}{_batch(newest)}"
     for name, value in facts.items():
         yield node("div", node("dt", name), node("dd", value))
 

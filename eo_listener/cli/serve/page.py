@@ -130,8 +130,8 @@ def _ago(view: View, at: Moment) -> str:
 
 def _unknown(view: View, what: str, known: Unknown) -> Element:
     """Since when nothing is known; no number of before, which would be taken for one of now."""
-    since = "nothing was read yet" if known.since is None else f"since {_ago(view, known.since)}"
-    return _alert(f"Nothing is known of the {what}, {since}: {cut(known.error, _TEXT)}")
+    since = "" if known.since is None else f", since {_ago(view, known.since)}"
+    return _alert(f"Nothing is known of the {what}{since}: {cut(known.error, _TEXT)}")
 
 
 def _alert(text: str) -> Element:
