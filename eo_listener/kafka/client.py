@@ -97,6 +97,14 @@ _NO_REASON = frozenset({"_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART"})
 # librdkafka's number and Kafka's), and what a transactional id may not do or have.
 _FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35, -144, 90, 47, 53, 50)
 
+_UNREACHABLE = "Check that the broker runs and that this address is right"
+_FIXES = {
+    "_AUTHENTICATION": "Check the client's login: the mechanism, the user name and the password",
+    "_SSL": "Check the certificates: which authorities the client trusts, and its own where the "
+    "broker asks for one",
+    "_FATAL": None,
+}
+
 TIMED_OUT = -185  # librdkafka's RD_KAFKA_RESP_ERR__TIMED_OUT
 
 OnCommit = Callable[[Answer | None, list[Wire]], None]
@@ -140,9 +148,7 @@ class ConnectionErrors:
             f"{what} at {self._servers} failed: {code}",
             code=code,
             cause=reason.str(),
-            fix="Check that the broker runs and that this address is right"
-            if code.startswith("_") and code != "_FATAL"
-            else None,
+            fix=_FIXES.get(code, _UNREACHABLE if code.startswith("_") else None),
         )
 
 
