@@ -77,6 +77,11 @@ class DriverWriter:
         self, batch: pa.RecordBatch, begun: BegunTransaction, sent: Counter[str]
     ) -> list[DeadLetter]:
         rows, letters = self._filter.sift(batch)
+        only, pairs = begun.targets.only, self._columns.pairs(rows)
+        if only is not None and pairs is not None:
+            refused = begun.producer.send_each(only, *pairs)
+            sent[only] += rows.num_rows - len(refused)
+            return letters + [self._filter.letter(rows, *one) for one in refused.items()]
         for index, record in enumerate(self._columns.records(rows, begun.targets)):
             why = record if isinstance(record, str) else _sent(begun.producer, record)
             if why is not None:

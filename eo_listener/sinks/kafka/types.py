@@ -63,6 +63,13 @@ class RecordColumns:
                 )
         return cls(names=tuple(kinds))
 
+    def pairs(self, rows: pa.RecordBatch) -> tuple[list[Any], list[Any]] | None:
+        """The values and the keys, where each row is a record by these alone; else None."""
+        if not {"value", "key"}.issuperset(self.names):
+            return None
+        cells = {name: rows.column(name).to_pylist() for name in self.names}
+        return cells["value"], cells.get("key", [None] * rows.num_rows)
+
     def records(self, rows: pa.RecordBatch, targets: Targets) -> Iterator[Record | str]:
         """Yield, in order, each row as a record, or as text the reason why it cannot be one."""
         cells = {name: rows.column(name).to_pylist() for name in self.names}

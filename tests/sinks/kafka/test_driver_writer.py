@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from eo_listener.sinks.kafka.write_methods import BegunTransaction
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 
 ENTRY = entry_of({}, {})
+TOO_LARGE = "too large"
 
 
 class Sent:
@@ -33,6 +35,11 @@ class Sent:
 
     def send(self, topic: str, value: Any, **_: Any) -> None:
         self.records.append((topic, value))
+
+    def send_each(self, topic: str, values: Any, keys: Any) -> dict[int, str]:
+        given = list(zip(values, keys, strict=True))
+        self.records += [(topic, value) for value, _ in given if value != TOO_LARGE]
+        return {at: "too large" for at, (value, _) in enumerate(given) if value == TOO_LARGE}
 
     def flush(self) -> None:
         self.flushed = len(self.records)
@@ -140,3 +147,14 @@ def test_marked_rows(writer_of: Any) -> None:
     writer.prepare()
     with pytest.raises(PoisonRowError, match="bad"):
         writer.write(begun(Sent()))
+
+
+def test_a_row_that_the_client_refuses(writer_of: Any) -> None:
+    """It is in the topic of dead letters, with the very row."""
+    keys = {"key": pa.array(["one", "two", "three"])}
+    writer, sent = writer_of(Rows(part("a", TOO_LARGE, "b", **keys))), Sent()
+    writer.prepare()
+    (report,) = writer.write(begun(sent, "dead"))
+    assert report.records == {TopicPartition("delays", -1): 2}
+    assert [topic for topic, _ in sent.records] == ["delays", "delays", "dead"]
+    assert json.loads(json.loads(sent.records[2][1])["row"])["key"] == "two"

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import PoisonRowError, SettingsError
-from eo_listener.model.ledger import Entry
+from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.testing.made_up_entries import entry_of
-from tests.sinks.kafka.conftest import Place, place_at, put, table, write
+from tests.sinks.kafka.conftest import Place, letters, place_at, put, table, write
 
 pytestmark = pytest.mark.kafka
 
@@ -90,6 +90,19 @@ def test_a_full_queue_does_not_linger(place: Place) -> None:
     assert write(place.sink(topic, options=options), rows=rows).rows == 6000
     assert time.monotonic() - begun < 15
     assert len(place.values(topic)) == 6000
+
+
+def test_rows_of_values_and_keys_alone(place: Place) -> None:
+    """They wait for room too, in their order; one that is too large is a letter."""
+    topic, dead = place.topics.create("target", 1), place.topics.create("dead", 1)
+    options = {"kafka.buffer.memory": "1000000", "kafka.max.request.size": "100000"}
+    texts = [f"{at:04}".ljust(150_000 if at == 3000 else 500, "x") for at in range(6000)]
+    rows = table(*texts, key=pa.array(["one"] * 6000))
+    sink = place.sink(topic, options=options, dead_letters=dead)
+    assert write(sink, rows=rows) == Applied(rows=5999, dead_letters=1)
+    assert place.values(topic) == [one for one in texts if len(one) == 500]
+    (letter,) = letters(place, dead)
+    assert letter["reason"].startswith("it is larger than kafka.max.request.size")
 
 
 @BOTH
