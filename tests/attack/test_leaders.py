@@ -36,7 +36,7 @@ def test_a_leader_that_is_away(
     assert time.monotonic() - started > 1.5
     back.join()
     logs.close()
-    logs = SourceLogs(timeout=1.0)
+    logs = SourceLogs(timeout=5.0)  # for the description of the topic too
     attacked.proxy.arm("ListOffsets", Refuse(ERRORS[code]), times=None)
     with pytest.raises(KafkaError, match="reading where logs start"):
         logs.snapshot(options, [tp])
