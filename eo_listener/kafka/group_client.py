@@ -74,9 +74,7 @@ class GroupClient:
             raise failure
         # librdkafka gives all partitions the error of one: find out which landed.
         try:
-            held = group_offsets(
-                self.client, self._group, positions, max(deadline, time.monotonic() + 1.0)
-            )
+            held = self.held(positions, max(deadline, time.monotonic() + _SETTLE + 1.0))
         except KafkaError:  # not even that may be read: none of them is known to have landed
             raise failure from None
         return {
