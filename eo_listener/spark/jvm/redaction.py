@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from eo_listener.spark.checkpoint import shown
@@ -30,7 +29,6 @@ _APPLICATION: Final = "spark.app.name"
 _BETWEEN: Final = "\x01"
 _SHORTEST: Final = 4  # characters; what is shorter is no secret, and stands in many words
 _NO_SECRETS: Final = ("true", "false", "none", "null")
-_LOST: Final = (Py4JError, OSError)
 
 
 class JavaThrownError(Exception):
@@ -65,8 +63,8 @@ class Secrets:
             if not any(name == _APPLICATION for name, _ in pairs):  # of no session here
                 pairs += context.getConf().getAll()
             pairs += of_hadoop.items()
-        except _LOST:  # the JVM has ended: the error says no more than that
-            return cls()
+        except Exception:  # noqa: BLE001  # asked while another error is on its way, which counts
+            return cls()  # the JVM or the session has ended, or a setting cannot be read
         return cls.of(value for name, value in pairs if re.fullmatch(_NAME, name))
 
     @classmethod
@@ -99,6 +97,6 @@ def without_secrets(error: Exception, secrets: Secrets | None = None) -> Excepti
         return error
     try:
         text = str(error)  # py4j asks Java for the stack trace
-    except _LOST:
+    except Exception:  # noqa: BLE001  # the JVM has ended
         text = type(error).__name__
     return JavaThrownError((secrets or Secrets.configured()).hidden(text), thrown)

@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
@@ -36,6 +37,32 @@ def test_what_is_not_of_java_stays_as_it_is() -> None:
     """There is nothing to hide."""
     error = ValueError("x")
     assert without_secrets(error) is error
+
+
+def test_a_session_that_has_ended_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its settings are asked for while an error is on its way, and that one counts."""
+    monkeypatch.setattr(SparkContext, "_active_spark_context", Ended())
+    error = BrokenError("of Java")
+    shown = without_secrets(error)
+    assert (str(shown), getattr(shown, "java_exception", None)) == ("BrokenError", error)
+
+
+class Ended:
+    """A SparkContext that was stopped meanwhile."""
+
+    _jvm: Any = None
+    _jsc: Any = None
+
+
+class BrokenError(Exception):
+    """What py4j raises, whose text can no longer be asked for."""
+
+    @property
+    def java_exception(self) -> Exception:
+        return self
+
+    def __str__(self) -> str:
+        raise AttributeError("_jvm")
 
 
 @pytest.mark.spark
