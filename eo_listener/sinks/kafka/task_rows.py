@@ -52,6 +52,7 @@ _BLOCK: Final = "max.block.ms"
 _BLOCK_MS: Final = "60000"  # Kafka's default
 _DELIVERY: Final = "delivery.timeout.ms"
 _DELIVERY_MS: Final = "120000"  # Kafka's default
+_LONGEST: Final = 3600.0  # seconds: a time-out of 2**31 ms is common, and means no more than "long"
 _PAUSE: Final = 0.05  # seconds between two questions whether tasks still run
 
 logger = logging.getLogger("eo_listener")
@@ -73,13 +74,15 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_timeout(java: Mapping[str, str], timeout: float) -> float:
-    """For how many seconds a task may still send that is not to send any more: `timeout` or longer.
+    """For how many seconds a task may still send that is not to send any more.
 
-    It may wait for room for a record, and then for the answer to what it has sent.
+    At least `timeout`, at most an hour. It may wait for room for a record, and then for the answer
+    to what it has sent.
     """
     given = unfenced_properties(java)
     parts = given.get(_BLOCK, _BLOCK_MS).strip(), given.get(_DELIVERY, _DELIVERY_MS).strip()
-    return max(timeout, sum(int(one) for one in parts if one.isdigit()) / 1000)
+    longest = sum(int(one) for one in parts if one.isdigit()) / 1000
+    return max(timeout, min(longest, _LONGEST))
 
 
 class TaskRows:
