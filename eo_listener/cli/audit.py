@@ -28,6 +28,7 @@ from eo_listener.cli.options import (
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
 from eo_listener.cli.spark_options import SparkConf, spark_settings
 from eo_listener.model import exit_codes
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
@@ -204,8 +205,10 @@ def _table(
     sink = ledger.key.sink
     counted = _Counted(store.row_origins(sink, columns))
     assert reader.logs is not None  # noqa: S101  # checked by the caller
-    found = prove(claims(store, sink), counted, reader.logs, read_committed=committed)
-    proof = still_unclaimed(found, claims(store, sink))
+    logs = reader.logs.facts(sorted(claims(store, sink).keys() - {BATCHES}))
+    ids = {tp.topic: log.topic_id for tp, log in logs.items()}
+    found = prove(claims(store, sink, ids), counted, reader.logs, read_committed=committed)
+    proof = still_unclaimed(found, claims(store, sink, ids))
     yield from judge_rows(ledger, sink, proof, advice, counted.rows, counted.without)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
 
 from eo_listener.audit.evidence import AppliedRange
 from eo_listener.audit.history import read_history
@@ -15,6 +17,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import LedgerReader
 
 _Ledgers = Mapping[LedgerKey, StoredLedger]
+_UNKNOWN: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,12 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
     )
 
 
-def claims(reader: LedgerReader, sink: str) -> dict[TopicPartition, AppliedRange]:
+def claims(
+    reader: LedgerReader, sink: str, topic_ids: Mapping[str, str | None] = _UNKNOWN
+) -> dict[TopicPartition, AppliedRange]:
     """What the table of a sink must have, by the ledgers of every query that writes to it.
 
+    `topic_ids` are those that Kafka's topics have now.
     Where the history does not say how a partition began, it counts from 0, and nothing that is
     absent before the oldest batch of the history is lost for certain.
     """
@@ -107,7 +113,8 @@ def claims(reader: LedgerReader, sink: str) -> dict[TopicPartition, AppliedRange
     for key, ledger in reader.ledgers().items():
         if key.sink == sink:
             for tp, claim in _claims(reader, ledger):
-                found[tp] = _both(found[tp], claim) if tp in found else claim
+                now = topic_ids.get(tp.topic)
+                found[tp] = _both(found[tp], claim, now) if tp in found else claim
     return found
 
 
@@ -129,14 +136,16 @@ def _claims(
             )
 
 
-def _both(one: AppliedRange, other: AppliedRange) -> AppliedRange:
-    """What two queries have applied of a partition to one table.
+def _both(one: AppliedRange, other: AppliedRange, now: str | None) -> AppliedRange:
+    """What two queries have applied of a partition to one table; `now` is its topic's id in Kafka.
 
-    Of two topics of the name the newer one counts, as far as a history says which it is. What one
-    query has given up counts as given up where the other has not applied it. Where the history
-    of either begins later than its query, nothing below is known for certain.
+    Of two topics of the name the newer one counts, as far as Kafka or a history says which it is.
+    What one query has given up counts as given up where the other has not applied it. Where the
+    history of either begins later than its query, nothing below is known for certain.
     """
-    if other.topic_id is not None and other.topic_id in one.older:
+    by_kafka = now is not None and now in (one.topic_id, other.topic_id)
+    is_newer = one.topic_id == now if by_kafka else other.topic_id in one.older
+    if other.topic_id is not None and is_newer:
         one, other = other, one
     older = dict(one.older)
     for name, offsets in other.older.items():
@@ -153,7 +162,7 @@ def _both(one: AppliedRange, other: AppliedRange) -> AppliedRange:
         gaps=without(union((*one.gaps, *other.gaps)), applied),
         known_from=max(one.known_from, other.known_from),
         older=older,
-        beside=one.ranges,
+        beside=(*one.ranges, *other.beside),
     )
 
 

@@ -138,6 +138,16 @@ def test_two_queries_of_which_one_has_an_older_topic(older: str) -> None:
     assert claim.older == {"A": OffsetRange(0, 50)}
 
 
+@pytest.mark.parametrize("newer", ["a", "b"])
+def test_two_queries_of_two_topics_whose_histories_do_not_say_which_is_older(newer: str) -> None:
+    """Kafka says it: the rows of the topic that is there are looked for, and not the other's."""
+    old, new = applied(0, 50, "first", topic_id="A"), applied(0, 7, "first", topic_id="B")
+    histories = Histories(**{newer: [new], "ab".replace(newer, ""): [old]})
+    (claim,) = claims(histories, "t", {TP.topic: "B"}).values()
+    assert (claim.topic_id, claim.ranges) == ("B", (OffsetRange(0, 7),))
+    assert claim.older == {"A": OffsetRange(0, 50)}
+
+
 @pytest.mark.parametrize(
     ("batches", "committed", "chosen"),
     [
