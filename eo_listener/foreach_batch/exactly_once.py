@@ -183,7 +183,9 @@ def _show_first(error: EoListenerError) -> None:
     said.__dict__.update(error.__dict__)
     said.args = error.args
     first: BaseException = error
-    while (before := _printed_before(first)) is not None:
+    seen = {id(error)}  # `raise error from error` makes it its own cause
+    while (before := _printed_before(first)) is not None and id(before) not in seen:
+        seen.add(id(before))
         first = before
     first.__cause__ = said
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,19 @@ def test_it_can_be_sent_to_another_process(tmp_path: Path) -> None:
     assert back.__getstate__() == {**sent.__getstate__(), "sinks": back.__getstate__()["sinks"]}
     back.close()
     sent.close()
+
+
+def test_an_error_that_is_its_own_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`raise error from error` has causes without an end; it is raised as any other is."""
+
+    def run(*_: object) -> None:
+        error = SettingsError("wrong")
+        raise error from error
+
+    once = exactly_once(MemorySink(), name="q")
+    monkeypatch.setattr(once._batches, "run", run)
+    module = sys.modules["eo_listener.foreach_batch.exactly_once"]
+    monkeypatch.setattr(module, "in_session_of", lambda _: nullcontext())
+    with pytest.raises(SettingsError, match="wrong"):
+        once(None, 0)  # type: ignore[arg-type]  # no DataFrame is needed
+    once.close()
