@@ -13,7 +13,7 @@ from eo_listener.audit.positions import LedgerPositions, Positions
 from eo_listener.audit.proof import prove, still_unclaimed
 from eo_listener.cli import audit_options as options
 from eo_listener.cli import audit_screen
-from eo_listener.cli.ledger_choice import claims
+from eo_listener.cli.ledger_choice import applied_ranges, claims, merged
 from eo_listener.cli.options import (
     Json,
     KafkaProperties,
@@ -28,7 +28,6 @@ from eo_listener.cli.options import (
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
 from eo_listener.cli.spark_options import SparkConf, spark_settings
 from eo_listener.model import exit_codes
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
@@ -205,9 +204,10 @@ def _table(
     sink = ledger.key.sink
     counted = _Counted(store.row_origins(sink, columns))
     assert reader.logs is not None  # noqa: S101  # checked by the caller
-    logs = reader.logs.facts(sorted(claims(store, sink).keys() - {BATCHES}))
+    applied = list(applied_ranges(store, sink))
+    logs = reader.logs.facts(sorted({tp for tp, _ in applied}))
     ids = {tp.topic: log.topic_id for tp, log in logs.items()}
-    found = prove(claims(store, sink, ids), counted, reader.logs, read_committed=committed)
+    found = prove(merged(applied, ids), counted, reader.logs, read_committed=committed)
     proof = still_unclaimed(found, claims(store, sink, ids))
     yield from judge_rows(ledger, sink, proof, advice, counted.rows, counted.without)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -103,18 +103,31 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
 def claims(
     reader: LedgerReader, sink: str, topic_ids: Mapping[str, str | None] = _UNKNOWN
 ) -> dict[TopicPartition, AppliedRange]:
-    """What the table of a sink must have, by the ledgers of every query that writes to it.
+    """What the table of a sink must have, as `merged` says, as its ledgers are now."""
+    return merged(applied_ranges(reader, sink), topic_ids)
 
-    `topic_ids` are those that Kafka's topics have now.
+
+def applied_ranges(
+    reader: LedgerReader, sink: str
+) -> Iterator[tuple[TopicPartition, AppliedRange]]:
+    """What each query that writes to the table of a sink has applied to it.
+
     Where the history does not say how a partition began, it counts from 0, and nothing that is
     absent before the oldest batch of the history is lost for certain.
     """
-    found: dict[TopicPartition, AppliedRange] = {}
     for key, ledger in reader.ledgers().items():
         if key.sink == sink:
-            for tp, claim in _claims(reader, ledger):
-                now = topic_ids.get(tp.topic)
-                found[tp] = _both(found[tp], claim, now) if tp in found else claim
+            yield from _claims(reader, ledger)
+
+
+def merged(
+    ranges: Iterable[tuple[TopicPartition, AppliedRange]], topic_ids: Mapping[str, str | None]
+) -> dict[TopicPartition, AppliedRange]:
+    """What all of them have applied; `topic_ids` are those that Kafka's topics have now."""
+    found: dict[TopicPartition, AppliedRange] = {}
+    for tp, claim in ranges:
+        now = topic_ids.get(tp.topic)
+        found[tp] = _both(found[tp], claim, now) if tp in found else claim
     return found
 
 
