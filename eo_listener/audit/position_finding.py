@@ -9,7 +9,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from eo_listener.audit.intervals import Intervals, union
-from eo_listener.model.errors import few
+from eo_listener.model.errors import counted, few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 SHOWN = 1000
@@ -202,9 +202,9 @@ class AuditOutcome:
         lost, doubled = self.count(Harm.LOST), self.count(Harm.DOUBLED)
         parts = []
         if lost:
-            parts.append(f"{_records(lost)} lost or not applied")
+            parts.append(f"{counted(lost, 'record')} lost or not applied")
         if doubled:
-            parts.append(f"{_records(doubled)} doubled")
+            parts.append(f"{counted(doubled, 'record')} doubled")
         unproved = self.count(Harm.UNPROVED)
         if not parts:
             uncertain = unproved or any(
@@ -219,7 +219,7 @@ class AuditOutcome:
             parts.append(f"{unproved:,} offsets that cannot be proved")
         accepted = self.count(Harm.ACCEPTED)
         if accepted:
-            parts.append(f"{_records(accepted)} lost before and accepted")
+            parts.append(f"{counted(accepted, 'record')} lost before and accepted")
         unread = dict.fromkeys(one.about for one in self.findings if one.is_unread)
         left = len([one for one in self.to_act_on if not one.is_unread])
         if left or not unread:
@@ -227,10 +227,6 @@ class AuditOutcome:
         if unread:
             parts.append(f"INCOMPLETE: {few(unread)} could not be read, see its fix")
         return ", ".join(parts)
-
-
-def _records(count: int) -> str:
-    return f"{count:,} record" if count == 1 else f"{count:,} records"
 
 
 def outcome(findings: Iterable[PositionFinding]) -> AuditOutcome:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.errors import KafkaError, SettingsError, counted
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
@@ -35,7 +35,7 @@ class GapInLog:
     def lines(self) -> tuple[str, ...]:
         """What is given up, for people."""
         count = self.gap.until - self.gap.start
-        given_up = f"given up: {_counted(count, 'offset')}, so up to {_counted(count, 'record')}"
+        given_up = f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"
         kept = self.kept
         if self.log is None:
             return (given_up, f"not compared with the source's log: {self.unknown}")
@@ -98,7 +98,3 @@ def compare_gap(
             f"{log.until} at the most",
         )
     return GapInLog(gap=gap, log=log)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

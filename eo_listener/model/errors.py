@@ -353,3 +353,8 @@ def few(things: Iterable[object], shown: int = _SHOWN) -> str:
     names = [str(thing) for thing in things]
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 group`, `2 groups`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -57,11 +57,6 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 group`, `2 groups`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def table(headings: list[str], rows: list[list[str | Element]], **attributes: str) -> Element:
     """A table that scrolls by itself where the screen is narrow."""
     head = node("tr", *(node("th", one, scope="col") for one in headings))
