@@ -100,7 +100,7 @@ class GroupState:
             self.in_flight = True
             partitions = self._snapshot_partitions(stale, now)
             for tp in partitions:
-                self._partitions[tp].needs_snapshot = False  # one asked for from now on is another
+                self._partitions[tp].ask_snapshot()
             return SnapshotRequest(group=self._group, partitions=partitions, started=now)
         if ready:
             self.in_flight = True

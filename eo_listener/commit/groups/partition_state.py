@@ -66,7 +66,8 @@ class PartitionState:
     the last one of a driver that was killed.
     `snapshot_at` is when the group and the log were last read, `log_starts` what the log began
     with and by when that was known, the newest last; `needs_snapshot` asks for a snapshot though
-    there is nothing to commit. `reported_foreign` is a foreign commit that was reported.
+    there is nothing to commit. `asked` is the greatest offset that was known when the snapshot that
+    is out was asked for. `reported_foreign` is a foreign commit that was reported.
     `sink_run` is the run whose sink moves the group, in the transactions of its batches. Then the
     group is read before each commit, and what it holds already is not sent, but where it `renews`
     that; with an offer of another run it is asked anew who moves the group.
@@ -81,6 +82,7 @@ class PartitionState:
     repeat: float | None = None
     snapshot_at: float | None = None
     needs_snapshot: bool = False
+    asked: int | None = None
     log_starts: tuple[tuple[int, float], ...] = ()
     reported_foreign: Position | None = None
     retry_state: RetryState | None = None
@@ -201,6 +203,12 @@ class PartitionState:
         if self.pending == position:
             self.pending = None
 
+    def ask_snapshot(self) -> None:
+        """Record that a snapshot is asked for now; one that is needed from now on is another."""
+        known = (one.offset for one in (self.wanted, self.confirmed) if one is not None)
+        self.asked = max(known, default=0)
+        self.needs_snapshot = False
+
     def partition_missing(self) -> bool:
         """Take in that the partition does not exist; say whether something was to be done."""
         self.repeat, self.needs_snapshot = None, False
@@ -209,13 +217,14 @@ class PartitionState:
     def compare(self, found: Position | None, end: int, policy: Policy) -> Iterator[Discrepancy]:
         """Take in what the group holds and where the log ends; return the discrepancies."""
         waiting = self.wanted
+        asked, self.asked = self.asked, None
         if self._is_moved_by_sink(found):
             if waiting is not None:
                 yield Discrepancy.BY_SINK
             return
         yield from self._compare(found)
         yield from self._check_mark(found, policy)
-        yield from self._compare_wanted(found, end, policy)
+        yield from self._compare_wanted(found, end, asked, policy)
         if self.retry_state is not None and self.pending is None and self.mark is None:
             self.retry_state.persistent = None  # Kafka has answered, and nothing is to be sent
 
@@ -233,13 +242,16 @@ class PartitionState:
         return True
 
     def _compare_wanted(
-        self, found: Position | None, end: int, policy: Policy
+        self, found: Position | None, end: int, asked: int | None, policy: Policy
     ) -> Iterator[Discrepancy]:
+        """Decide about what is wanted; of it the log's end says nothing where it came later."""
         wanted = self.wanted
         if wanted is None:
             yield from self._compare_confirmed(found, end)
             return
-        if wanted.offset > end:
+        if self.withheld or asked is None:  # nothing came later
+            asked = wanted.offset
+        if min(wanted.offset, asked) > end:
             yield from self._refuse(wanted, None, Discrepancy.BEYOND_LOG_END)
             self.pending = self._lost(found, end)
         elif found is None or found.offset <= wanted.offset:

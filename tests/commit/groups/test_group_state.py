@@ -328,6 +328,34 @@ def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
     assert group_state.next(60.0) is None
 
 
+def test_the_log_end_says_nothing_of_what_was_offered_after_it_was_read() -> None:
+    """Its answer may take seconds, in which the query has read what was written meanwhile."""
+    group_state = GroupWithKafka(Kafka())
+    group_state.kafka.ends[P0] = 4
+    group_state.offer({P0: by(3)})
+    request = group_state.next(0.0)
+    assert isinstance(request, SnapshotRequest)
+    snapshot = group_state.kafka.snapshot(request.partitions)
+    assert group_state.offer({P0: by(9)}) is None
+    assert group_state.on_snapshot(request, snapshot, 1.0) == ()
+    assert group_state.send(1.0).positions == {P0: by(9)}
+
+
+def test_a_log_that_was_cut_back_is_seen_in_spite_of_a_later_offer() -> None:
+    """What was known before is beyond its end already."""
+    group_state = GroupWithKafka(Kafka())
+    group_state.kafka.ends[P0] = 4
+    group_state.offer({P0: by(6)})
+    request = group_state.next(0.0)
+    assert isinstance(request, SnapshotRequest)
+    snapshot = group_state.kafka.snapshot(request.partitions)
+    assert group_state.offer({P0: by(9)}) is None
+    (refused,) = group_state.on_snapshot(request, snapshot, 1.0)
+    assert isinstance(refused, CommitRefused)
+    assert refused.refusal is Refusal.BEYOND_LOG_END
+    assert group_state.next(1.0) is None
+
+
 def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
     """Offsets that are gone from the group and from the log are named, and not sent again."""
     group_state = GroupWithKafka(Kafka())
