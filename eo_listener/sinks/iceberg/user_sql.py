@@ -83,7 +83,7 @@ class _Turn(NamedTuple):
 class Turns:
     """Who has a session to itself: a transform may return frames of one that all queries share.
 
-    Nobody waits longer than `longest` seconds for another.
+    Nobody waits longer than `longest` seconds for the same batch of another.
     """
 
     def __init__(self, longest: float) -> None:
@@ -101,15 +101,18 @@ class Turns:
             number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark has no name for it
         here = threading.get_ident()
         with self._changed:
-            other = self._turns.get(number)
-            if other is not None and other.thread == here:
-                raise SettingsError(
-                    "a batch is written by apply= while another one is, in the same session",
-                    cause=f"both have their rows in the view {STAGED}",
-                    fix="Write the one after the other",
-                )
-            if not self._changed.wait_for(lambda: number not in self._turns, self._longest):
-                raise self._held_up(self._turns[number], entry)
+            while (other := self._turns.get(number)) is not None:
+                if other.thread == here:
+                    raise SettingsError(
+                        "a batch is written by apply= while another one is, in the same session",
+                        cause=f"both have their rows in the view {STAGED}",
+                        fix="Write the one after the other",
+                    )
+                if not self._changed.wait_for(
+                    lambda: self._turns.get(number) is not other,
+                    self._longest,
+                ):
+                    raise self._held_up(other, entry)
             self._turns[number] = _Turn(here, f"batch {entry.batch_id} of {entry.query!r}")
         try:
             yield

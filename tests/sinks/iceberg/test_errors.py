@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from eo_listener.sinks.iceberg.errors import (
     translated,
     unanswered,
 )
-from eo_listener.sinks.iceberg.user_sql import Branch, Turns
+from eo_listener.sinks.iceberg.user_sql import Branch, Turns, _Turn
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.testing.made_up_entries import entry_of
 
@@ -122,6 +123,28 @@ def test_a_batch_that_does_not_end_is_named_by_who_waits_for_it() -> None:
         assert threads.submit(wait, session(1)).exception() is None
     assert isinstance(held_up, RetriableSinkError)
     assert "batch 0 of 'flights' has waited 0.01 s for batch 0 of 'slow'" in held_up.problem
+
+
+def test_a_queue_that_moves_is_waited_for() -> None:
+    """Each batch that comes before has all the time: the wait begins anew when one ends."""
+    turns = Turns(longest=60.0)
+    before = [_Turn(thread=-1, batch=f"batch {number}") for number in range(3)]
+
+    class Moving(threading.Condition):
+        """Each wait ends, in time, with the next batch in the session, the last with none."""
+
+        def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> bool:
+            assert timeout == 60.0
+            del turns._turns[1]
+            if before:
+                turns._turns[1] = before.pop()
+            return bool(predicate())
+
+    turns._changed = Moving()
+    turns._turns[1] = before.pop()
+    session: Any = SimpleNamespace(_jsparkSession=SimpleNamespace(hashCode=lambda: 1))
+    with turns.of(session, entry_of({}, {}, query="flights")):
+        assert before == []
 
 
 def test_a_statement_that_failed_shows_no_secret() -> None:
