@@ -19,7 +19,7 @@ from eo_listener.foreach_batch.batch_guard import (
 )
 from eo_listener.foreach_batch.first_batch import OtherHeads, is_unknown
 from eo_listener.foreach_batch.frames import Frames
-from eo_listener.foreach_batch.given_twice import another_of_the_run, other_rows, refuse_twice
+from eo_listener.foreach_batch.given_twice import GivenFrames, another_of_the_run, refuse_twice
 from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, LedgerNames
 from eo_listener.foreach_batch.query_start import from_the_beginning
@@ -40,8 +40,9 @@ Transform = Callable[[Any, PlannedBatch], Any]
 
 @dataclass(slots=True)
 class _BatchInProgress:
-    """A batch; `sink` is the one that is being written."""
+    """A batch; `frame` is what foreachBatch was given, `sink` the one that is being written."""
 
+    frame: Any
     plan: PlannedBatch
     name: str
     began: float
@@ -98,8 +99,7 @@ class BatchRunner:
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._ledger_names = ledger_names
         self._asked_in_run: dict[str, str] = {}  # by the sink's key: the run in which it was asked
-        self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
-        self._over: tuple[str, int, Any] | None = None  # run, batch and frame of the last that was
+        self._given = GivenFrames(frames)
         self._me = object()
 
     def run(self, frame: Any, batch_id: int) -> None:
@@ -114,10 +114,9 @@ class BatchRunner:
         try:
             plan = self._plans.plan(frame, batch_id)
             reached("batch.planned")
-            batch = _BatchInProgress(plan, self._ledger(plan), began)
-            self._refuse_other_rows(frame, plan)
+            self._given.begin(plan)
+            batch = _BatchInProgress(frame, plan, self._ledger(plan), began)
             self._apply(frame, batch)
-            self._over = plan.run_id, batch_id, frame
         except Exception as error:  # of the transform and of Spark too: reported, and raised again
             run_id = "" if plan is None else plan.run_id
             name = batch.name if batch is not None else self._name or ""
@@ -126,6 +125,10 @@ class BatchRunner:
                 batch_failed(error, query=name, run_id=run_id, batch_id=batch_id, sink=sink)
             )
             raise
+
+    def close(self) -> None:
+        """Let go of the last batch's DataFrame, which is kept for a second call with it."""
+        self._given.release()
 
     def _ledger(self, plan: PlannedBatch) -> str:
         name = self._name or plan.query
@@ -137,16 +140,6 @@ class BatchRunner:
                 'name="flights")',
             )
         return name
-
-    def _refuse_other_rows(self, frame: Any, plan: PlannedBatch) -> None:
-        """Raise SettingsError where the batch was over for this run, and other rows are given now.
-
-        With the same rows it is the user's function that tries again, for what comes behind us.
-        """
-        if self._over is None or self._over[:2] != (plan.run_id, plan.batch_id):
-            return
-        if not self._frames.are_same(self._over[2], frame):
-            raise other_rows(plan, self._sinks)
 
     def _apply(self, frame: Any, batch: _BatchInProgress) -> None:
         heads = [self._applied(sink, batch) for sink in self._sinks]
@@ -224,7 +217,9 @@ class BatchRunner:
             other_heads=other_heads,
             ledger=_ledger_of(sink),
         )
-        if place not in self._tried_of(plan) and judgement.replayed:
+        if self._given.has(place):
+            self._given.check(place, batch.frame, plan, sink, judgement)
+        elif judgement.replayed:
             # After a restart the batch that another one was refused is a replay for both.
             key = LedgerKey(sink.key, batch.name)
             runs = {heads[tp].run_id for tp in judgement.replayed}
@@ -232,19 +227,10 @@ class BatchRunner:
                 plan.run_id, plan.batch_id, sink.label, key, self._me
             ):
                 raise another_of_the_run(plan, sink)
+            self._given.add(place, batch.frame)
         # Once a sink has a batch of this checkpoint, one of its heads is of this query id.
         is_new = all(head.query_id != plan.query_id for head in heads.values())
         return _Due(place, sink, judgement, plan.stateful and bool(heads) and is_new)
-
-    def _tried_of(self, plan: PlannedBatch) -> set[int]:
-        """The places of the sinks that this run's batch was written to by us, or perhaps was.
-
-        Spark runs a batch once a run; it is the user's own function that may try again.
-        """
-        batch = plan.run_id, plan.batch_id
-        if self._tried[0] != batch:
-            self._tried = batch, set()
-        return self._tried[1]
 
     def _write(self, due: _Due, frame: Any, batch: _BatchInProgress) -> bool:
         """Write what a sink lacks; whether it did, when its turn came, still lack it."""
@@ -283,21 +269,23 @@ class BatchRunner:
         With a transaction for each partition two drivers may take turns, so it goes on as long as
         there is less left to write.
         """
-        tried, least = self._tried_of(batch.plan), None
-        before = due.place in tried
+        least = None
         while due.judgement.entry.moves:
-            tried.add(due.place)
+            self._given.add(due.place, batch.frame)
             try:
-                return due, self._writer.write(due.sink, frame, due.judgement.entry, batch.plan)
+                written = self._writer.write(due.sink, frame, due.judgement.entry, batch.plan)
             except ForeignWriterError as foreign:
-                if not (before or self._writer.doubtful or due.sink.per_partition):
-                    tried.discard(due.place)  # nothing of this run's can be ours
+                if not (self._writer.doubtful or due.sink.per_partition):
+                    self._given.remove_last(due.place)
                 due = self._again(due, batch, foreign)
                 left = len(due.judgement.entry.moves)
                 if least is not None and left >= least:
                     raise
                 least = left
-        tried.add(due.place)
+            else:
+                if written.applied is not None and not due.judgement.replayed:
+                    self._given.complete(due.place, batch.frame)
+                return due, written
         return due, None
 
     def _again(self, due: _Due, batch: _BatchInProgress, foreign: ForeignWriterError) -> _Due:

@@ -118,6 +118,7 @@ class ExactlyOnce:
     def close(self) -> None:
         """Close the sinks' and Kafka's connections; they open again when they are needed."""
         self._plans.close()
+        self._batches.close()
         for sink in self._given["sinks"]:
             sink.close()
 

@@ -12,8 +12,11 @@ class Frames(Protocol):
         """Whether it is a DataFrame at all, without asking Spark."""
         ...
 
-    def are_same(self, one: Any, other: Any) -> bool:
-        """Whether both give the same rows, as their plans say; computes nothing."""
+    def are_same(self, one: Any, other: Any) -> bool | None:
+        """Whether both give the same rows; None where that cannot be known.
+
+        May compute both, where their plans differ.
+        """
         ...
 
     def hold(self, frame: Any) -> Any:

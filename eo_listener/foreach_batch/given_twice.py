@@ -2,12 +2,85 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from typing import Any
 
-from eo_listener.model.errors import SettingsError, few
+from eo_listener.foreach_batch.frames import Frames
+from eo_listener.foreach_batch.judgement import Judgement
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import BatchVerdict
 from eo_listener.model.ledger_place import PlacedSink
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
+
+logger = logging.getLogger("eo_listener")
+
+
+class GivenFrames:
+    """The DataFrames by which each sink got a run's newest batch, or perhaps did.
+
+    Spark gives a batch once a run; it is the user's own function that may give it again. Sinks go
+    by their places among the sinks. For the query's thread.
+    """
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._batch: tuple[str, int] | None = None
+        self._given: dict[int, list[Any]] = {}
+        self._complete: set[int] = set()  # of these sinks the one frame is all that they got
+
+    def begin(self, plan: PlannedBatch) -> None:
+        """Let go of the batch before, unless it is this one that is given again."""
+        batch = plan.run_id, plan.batch_id
+        if self._batch != batch:
+            self._batch, self._given, self._complete = batch, {}, set()
+
+    def release(self) -> None:
+        """Let go of the frames, and only know that there were some."""
+        self._given = {place: [] for place in self._given}
+
+    def has(self, place: int) -> bool:
+        """Whether the sink may have the batch, or a part of it, by this run's calls."""
+        return place in self._given
+
+    def add(self, place: int, frame: Any) -> None:
+        """Note that the sink may have the batch by this frame too."""
+        self._given.setdefault(place, []).append(frame)
+
+    def remove_last(self, place: int) -> None:
+        """Take the newest frame back: nothing of it can be in the sink."""
+        del self._given[place][-1:]
+        if not self._given[place]:
+            del self._given[place]
+
+    def complete(self, place: int, frame: Any) -> None:
+        """Note that the sink has all of the batch, by this frame."""
+        self._given[place] = [frame]
+        self._complete.add(place)
+
+    def check(
+        self, place: int, frame: Any, plan: PlannedBatch, sink: Sink, judgement: Judgement
+    ) -> None:
+        """Compare `frame` with those by which the sink may have the batch, where it has it.
+
+        Raises SettingsError where the rows are known to be others, and none of them would be
+        written. Where that cannot be known, it is logged.
+        """
+        has_all = judgement.verdict is BatchVerdict.REPLAY or place in self._complete
+        if not (judgement.replayed or has_all):
+            return
+        same = {self._frames.are_same(one, frame) for one in self._given[place]}
+        if has_all and same == {False}:
+            raise other_rows(plan, sink)
+        if judgement.replayed and same != {True}:
+            logger.warning(
+                "%s has batch %d by an earlier call of exactly_once(...) in this run; whether the "
+                "rows that are given now are the same cannot be known: what it has is not written "
+                "again",
+                sink.label,
+                plan.batch_id,
+            )
 
 
 def refuse_twice(sinks: Sequence[Sink]) -> None:
@@ -46,17 +119,16 @@ def another_of_the_run(plan: PlannedBatch, sink: Sink) -> SettingsError:
     )
 
 
-def other_rows(plan: PlannedBatch, sinks: Sequence[Sink]) -> SettingsError:
-    """The error for a batch that was over for this run, and is given again with other rows."""
+def other_rows(plan: PlannedBatch, sink: Sink) -> SettingsError:
+    """The error for a batch that `sink` has by a call of this run, and is given with other rows."""
     return SettingsError(
         f"exactly_once(...) is given batch {plan.batch_id} a second time in this run, with other "
-        f"rows, which are not written: {few(sink.label for sink in sinks)} got the batch by the "
-        "first call",
+        f"rows, which are not written: {sink.label} has the batch by an earlier call",
         cause="one foreachBatch calls the same exactly_once(...) twice, and a sink gets each batch "
-        "once",
+        "once; a call that raised an error may have written it all the same",
         fix="Call it once: union both DataFrames, or give it a sink for each, with a transform "
         "that returns a list; or write each by an exactly_once(...) of its own, with a name of "
-        'its own: exactly_once(..., name="...")',
+        'its own: exactly_once(..., name="..."). To try again, give it the same DataFrame',
     )
 
 

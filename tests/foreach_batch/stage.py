@@ -28,9 +28,13 @@ class Crash(BaseException):
 
 @dataclass
 class Frame:
-    """Rows that are computed when they are asked for; counts how often."""
+    """Rows that are computed when they are asked for; counts how often.
+
+    One that is `derived` cannot be compared with another.
+    """
 
     rows: list[dict[str, Any]]
+    derived: bool = False
     computed: int = 0
     held: bool = False
 
@@ -51,8 +55,10 @@ class ListFrames:
         """Whether it is a Frame."""
         return isinstance(made, Frame)
 
-    def are_same(self, one: Frame, other: Frame) -> bool:
+    def are_same(self, one: Frame, other: Frame) -> bool | None:
         """Whether they have the same rows."""
+        if one is not other and (one.derived or other.derived):
+            return None
         return one.rows == other.rows
 
     def replan(self, frame: Frame) -> Frame:

@@ -99,20 +99,32 @@ def test_several_sinks(jobs: Jobs, topics: Topics) -> None:
     assert computed.value == 60
 
 
-def test_two_calls_of_one_function_in_a_batch(jobs: Jobs, topics: Topics) -> None:
-    """With the batch's own rows, planned again, the second is a replay; with others an error."""
+@pytest.mark.parametrize(
+    "derived",
+    [
+        lambda frame: frame,
+        lambda frame: frame.repartition(3),
+        lambda frame: frame.withColumn("id", F.expr("uuid()")),
+        lambda frame: frame.localCheckpoint(),
+    ],
+    ids=["again", "repartition", "uuid", "checkpoint"],
+)
+def test_two_calls_of_one_function_in_a_batch(
+    jobs: Jobs, topics: Topics, derived: Callable[[DataFrame], DataFrame]
+) -> None:
+    """With the batch's own rows, derived again, the second is a replay; with others an error."""
     topic = topics.create(partitions=1)
     topics.fill(topic, 10)
     sink, events = MemorySink(), []  # type: ignore[var-annotated]  # of Event
     function = exactly_once(sink, observers=[events.append])
 
     def tries_again(frame: DataFrame, number: int) -> None:
-        for _ in range(2):
-            function(frame.filter("int(value) < 5"), number)
+        function(frame.filter("int(value) < 5"), number)
+        function(derived(frame.filter("int(value) < 5")), number)
 
     def in_parts(frame: DataFrame, number: int) -> None:
         function(frame.filter("int(value) < 5"), number)
-        function(frame.filter("int(value) >= 5"), number)
+        function(derived(frame.filter("int(value) >= 4")), number)
 
     jobs.drain(jobs.read(topic), tries_again)
     assert kinds(events) == [BatchApplied, BatchReplayed]
