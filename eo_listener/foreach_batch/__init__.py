@@ -69,6 +69,16 @@ After a failure (`SinkWriter`):
   another driver has moved is an error.
 - All of this is bounded. Everything else goes to Spark, which ends the query with our text.
 
+A batch that is given twice in one run (`GivenFrames`), by a user's function:
+
+- Two plans may give the same rows, and only computing both shows it. They are computed only here,
+  where the sink has the batch and the plans differ. A function that tries again has the same plan,
+  unless a step is made anew (`uuid()`).
+- Refused is what is known to be other rows. Where it cannot be known, the call is a replay, with a
+  warning: such steps are likelier in a function that tries again than in one that writes in parts.
+- Compared is what the function was given, and not what the transform made of it. The frame is held
+  until the next batch begins: when the user's function has returned cannot be seen from here.
+
 Cost:
 
 - A plan takes 7 ms for 1 partition or 100, and 39 for 1,000, nearly all of it Kafka's answers.

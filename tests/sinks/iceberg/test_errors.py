@@ -133,12 +133,12 @@ def test_a_queue_that_moves_is_waited_for() -> None:
     class Moving(threading.Condition):
         """Each wait ends, in time, with the next batch in the session, the last with none."""
 
-        def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> bool:
+        def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
             assert timeout == 60.0
             del turns._turns[1]
             if before:
                 turns._turns[1] = before.pop()
-            return bool(predicate())
+            return predicate()
 
     turns._changed = Moving()
     turns._turns[1] = before.pop()
