@@ -74,8 +74,9 @@ A batch that is given twice in one run (`GivenFrames`), by a user's function:
 - Two plans may give the same rows, and only computing both shows it. They are computed only here,
   where the sink has the batch and the plans differ. A function that tries again has the same plan,
   unless a step is made anew (`uuid()`).
-- Refused is what is known to be other rows. Where it cannot be known, the call is a replay, with a
-  warning: such steps are likelier in a function that tries again than in one that writes in parts.
+- Refused is what is known to be other rows. Where it cannot be known, a call behind one that failed
+  is a replay, with a warning: the function tries again. Behind one that returned it is refused: the
+  function may write in parts, and a part would be lost, where a refusal costs a restart.
 - Compared is what the function was given, and not what the transform made of it. The frame is held
   until the next batch begins: when the user's function has returned cannot be seen from here.
 

@@ -117,6 +117,7 @@ class BatchRunner:
             self._given.begin(plan)
             batch = _BatchInProgress(frame, plan, self._ledger(plan), began)
             self._apply(frame, batch)
+            self._given.end()
         except Exception as error:  # of the transform and of Spark too: reported, and raised again
             run_id = "" if plan is None else plan.run_id
             name = batch.name if batch is not None else self._name or ""

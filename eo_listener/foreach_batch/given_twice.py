@@ -29,12 +29,18 @@ class GivenFrames:
         self._batch: tuple[str, int] | None = None
         self._given: dict[int, list[Any]] = {}
         self._complete: set[int] = set()  # of these sinks the one frame is all that they got
+        self._returned = False  # whether a call with the batch has
 
     def begin(self, plan: PlannedBatch) -> None:
         """Let go of the batch before, unless it is this one that is given again."""
         batch = plan.run_id, plan.batch_id
         if self._batch != batch:
             self._batch, self._given, self._complete = batch, {}, set()
+            self._returned = False
+
+    def end(self) -> None:
+        """Note that a call has returned, so that nobody need try again."""
+        self._returned = True
 
     def release(self) -> None:
         """Let go of the frames, and only know that there were some."""
@@ -65,14 +71,18 @@ class GivenFrames:
         """Compare `frame` with those by which the sink may have the batch, where it has it.
 
         Raises SettingsError where the rows are known to be others, and none of them would be
-        written. Where that cannot be known, it is logged.
+        written. Where that cannot be known it is logged, if every call has failed so far: the
+        function tries again. Behind one that has returned it is refused: the function may write
+        in parts.
         """
         has_all = judgement.verdict is BatchVerdict.REPLAY or place in self._complete
         if not (judgement.replayed or has_all):
             return
         same = {self._frames.are_same(one, frame) for one in self._given[place]}
         if has_all and same == {False}:
-            raise other_rows(plan, sink)
+            raise _not_written(plan, sink, "other rows")
+        if has_all and self._returned and None in same:
+            raise _not_written(plan, sink, "rows that cannot be compared with those of the first")
         if judgement.replayed and same != {True}:
             logger.warning(
                 "%s has batch %d by an earlier call of exactly_once(...) in this run; whether the "
@@ -119,11 +129,10 @@ def another_of_the_run(plan: PlannedBatch, sink: Sink) -> SettingsError:
     )
 
 
-def other_rows(plan: PlannedBatch, sink: Sink) -> SettingsError:
-    """The error for a batch that `sink` has by a call of this run, and is given with other rows."""
+def _not_written(plan: PlannedBatch, sink: Sink, rows: str) -> SettingsError:
     return SettingsError(
-        f"exactly_once(...) is given batch {plan.batch_id} a second time in this run, with other "
-        f"rows, which are not written: {sink.label} has the batch by an earlier call",
+        f"exactly_once(...) is given batch {plan.batch_id} a second time in this run, with "
+        f"{rows}, which are not written: {sink.label} has the batch by an earlier call",
         cause="one foreachBatch calls the same exactly_once(...) twice, and a sink gets each batch "
         "once; a call that raised an error may have written it all the same",
         fix="Call it once: union both DataFrames, or give it a sink for each, with a transform "
