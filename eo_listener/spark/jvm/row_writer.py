@@ -53,8 +53,9 @@ def write_rows(
     computed = records.queryExecution().toRdd().toJavaRDD()
     with _arranging():
         packs = packer.packed(computed, argument)
-        arranged = session._jsparkSession.createDataFrame(packs, packer.schema())  # noqa: SLF001  # as above
-    _write(frame, batch, arranged)
+        is_sorted = packer.needSorting(records)
+        arranged = session._jsparkSession.createDataset(packs.rdd(), packer.encoder())  # noqa: SLF001  # as above
+    _write(frame, batch, arranged, is_sorted=is_sorted)
 
 
 def write_identified_rows(
@@ -84,7 +85,7 @@ def write_identified_rows(
     with _arranging():
         rows = _shim(frame.sparkSession, "IdentifiedRows")
         arranged = rows.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
-    _write(frame, batch, arranged)
+    _write(frame, batch, arranged, is_sorted=True)
 
 
 def _argument(
@@ -113,7 +114,7 @@ def _shim(session: Any, name: str) -> Any:
     return found
 
 
-def _write(frame: Any, batch: str, arranged: Any) -> None:
+def _write(frame: Any, batch: str, arranged: Any, *, is_sorted: bool) -> None:
     """Have Spark write these rows, a DataFrame of Java's in the session of `frame`."""
     writer = type(frame)(arranged, frame.sparkSession).write.format(f"{_SINK}.BatchProvider")
-    writer.mode("append").option("batch", batch).save()
+    writer.mode("append").option("batch", batch).option("sorted", is_sorted).save()

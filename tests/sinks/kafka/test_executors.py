@@ -131,6 +131,49 @@ def test_rows_appear_with_the_commit_whole_and_in_their_old_order(one: Try) -> N
         assert [count for count in counts if count] == [len(ids)]
 
 
+def unsorted(spark: SparkSession, rows: int, tasks: int = 5) -> Any:
+    """As `numbered`, of rows that Spark knows no order of."""
+    made = spark.sparkContext.parallelize(range(rows), tasks).map(lambda number: (number,))
+    return spark.createDataFrame(made, "id long").selectExpr(
+        "string(id % 10) AS key", "rpad(string(id), 400, ' ') AS value"
+    )
+
+
+def test_rows_of_a_task_keep_their_order_and_nothing_is_sorted(one: Try) -> None:
+    """Those of one earlier task, in each partition, though the tasks come in any order."""
+    one.write(unsorted(one.spark, 5000))
+    one.commit()
+    found = one.read()
+    assert sorted(int(value) for values in found.values() for value in values) == [*range(5000)]
+    for values in found.values():
+        for first in range(0, 5000, 1000):
+            own = [int(value) for value in values if first <= int(value) < first + 1000]
+            assert own
+            assert own == sorted(own)
+
+
+def test_the_order_of_all_rows_is_kept_where_a_frame_was_sorted(one: Try) -> None:
+    """Also where the columns are gone that it was sorted by; Spark's own shuffle alone is known."""
+    rows = unsorted(one.spark, 5000)
+    assert not sorting(rows)
+    assert not sorting(rows.repartition(3))
+    ordered = rows.selectExpr("key", "value", "-int(value) AS by").orderBy("by")
+    assert sorting(ordered)
+    assert sorting(ordered.selectExpr("upper(value) AS value").where("value <> ''"))
+    assert sorting(rows.sortWithinPartitions("value"))
+    one.write(ordered.drop("by"))
+    one.commit()
+    for values in one.read().values():
+        ids = [int(value) for value in values]
+        assert ids == sorted(ids, reverse=True)
+
+
+def sorting(frame: Any) -> bool:
+    """Whether its tasks would sort what they send."""
+    shim = frame.sparkSession._jvm.io.github.eolistener.sink
+    return bool(shim.PackedRows.needSorting(frame._jdf))
+
+
 def test_a_row_names_its_partition_or_goes_by_its_key_as_in_kafka(one: Try) -> None:
     """The same partition as librdkafka's own murmur2 for each key; headers and nulls arrive."""
     frame = one.spark.sql(

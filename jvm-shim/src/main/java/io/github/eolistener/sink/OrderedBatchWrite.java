@@ -24,8 +24,8 @@ import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
- * The rows of one batch on their way to Kafka: those of a partition in one task, in the order of
- * their places. It commits nothing: Python does, when it has read what the tasks report.
+ * The rows of one batch on their way to Kafka: those of a partition in one task, in the order that
+ * an earlier task has given them, or in the order of all their places. It commits nothing: Python does, when it has read what the tasks report.
  */
 final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final TaskProducers producers;
@@ -36,6 +36,7 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
   private final List<String> there = new CopyOnWriteArrayList<>();
   private volatile SparkContext context;
   private volatile boolean packed;
+  private volatile boolean sorted = true;
   private volatile int planned;
   private volatile List<Map<String, Object>> reports = List.of();
 
@@ -77,12 +78,17 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
     return tasks;
   }
 
-  /** A task of a shuffle gets the rows of each earlier task in order, but the tasks in any. */
+  /**
+   * A task of a shuffle gets the rows of each earlier task in order, but the tasks in any. To sort
+   * them it keeps all of them first.
+   */
   @Override
   public SortOrder[] requiredOrdering() {
-    return new SortOrder[] {
-      Expressions.sort(Expressions.column(RowColumns.PLACE), SortDirection.ASCENDING)
-    };
+    return sorted
+        ? new SortOrder[] {
+          Expressions.sort(Expressions.column(RowColumns.PLACE), SortDirection.ASCENDING)
+        }
+        : new SortOrder[0];
   }
 
   @Override
@@ -130,9 +136,10 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
     context = runs;
   }
 
-  /** Whether the rows are packs, those of {@link PackedRows}. */
-  void expect(boolean packs) {
+  /** Whether the rows are packs, those of {@link PackedRows}; and whether they must be sorted. */
+  void expect(boolean packs, boolean inOrder) {
     packed = packs;
+    sorted = inOrder;
   }
 
   /** Identities of rows that are not to be sent, one a line; called for some at a time. */

@@ -2,29 +2,28 @@ package io.github.eolistener.sink;
 
 import io.github.eolistener.kafka.TargetPartitions;
 import io.github.eolistener.kafka.TaskProducers;
+import java.util.HashMap;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /** Sends the rows of one task that were packed by {@link PackedRows}. */
 final class PackWriter extends RecordWriter {
-  private byte[] pack = new byte[0];
+  private final Map<Long, Long> places = new HashMap<>(); // of the last pack of each earlier task
 
   PackWriter(TaskProducers producers, TargetPartitions targets, int[] attempts) {
     super(producers, targets, attempts);
   }
 
+  /** Sends a pack; one that was made before another of its task must come before it. */
   @Override
   public void write(InternalRow row) {
-    if (row instanceof UnsafeRow) { // its memory is Spark's, and no array
-      int size = RecordPack.length((UnsafeRow) row, PackedRows.AT_PACK);
-      if (pack.length < size) {
-        pack = new byte[size];
-      }
-      RecordPack.copy((UnsafeRow) row, PackedRows.AT_PACK, pack, 0);
-      RecordPack.read(pack, size, this::send);
-    } else {
-      byte[] given = row.getBinary(PackedRows.AT_PACK);
-      RecordPack.read(given, given.length, this::send);
+    long place = row.getLong(PackedRows.AT_PLACE);
+    Long before = places.put(PackedRows.task(place), place);
+    if (before != null && before >= place) {
+      throw new IllegalStateException(
+          "Spark's shuffle has brought the rows of a task in another order than it gave them in:"
+              + " use write_method=\"driver\"");
     }
+    RecordPack.read(row, PackedRows.AT_PACK, this::send);
   }
 }

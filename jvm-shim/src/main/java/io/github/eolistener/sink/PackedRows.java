@@ -3,14 +3,18 @@ package io.github.eolistener.sink;
 import io.github.eolistener.kafka.TargetPartitions;
 import io.github.eolistener.kafka.UserPartitioner;
 import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.spark.SparkObject;
 import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
+import java.util.Set;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoder;
+import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -31,12 +35,18 @@ public final class PackedRows {
           .add(RowColumns.PLACE, DataTypes.LongType)
           .add(PACK, DataTypes.BinaryType);
 
-  /** The number of the pack's column. */
+  /** The numbers of the columns. */
+  static final int AT_PLACE = 1;
+
   static final int AT_PACK = 2;
 
   private static final int PACK_BYTES = 64 << 10;
   private static final int SMALLEST_PACK = 4 << 10;
   private static final int BYTES = 8 << 20; // of all packs that a task fills
+  private static final int TASK_SHIFT = 33; // of a task's number in a place
+  private static final String SHUFFLE = "spark.shuffle.manager";
+  private static final Set<String> KEEP_ORDER =
+      Set.of("sort", "tungsten-sort", "org.apache.spark.shuffle.sort.SortShuffleManager");
 
   private PackedRows() {}
 
@@ -50,15 +60,37 @@ public final class PackedRows {
    * which of a record's columns the frame has, and, if it has one, the column that marks rows which
    * are not to be sent; and those of {@link UserPartitioner}.
    *
-   * @return rows of {@link #schema}
+   * @return rows of {@link #encoder}
    */
   public static JavaRDD<Row> packed(JavaRDD<InternalRow> records, String argument) {
     return records.mapPartitionsWithIndex(new Packing(CallArguments.of(argument)), true);
   }
 
-  /** Task, place and pack. */
-  public static StructType schema() {
-    return SCHEMA;
+  /** Of task, place and pack. A Dataset that is made by it copies a pack but once. */
+  public static Encoder<Row> encoder() {
+    return Encoders.row(SCHEMA);
+  }
+
+  /**
+   * Whether the packs of these records must be sorted by their places when they have gone through
+   * the shuffle: all of a frame that was sorted has an order, not only what each task has of it; and
+   * of Spark's own shuffle alone it is known that it keeps the order within a task.
+   */
+  public static boolean needSorting(Dataset<Row> records) {
+    String shuffle = records.sparkSession().sparkContext().conf().get(SHUFFLE, "sort");
+    return !KEEP_ORDER.contains(shuffle)
+        || hasOrder(new SparkObject(records.queryExecution().optimizedPlan()));
+  }
+
+  /** Whether rows come sorted out of any step of a plan: later ones may not know of it. */
+  private static boolean hasOrder(SparkObject plan) {
+    return !plan.call("outputOrdering").elements().isEmpty()
+        || plan.call("children").elements().stream().anyMatch(PackedRows::hasOrder);
+  }
+
+  /** The number of the task that has made the pack of this place. */
+  static long task(long place) {
+    return place >>> TASK_SHIFT;
   }
 
   /** Whether rows of this schema are those that were made here. */
@@ -87,7 +119,7 @@ public final class PackedRows {
       if (user != null && task != null) { // its thread and class loader outlive it
         task.addTaskCompletionListener((TaskCompletionListener) ended -> user.close());
       }
-      return new Packs(this, (long) number << 33, rows);
+      return new Packs(this, (long) number << TASK_SHIFT, rows);
     }
 
     /** Where a row goes, or why it goes nowhere. */

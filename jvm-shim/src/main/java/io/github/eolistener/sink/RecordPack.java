@@ -1,6 +1,5 @@
 package io.github.eolistener.sink;
 
-import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -23,22 +22,6 @@ final class RecordPack {
   private static final int MOST = Integer.MAX_VALUE - 8; // an array cannot be larger
 
   private RecordPack() {}
-
-  /** How many bytes a column has, which Spark keeps in one piece of its memory. */
-  static int length(UnsafeRow row, int at) {
-    return (int) row.getLong(at); // in the lower half; in the upper one where they are
-  }
-
-  /** Copies these bytes to an array, once. */
-  static void copy(UnsafeRow row, int at, byte[] to, int place) {
-    long where = row.getLong(at);
-    Platform.copyMemory(
-        row.getBaseObject(),
-        row.getBaseOffset() + (where >>> 32),
-        to,
-        (long) Platform.BYTE_ARRAY_OFFSET + place,
-        (int) where);
-  }
 
   /** What is given the records of a pack. */
   interface Receiver {
@@ -99,31 +82,31 @@ final class RecordPack {
 
     private void add(InternalRow row, int at) {
       if (row instanceof UnsafeRow && !row.isNullAt(at)) {
-        int length = length((UnsafeRow) row, at);
-        add(length);
-        grow(length);
-        copy((UnsafeRow) row, at, bytes, size);
-        size += length;
+        UnsafeRow kept = (UnsafeRow) row;
+        add(kept.getBaseObject(), place(kept, at), length(kept, at));
       } else {
         add(row.isNullAt(at) ? null : row.getBinary(at));
       }
     }
 
     private void add(byte[] part) {
-      add(part == null ? NULL : part.length);
-      if (part != null) {
-        grow(part.length);
-        System.arraycopy(part, 0, bytes, size, part.length);
-        size += part.length;
+      if (part == null) {
+        add(NULL);
+      } else {
+        add(part, Platform.BYTE_ARRAY_OFFSET, part.length);
       }
+    }
+
+    private void add(Object base, long at, int length) {
+      add(length);
+      grow(length);
+      Platform.copyMemory(base, at, bytes, (long) Platform.BYTE_ARRAY_OFFSET + size, length);
+      size += length;
     }
 
     private void add(int number) {
       grow(Integer.BYTES);
-      bytes[size] = (byte) (number >>> 24);
-      bytes[size + 1] = (byte) (number >>> 16);
-      bytes[size + 2] = (byte) (number >>> 8);
-      bytes[size + 3] = (byte) number;
+      Platform.putInt(bytes, (long) Platform.BYTE_ARRAY_OFFSET + size, number);
       size += Integer.BYTES;
     }
 
@@ -135,38 +118,86 @@ final class RecordPack {
     }
   }
 
-  /** Gives each record of a pack to the receiver, in their order. */
-  static void read(byte[] pack, int size, Receiver receiver) {
-    ByteBuffer left = ByteBuffer.wrap(pack, 0, size);
-    while (left.hasRemaining()) {
-      int target = left.getInt();
+  /** Gives each record of a row's pack, the column {@code at}, to the receiver, in their order. */
+  static void read(InternalRow row, int at, Receiver receiver) {
+    Reader reader = Reader.of(row, at);
+    while (reader.hasNext()) {
+      int target = reader.number();
       if (target < 0) {
         receiver.take(target, null, null, null);
       } else {
-        receiver.take(target, part(left), part(left), headers(left));
+        receiver.take(target, reader.part(), reader.part(), reader.headers());
       }
     }
   }
 
-  private static byte[] part(ByteBuffer left) {
-    int length = left.getInt();
-    if (length == NULL) {
-      return null;
+  /** Takes the parts of a column out of Spark's memory, each by one copy. */
+  private static final class Reader {
+    private final Object base;
+    private final long end;
+    private long at;
+
+    private Reader(Object base, long begin, int size) {
+      this.base = base;
+      at = begin;
+      end = begin + size;
     }
-    byte[] part = new byte[length];
-    left.get(part);
-    return part;
+
+    static Reader of(InternalRow row, int column) {
+      if (row instanceof UnsafeRow) {
+        UnsafeRow kept = (UnsafeRow) row;
+        return new Reader(kept.getBaseObject(), place(kept, column), length(kept, column));
+      }
+      byte[] pack = row.getBinary(column);
+      return new Reader(pack, Platform.BYTE_ARRAY_OFFSET, pack.length);
+    }
+
+    boolean hasNext() {
+      return at < end;
+    }
+
+    int number() {
+      advance(Integer.BYTES);
+      return Platform.getInt(base, at - Integer.BYTES);
+    }
+
+    byte[] part() {
+      int length = number();
+      if (length == NULL) {
+        return null;
+      }
+      advance(length);
+      byte[] part = new byte[length];
+      Platform.copyMemory(base, at - length, part, Platform.BYTE_ARRAY_OFFSET, length);
+      return part;
+    }
+
+    RecordHeaders headers() {
+      int count = number();
+      if (count == NULL) {
+        return null;
+      }
+      RecordHeaders headers = new RecordHeaders();
+      for (int i = 0; i < count; i++) {
+        headers.add(new String(part(), StandardCharsets.UTF_8), part());
+      }
+      return headers;
+    }
+
+    private void advance(int bytes) {
+      if (bytes < 0 || bytes > end - at) { // memory that is not the pack's would be read
+        throw new IllegalStateException("a pack of records ends within one of them");
+      }
+      at += bytes;
+    }
   }
 
-  private static RecordHeaders headers(ByteBuffer left) {
-    int count = left.getInt();
-    if (count == NULL) {
-      return null;
-    }
-    RecordHeaders headers = new RecordHeaders();
-    for (int i = 0; i < count; i++) {
-      headers.add(new String(part(left), StandardCharsets.UTF_8), part(left));
-    }
-    return headers;
+  /** How many bytes a column has, which Spark keeps in one piece of its memory. */
+  private static int length(UnsafeRow row, int at) {
+    return (int) row.getLong(at); // in the lower half; in the upper one where they are
+  }
+
+  private static long place(UnsafeRow row, int at) {
+    return row.getBaseOffset() + (row.getLong(at) >>> 32);
   }
 }

@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.kafka.TaskProducers;
 import io.github.eolistener.protocol.CallArguments;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -27,6 +29,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -110,12 +113,16 @@ class PackedRowsTest {
     return packs;
   }
 
+  private static InternalRow internal(Row pack) {
+    return new GenericInternalRow(new Object[] {pack.get(0), pack.get(1), pack.get(2)});
+  }
+
   private static List<Found> records(List<Row> packs) {
     List<Found> found = new ArrayList<>();
     for (Row pack : packs) {
       RecordPack.read(
-          pack.<byte[]>getAs(PackedRows.AT_PACK),
-          pack.<byte[]>getAs(PackedRows.AT_PACK).length,
+          internal(pack),
+          PackedRows.AT_PACK,
           (target, key, value, headers) -> found.add(new Found(target, key, value, headers)));
     }
     return found;
@@ -185,6 +192,54 @@ class PackedRowsTest {
       }
     }
     assertEquals(3 * rows, seen);
+  }
+
+  @Test
+  @DisplayName("A task takes the packs of several tasks in any order, those of one only in its own")
+  void orderIsSeen() {
+    CallArguments given = topic(1, 1, ",\"properties\":{}");
+    PackWriter writer =
+        new PackWriter(TaskProducers.of(given), TargetPartitions.of(given), new int[] {0, 1, 0});
+    List<InternalRow> packs = new ArrayList<>();
+    for (int number = 0; number < 2; number++) {
+      List<InternalRow> rows =
+          IntStream.range(0, 10_000).mapToObj(each -> row(each, 0)).collect(Collectors.toList());
+      packs(given, number, rows).forEach(pack -> packs.add(internal(pack)));
+    }
+    int half = packs.size() / 2;
+    assertTrue(half > 1, "several packs of a task: " + half);
+    packs.subList(half, packs.size()).forEach(writer::write);
+    writer.write(packs.get(1));
+    assertThrows(IllegalStateException.class, () -> writer.write(packs.get(0)));
+    assertThrows(IllegalStateException.class, () -> writer.write(packs.get(half + 1)));
+  }
+
+  @Test
+  @DisplayName("A pack that ends within a record is refused: what lies behind it is not its own")
+  void cutShort() {
+    byte[] pack =
+        (byte[]) packs(topic(1, 1, ""), 0, List.of(row(1, 0))).get(0).get(PackedRows.AT_PACK);
+    for (int size = 1; size < pack.length; size++) {
+      Row cut = RowFactory.create(0, 0L, Arrays.copyOf(pack, size));
+      assertThrows(IllegalStateException.class, () -> records(List.of(cut)), "of " + size);
+    }
+  }
+
+  @Test
+  @DisplayName("A pack is read from Spark's own memory as from an array")
+  void unsafe() {
+    Row pack = packs(topic(2, 1, ""), 0, List.of(row(1, 0), row("é", null, 1, false))).get(0);
+    InternalRow kept = UnsafeProjection.create(PackedRows.encoder().schema()).apply(internal(pack));
+    List<Found> found = new ArrayList<>();
+    RecordPack.read(
+        kept,
+        PackedRows.AT_PACK,
+        (target, key, value, headers) -> found.add(new Found(target, key, value, headers)));
+    assertArrayEquals(bytes("k1"), found.get(0).key);
+    assertArrayEquals(bytes("v1"), found.get(0).value);
+    assertArrayEquals(bytes("é"), found.get(1).key);
+    assertNull(found.get(1).value);
+    assertEquals(1, found.get(1).target);
   }
 
   @Test
