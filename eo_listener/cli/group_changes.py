@@ -35,7 +35,7 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
 )
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.group_repair import GroupRepair
-from eo_listener.model.errors import GuardError, SettingsError, few
+from eo_listener.model.errors import GuardError, SettingsError, counted, few
 from eo_listener.model.offsets import Position, TopicPartition
 
 LEAVE: Final = "leave"
@@ -159,13 +159,13 @@ def _print(
     for line in _notes(change):
         print_line(out, line)
     count = len(change.positions())
-    what = f"{count} partition" if count == 1 else f"{count} partitions"
+    what = counted(count, "partition")
     if not count:
         there = all(one.direction is Direction.SAME for one in change.partitions)
         why = "the group is there already" if there else "no partition would go back"
         out.print(Text(f"nothing to commit: {why}"))
     elif missing:
-        out.print(named(f"committed: {count - len(missing)} of {count} partitions"))
+        out.print(named(f"committed: {count - len(missing)} of {what}"))
     elif executed:
         out.print(named(f"committed: {what}, and read back"))
     else:

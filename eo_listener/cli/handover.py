@@ -36,7 +36,7 @@ from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_reader import RecordReader
 from eo_listener.model import exit_codes
-from eo_listener.model.errors import SettingsError, few
+from eo_listener.model.errors import SettingsError, counted, few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.typed_command import ClusterCommands
@@ -243,8 +243,8 @@ def _print(
     now = utc(time.time_ns() // 1_000_000)
     print_line(
         out,
-        f"group {group} is drained: {len(found.partitions)} partitions without lag, no open "
-        f"transaction, no members; read twice, {now}",
+        f"group {group} is drained: {counted(len(found.partitions), 'partition')} without lag, no "
+        f"open transaction, no members; read twice, {now}",
     )
     out.print("start the next one by:")
     for line in commands:

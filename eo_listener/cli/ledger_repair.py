@@ -34,7 +34,7 @@ from eo_listener.cli.options import (
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.kafka.java_transactions import JavaTransactions
-from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.model.errors import EoListenerError, SettingsError, counted
 from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.model.offsets import OffsetRange
@@ -113,7 +113,7 @@ def rename(
         if execute:
             steps.execute(watch, lambda: repair.rename(plan))
     steps.conclude(
-        f"{len(plan.heads)} heads and their history",
+        f"{counted(len(plan.heads), 'head')} and their history",
         "renamed",
         {
             "from": plan.old._asdict(),

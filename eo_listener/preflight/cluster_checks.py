@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from eo_listener.client_config import acls
 from eo_listener.model.commit_metadata import MAX_BYTES
+from eo_listener.model.errors import counted
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts
 from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 
@@ -20,8 +21,7 @@ _TRANSACTION_TIMEOUT = 60_000  # what the committer asks for, as librdkafka does
 def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
     """Say what is right and wrong with it."""
     about = f"cluster {facts.servers}"
-    brokers = "1 broker" if facts.brokers == 1 else f"{facts.brokers} brokers"
-    yield fine(about, f"reached, {brokers}")
+    yield fine(about, f"reached, {counted(facts.brokers, 'broker')}")
     if facts.settings is None:
         command = acls.command(facts.servers, plan.principal, ["DESCRIBE_CONFIGS"], ["--cluster"])
         yield note(

@@ -9,7 +9,7 @@ from eo_listener.client_config import acls
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import few
+from eo_listener.model.errors import counted, few
 from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import CheckPlan, GroupFacts, TopicFacts
@@ -77,7 +77,8 @@ def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[Ch
         if lacking:
             yield refused(about, servers, plan.principal, lacking, resource)
         else:
-            yield fine(about, f"{len(topic.ends)} partitions; the client may commit for it (Read)")
+            partitions = counted(len(topic.ends), "partition")
+            yield fine(about, f"{partitions}; the client may commit for it (Read)")
     if not topic.has_id:
         yield note(
             about,
@@ -180,6 +181,7 @@ def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Iterator[CheckFi
 def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFinding:
     ours = [member for member in group.members if member.instance == INSTANCE_ID]
     who = few(group.members)
+    members = f"{counted(len(group.members), 'member')} ({who})"
     if ours and plan.mode == "member":
         return warning(
             about,
@@ -189,12 +191,12 @@ def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFindin
     if plan.mode == "simple":
         return problem(
             about,
-            f"it has {len(group.members)} members ({who}): while it has, commits are refused",
+            f"it has {members}: until it has none, commits are refused",
             f"stop them; or {_OWN_GROUP}; or mode='transactional', which may commit beside them",
         )
     return warning(
         about,
-        f"it has {len(group.members)} members ({who}), which may commit too: the last one wins",
+        f"it has {members}, which may commit too: the last one wins",
         _OWN_GROUP,
     )
 
@@ -248,7 +250,7 @@ def _held(
         )
     if held and not (strange or marked or beyond or lost or gone):
         by = f", by {few(writers)}" if writers else ""
-        yield fine(about, f"it holds {len(held)} offsets{by}, all within their logs")
+        yield fine(about, f"it holds {counted(len(held), 'offset')}{by}, all within their logs")
 
 
 def _against_logs(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping
 from eo_listener.client_config import acls
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.client_config.topic_commands import alter_topic, create_ledger, create_topic
-from eo_listener.model.errors import few
+from eo_listener.model.errors import counted, few
 from eo_listener.preflight.facts import (
     LONGEST_MS,
     CheckPlan,
@@ -51,7 +51,7 @@ def judge_target(
     if lacking:
         return
     may = "write to it (Write)" if sink.transactions else "read and write it (Read, Write)"
-    yield fine(about, f"{len(topic.ends)} partitions; the client may {may}")
+    yield fine(about, f"{counted(len(topic.ends), 'partition')}; the client may {may}")
     is_letters = topic.name == sink.dead_letters
     if sink.write_method == "executors" and len(topic.ends) == 1 and not is_letters:
         yield note(
@@ -210,10 +210,10 @@ def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Iterat
             "name another, group=",
         )
     elif group.members:
-        who = few(group.members)
+        members = f"{counted(len(group.members), 'member')} ({few(group.members)})"
         yield warning(
             about,
-            f"it has {len(group.members)} members ({who}), which may commit too: the last one wins",
+            f"it has {members}, which may commit too: the last one wins",
             "give the sink a group of its own, group=",
         )
 

@@ -77,7 +77,7 @@ def test_it_waits_until_the_group_is_drained(topics: Topics) -> None:
     finally:
         thread.join()
     assert answer.exit_code == 0
-    assert f"group {group} is drained: 1 partitions without lag" in answer.stdout
+    assert f"group {group} is drained: 1 partition without lag" in answer.stdout
     assert f"--group {group} --consumer-property auto.offset.reset=none" in answer.stdout
     login = document(group, "-b", servers, *QUICK, "--timeout", "60", "-X", "client.id=c")
     assert "--consumer.config FILE, with your -X" in login["next"][0]

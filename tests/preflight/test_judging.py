@@ -99,6 +99,7 @@ def test_a_fixed_member_of_ours_is_named() -> None:
     levels = {mode: group(facts, mode)[0].level for mode in ("simple", "member")}
     assert levels == {"simple": Level.PROBLEM, "member": Level.WARNING}
     assert "fixed member already" in group(facts, "member")[0].what
+    assert "it has 1 member (" in group(facts, "simple")[0].what
 
 
 def test_at_a_start_the_committers_own_traces_are_no_news() -> None:

@@ -88,7 +88,7 @@ def test_a_group_with_members_refuses_simple_commits(broker: Broker, member: str
     """Said before the first commit fails; a transaction may commit beside them."""
     (found,) = to_act_on(check(broker, member))
     assert found.level is Level.PROBLEM
-    assert "has 1 members (somebody at 127.0.0.1)" in found.what
+    assert "has 1 member (somebody at 127.0.0.1)" in found.what
     beside = check(broker, member, mode="transactional")
     assert [one.level for one in to_act_on(beside)] == [Level.WARNING]
     (untried,) = [one for one in beside if "transactional id" in one.what]
