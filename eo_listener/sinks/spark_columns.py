@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 _ORDERED: Final = frozenset(
     {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz"}
 )
-_INCOMPARABLE: Final = re.compile(r"\b(?:map<|variant\b)")
 _UNTYPED: Final = "void"
 _PADDED: Final = re.compile(r"\bchar\(")
 NEW_COLUMNS: Final = "or have the sink add them to the table: new_columns=True"
@@ -80,13 +79,16 @@ def check_typed(columns: Columns) -> None:
             )
 
 
-def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table: Columns) -> None:
-    """Raise SettingsError where rows cannot be upserted into the columns of `table`.
+def check_upsert(
+    keys: Sequence[str], version: str | None, schema: StructType, table: Columns
+) -> None:
+    """Raise SettingsError where rows of `schema` cannot be upserted into the columns of `table`.
 
     Which lack the keys, whose version has not the order of numbers or of time, or whose keys and
     version the table would convert: two keys could become one there, and a newer row an older one.
     A key that was padded is inserted again with each batch.
     """
+    rows = types_of(schema)
     needed = {"keys": keys, "version_column": [] if version is None else [version]}
     for setting, names in needed.items():
         missing = [name for name in names if name not in rows]
@@ -102,7 +104,7 @@ def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table:
             if kind is not None and kind not in _ORDERED:
                 raise unordered(version, f"of type {kind}{where}")
     for name in keys:
-        if _INCOMPARABLE.search(rows[name]):
+        if not _is_compared(schema[name].dataType.jsonValue()):
             raise SettingsError(
                 f"keys= names {name!r}, which is {rows[name]}",
                 cause="Spark does not compare such values",
@@ -119,3 +121,19 @@ def check_upsert(keys: Sequence[str], version: str | None, rows: Columns, table:
                 if is_padded(wanted)
                 else f"Cast it to {wanted} in the transform",
             )
+
+
+def _is_compared(kind: object) -> bool:
+    """Whether Spark compares values of a type, which is given as Spark writes it in JSON.
+
+    Its text would not do: a struct's fields may have any name.
+    """
+    match kind:
+        case {"type": "struct", "fields": fields}:
+            return all(_is_compared(field["type"]) for field in fields)
+        case {"type": "array", "elementType": element}:
+            return _is_compared(element)
+        case {"type": "map"} | "variant":
+            return False
+        case _:
+            return True

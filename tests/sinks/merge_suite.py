@@ -187,6 +187,13 @@ class MergeSuite:
         self.write([[f"{row(1, 'a', 0)}, {given}", f"{row(1, 'b', 1)}, {given}"]])
         assert self.read("id", "word") == [(1, "b")]
 
+    @pytest.mark.slow
+    def test_a_key_may_have_fields_of_any_name(self) -> None:
+        """Also those of types that are no keys."""
+        keys = [f"named_struct('variant', {n}, 'map', 'm') id" for n in (1, 2, 1)]
+        self.write([[f"{key}, '{n}' word"] for n, key in enumerate(keys)])
+        assert self.read("id.variant", "word") == [(1, "2"), (2, "1")]
+
     def test_a_zero_has_no_sign(self) -> None:
         """As a key, in a batch and in the table; what is not a number is one key."""
         keys = ["-0.0D", "double('NaN')", "0.0D", "-0.0D", "double('NaN')"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from pyspark.sql.types import StructType
+
 from eo_listener.model.errors import (
     OutcomeUnknownError,
     RetriableSinkError,
@@ -87,7 +89,7 @@ class BatchCommit:
     def _create(self, rows: Columns) -> None:
         version = self._target.version_column
         columns = RowFilter.of(tuple(rows), None, version).columns
-        self._check_columns(columns, rows, {})
+        self._check_columns(columns, {})
         check_no_number(self._session)
         try:
             create(self._frame, self._target, self._connection.reference, columns)
@@ -123,7 +125,7 @@ class BatchCommit:
         wanted = {*there, *(new if self._target.new_columns else ())}
         row_filter = RowFilter.of(tuple(rows), wanted, self._target.version_column, fix=NEW_COLUMNS)
         columns = row_filter.columns
-        self._check_columns(columns, rows, there)
+        self._check_columns(columns, there)
         if self._target.new_columns and new:
             check_no_number(self._session)
             check_typed({name: rows[name] for name in new})
@@ -133,7 +135,7 @@ class BatchCommit:
                 raise explained(error, self._label) from without_secrets(error)
         return columns
 
-    def _check_columns(self, columns: tuple[str, ...], rows: Columns, there: Columns) -> None:
+    def _check_columns(self, columns: tuple[str, ...], there: Columns) -> None:
         target = self._target
         missing = [name for name in target.partition_by if name not in columns and not there]
         if missing:
@@ -142,7 +144,8 @@ class BatchCommit:
                 fix="Name columns of the transform's result, upper and lower case included",
             )
         if target.mode is Mode.UPSERT:
-            written = {name: rows[name] for name in columns}
+            schema = self._frame.schema
+            written = StructType([schema[name] for name in columns])
             check_upsert(target.keys, target.version_column, written, there)
 
     def _appended(self, frame: DataFrame, location: str, record: BatchRecord) -> Applied:
