@@ -12,6 +12,7 @@ from uuid import uuid4
 from pyspark.sql.types import StructType
 
 from eo_listener.model.errors import (
+    ForeignWriterError,
     OutcomeUnknownError,
     RetriableSinkError,
     SettingsError,
@@ -23,7 +24,12 @@ from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.delta.arguments import at
 from eo_listener.sinks.delta.batch_records import BatchRecord, QueryState, application_id
 from eo_listener.sinks.delta.catalog import add_columns, check_no_number, create, table_columns
-from eo_listener.sinks.delta.errors import explained, in_doubt
+from eo_listener.sinks.delta.errors import (
+    explained,
+    in_doubt,
+    taken_back,
+    taken_back_meanwhile,
+)
 from eo_listener.sinks.delta.merge import prepared
 from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
@@ -102,9 +108,16 @@ class BatchCommit:
     def _found_ledger(self, log: TableLog | None) -> QueryLedger:
         """The ledger, where it is as the entry has found it."""
         found = self._connection.ledger_in(log, self._entry.query)
-        if not found.location:
+        if log is None:
             raise SinkError(f"{self._label} was made, and is not there", cause="it was dropped")
-        refuse_moved(self._label, self._entry, found.heads)
+        try:
+            refuse_moved(self._label, self._entry, found.heads)
+        except ForeignWriterError:
+            by = self._connection.taken_back_by(log, self._entry.query)
+            if by is None:
+                raise
+            back = taken_back(self._connection.reference, by, log.newest)
+            raise taken_back_meanwhile(self._label, self._entry.batch_id, back) from None
         return found
 
     def _record(self, found: QueryLedger) -> BatchRecord:

@@ -183,6 +183,19 @@ def taken_back(reference: str, by: TakenBackBy, newest: int) -> TakenBack:
     )
 
 
+def taken_back_meanwhile(label: str, batch_id: int, back: TakenBack) -> SinkError:
+    """Say that a table was taken back between the reading of its ledger and the batch."""
+    undo = f"Where it was not meant, undo it: {back.fix}. " if back.fix else ""
+    return SinkError(
+        f"{label} was taken back while the query was running, and its ledger with it: batch "
+        f"{batch_id} was not written",
+        cause=back.cause,
+        fix=f"{undo}To go on from what the table has now, start the query with a new "
+        "checkpointLocation, from the ledger where that has anything left: "
+        "starting_offsets(ledger=...)",
+    )
+
+
 def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkError:
     """Say why the heads of a query cannot be known, and how they can be again."""
     at, problem = state.doubted, f"{label}: what {query!r} has applied cannot be known"

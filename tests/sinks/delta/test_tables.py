@@ -153,6 +153,37 @@ def test_a_restore_between_judgement_and_commit_is_found(table: Table, at_commit
     assert table.read("offset") == [(0,)]
 
 
+def test_a_restore_between_the_ledger_and_the_batch_is_named(table: Table) -> None:
+    """And not another driver, which there is none of; the printed command undoes it."""
+    sink = table.sink()
+    first = table.batch(sink, {})
+    second = table.batch(sink, heads_of(first))
+    assert dict(sink.applied(QUERY)) == heads_of(second)
+    table.sql("RESTORE TABLE {table} TO VERSION AS OF 1")
+    with pytest.raises(SinkError, match="version 3 restored the table to version 1") as refused:
+        table.batch(sink, heads_of(second))
+    assert table.read("offset") == [(0,)]
+    command, _, _ = str(refused.value.fix).partition("undo it: ")[2].partition(". To go on")
+    table.spark.sql(command)
+    third = table.batch(sink, heads_of(second))
+    assert dict(table.sink().applied(QUERY)) == heads_of(third)
+    assert table.read("offset") == [(0,), (1,), (2,)]
+
+
+@pytest.mark.slow
+def test_a_clone_between_the_ledger_and_the_batch_is_named(table: Table, tmp_path: Path) -> None:
+    """What is there now is another table's, and the query stops at it."""
+    other = Table(table.spark, tmp_path / "other")
+    other.batch(other.sink(), {})
+    sink = table.sink()
+    first = table.batch(sink, {})
+    assert dict(sink.applied(QUERY)) == heads_of(first)
+    table.sql("DELETE FROM {table}")  # Delta clones into an empty table only
+    table.sql(f"CREATE OR REPLACE TABLE {{table}} SHALLOW CLONE {other.name}")
+    with pytest.raises(SinkError, match=r"replaced the table \(CLONE\)"):
+        table.batch(sink, heads_of(first))
+
+
 @pytest.mark.slow
 def test_a_dropped_table_takes_its_ledger_along(table: Table) -> None:
     """A sink that lives on does not take the new table for the old one."""
