@@ -52,11 +52,12 @@ class GapInLog:
         )
 
     def document(self) -> dict[str, Any]:
-        """Its form in JSON; `in_log` is None where it was not compared."""
+        """Its form in JSON; `in_log` is None where it was not compared, `not_compared` why."""
         kept = self.kept
         return {
             "offsets": self.gap.until - self.gap.start,
             "in_log": None if self.log is None else 0 if kept is None else kept.until - kept.start,
+            "not_compared": self.unknown or None,
         }
 
 

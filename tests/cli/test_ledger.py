@@ -129,9 +129,13 @@ def test_one_gap_is_accepted(store: Store) -> None:
     assert "dry run, nothing was changed" in dry
     assert "given up: 5 offsets, so up to 5 records" in dry
     assert "not compared with the source's log: add -b HOST:PORT" in dry
+    document = json.loads(run(*command, "--json").stdout)
+    assert (document["in_log"], document["not_compared"]) == (None, "add -b HOST:PORT")
     assert store.heads()[T0].range == OffsetRange(5, 10)
     before = store.heads()[T0]
-    assert "accepted: the gap 10..15 of flights-0" in run(*command, *QUICK).stdout
+    done = run(*command, *QUICK).stdout
+    assert "not compared with the source's log: add -b HOST:PORT" in done
+    assert "accepted: the gap 10..15 of flights-0" in done
     head = store.heads()[T0]
     assert head.range == OffsetRange(15, 15)
     assert (head.batch_id, head.query_id) == (before.batch_id, before.query_id)
