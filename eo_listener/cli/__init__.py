@@ -49,7 +49,7 @@ class _Commands(TyperGroup):
             return super().make_context(*arguments, **options)
 
     def invoke(self, *arguments: Any, **options: Any) -> Any:
-        with _passed_on():
+        with _passed_on(), _dashes_explained():
             return super().invoke(*arguments, **options)
 
 
@@ -59,6 +59,25 @@ def _passed_on() -> Iterator[None]:
         yield
     except (OSError, KeyboardInterrupt) as reason:
         raise _Stopped(reason) from reason
+
+
+@contextlib.contextmanager
+def _dashes_explained() -> Iterator[None]:
+    """Say of an option that no command has how a name that begins with a dash is given."""
+    try:
+        yield
+    except Exception as error:
+        # Of click, or of the copy of click in typer, which has no public name for it.
+        if type(error).__name__ == "NoSuchOption":
+            _explain_dash(error)
+        raise
+
+
+def _explain_dash(error: Any) -> None:
+    takes_names = any(one.param_type_name == "argument" for one in error.ctx.command.params)
+    if takes_names and not error.possibilities:
+        said = error.message.rstrip(".")
+        error.message = f"{said}. A name that begins with a dash comes last, after --: ... -- -NAME"
 
 
 app = typer.Typer(

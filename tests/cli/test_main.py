@@ -50,6 +50,32 @@ def test_an_exit_code_is_kept_whatever_becomes_of_the_output(
     assert "Traceback" not in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "is_explained"),
+    [
+        ("eo-listener status -1group -b 127.0.0.1:1", True),
+        ("eo-listener status --group -b 127.0.0.1:1", True),
+        ("eo-listener group seed -1group --from-group g -b 127.0.0.1:1", True),
+        ("eo-listener handover -1group -b 127.0.0.1:1", True),
+        ("eo-listener status --jsn -b 127.0.0.1:1", False),  # a slip: --json is proposed
+        ("eo-listener jar --nosuch", False),  # which takes no name
+    ],
+)
+def test_a_name_that_begins_with_a_dash(line: str, is_explained: bool) -> None:
+    """How it is given is said where it may have been one, and typed so it is no option."""
+    answer = typed(line, COLUMNS="200")
+    assert answer.returncode == 2
+    assert "No such option" in answer.stderr
+    assert ("A name that begins with a dash comes last, after --" in answer.stderr) is is_explained
+
+
+def test_a_name_after_two_dashes() -> None:
+    """It is a group like any other, of a cluster that does not answer."""
+    answer = typed("eo-listener status -b 127.0.0.1:1 -- -1group")
+    assert answer.returncode == 3, answer.stderr
+    assert "No such option" not in answer.stderr
+
+
 @pytest.mark.parametrize("command", ["jar", "preflight", "--help"])
 def test_a_reader_that_has_gone_is_no_finding(command: str) -> None:
     """`| head` ends the command with 141, as SIGPIPE does, and without any message."""
