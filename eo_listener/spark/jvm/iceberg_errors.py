@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError
-
-from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import FAILURES, asking
 from eo_listener.spark.jvm.redaction import NONE, Secrets, without_secrets
-
-_CAUSES: Final = 10
+from eo_listener.spark.jvm.thrown import thrown
 
 
 class ThrownError(Exception):
@@ -50,23 +45,13 @@ def java_errors() -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
-        thrown = error.java_exception if isinstance(error, Py4JJavaError) else None
-        thrown = thrown if thrown is not None else getattr(error, "_origin", None)
-        if thrown is None:
+        chain = thrown(error)
+        if not chain:
             with asking("work on an Iceberg table"):
                 raise
         secrets = Secrets.configured()
-        raise _described(thrown, secrets) from without_secrets(error, secrets)
-
-
-def _described(thrown: Any, secrets: Secrets) -> ThrownError:
-    classes: list[str] = []
-    texts: list[str] = []
-    try:
-        while thrown is not None and len(classes) < _CAUSES:
-            classes.append(str(thrown.getClass().getName()))
-            texts.append(str(thrown.getMessage()))
-            thrown = thrown.getCause()
-    except FAILURES as error:
-        raise JvmError("Spark's JVM has ended") from error
-    return ThrownError(tuple(classes), texts[0], causes=tuple(texts[1:]), secrets=secrets)
+        classes = tuple(one.classes[0] for one in chain)
+        said, *causes = (one.said or one.text for one in chain)
+        raise ThrownError(
+            classes, said, causes=tuple(causes), secrets=secrets
+        ) from without_secrets(error, secrets)

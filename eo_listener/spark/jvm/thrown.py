@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from eo_listener.spark.jvm.calls import FAILURES
 
 _DEPTH: Final = 20  # causes of causes; an exception can be among its own
 
 
-class Thrown(NamedTuple):
-    """A Java exception: its class and the superclasses of that, and the first line of its text.
+@dataclass(frozen=True, slots=True)
+class Thrown:
+    """A Java exception: its class and the superclasses of that, and all that it `said`.
 
-    The line may quote names, and no value of a row.
+    The first line of that, `text`, may quote names, and no value of a row.
     """
 
     classes: tuple[str, ...]
-    text: str
+    said: str = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The first line; the class where it said nothing."""
+        lines = self.said.strip().splitlines()
+        return lines[0] if lines else self.classes[0]
 
 
 def thrown(error: BaseException) -> tuple[Thrown, ...]:
@@ -29,7 +37,7 @@ def thrown(error: BaseException) -> tuple[Thrown, ...]:
         # As Py4JJavaError has it, or an exception that pyspark has made of one.
         one = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
         while one is not None and len(found) < _DEPTH:
-            found.append(Thrown(_classes(one), _first_line(one)))
+            found.append(Thrown(_classes(one), str(one.getMessage() or "")))
             one = one.getCause()
     except FAILURES:
         return ()
@@ -43,8 +51,3 @@ def _classes(one: Any) -> tuple[str, ...]:
         kind = kind.getSuperclass()
         names.append(str(kind.getName()))
     return tuple(names)
-
-
-def _first_line(one: Any) -> str:
-    lines = str(one.getMessage() or "").strip().splitlines()
-    return lines[0] if lines else str(one.getClass().getName())
