@@ -94,7 +94,7 @@ class GivenFrames:
 
 
 def refuse_twice(sinks: Sequence[Sink]) -> None:
-    """Raise SettingsError for no sink, and for two that share a ledger."""
+    """Raise SettingsError for no sink, and for two that share a ledger, as far as that is known."""
     if not sinks:
         raise SettingsError(
             "exactly_once was given no sink",
@@ -144,6 +144,8 @@ def _not_written(plan: PlannedBatch, sink: Sink, rows: str) -> SettingsError:
 def _ledger_of(sink: Sink) -> object:
     """What sinks of one ledger have in common; a topic's may have the heads of several targets."""
     place = sink.ledger_place if isinstance(sink, PlacedSink) else None
+    if place is not None and not place.is_known:
+        return id(sink)
     if place is None or not place.is_apart:
         return sink.label
     return place.address, frozenset(one.strip() for one in (place.servers or "").split(","))

@@ -52,6 +52,7 @@ class LedgerPlace:
 
     `schema` is that of a ledger in PostgreSQL, `servers` those of a topic that does not name them;
     `more` says in words what is needed beside, and `same` which options of the command before.
+    Without `is_known` nobody can say yet which server it is on, nor whether another one is there.
     """
 
     address: str
@@ -59,6 +60,7 @@ class LedgerPlace:
     servers: str | None = None
     more: str = ""
     same: tuple[str, ...] = ()
+    is_known: bool = True
 
     @property
     def is_apart(self) -> bool:

@@ -56,7 +56,8 @@ class Connection(psycopg.Connection[Row]):
     that. `may_end` says whether another connection of the same sink and query that blocks it is a
     rival. `sealed`: COMMIT and ROLLBACK are not for its present user. `identity` is that of the
     last transaction: behind a pooler libpq knows another process. `shared`: the next may have
-    another one, so a connection by our name need not be ours.
+    another one, so a connection by our name need not be ours. `place` is where it leads, for
+    people.
     """
 
     stall_timeout: float = 3600.0
@@ -66,6 +67,7 @@ class Connection(psycopg.Connection[Row]):
     may_end: bool = True
     identity: Identity | None = None
     shared: bool = False
+    place: str = ""
 
     def is_now(self, identity: Identity) -> None:
         """Note which backend serves a transaction; warn once where it is not always the same."""
@@ -163,6 +165,7 @@ def connect(access: ConnectionSettings, label: str, application: str) -> Connect
         link.close()
         raise standby(label)
     link.identity = Identity(row[1], row[2], None)
+    link.place = access.place()
     return link
 
 

@@ -43,8 +43,9 @@ class ConnectionSettings:
     """A server, a database, and how long to wait for them (seconds).
 
     `dsn` is a connection string or URI, and secret, or a function that returns one: it is called
-    for each connection, since a token may have expired by the next. `lock_timeout` is how long it
-    waits for another session's lock, `statement_timeout` the longest that one statement may take.
+    for each connection, since a token may have expired by the next. `led_to` is the place that the
+    last one which was used has named. `lock_timeout` is how long it waits for another session's
+    lock, `statement_timeout` the longest that one statement may take.
     """
 
     dsn: Dsn = field(repr=False)
@@ -52,6 +53,7 @@ class ConnectionSettings:
     connect_timeout: float
     lock_timeout: float
     statement_timeout: float
+    led_to: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("connect_timeout", "lock_timeout", "statement_timeout"):
@@ -119,10 +121,10 @@ class ConnectionSettings:
         """Where it is, for people: `host:port/database`, no user and no secret.
 
         What the dsn leaves out libpq takes from its service, or else from the environment. Where a
-        function gives the dsn nobody is asked for it: then it has no other name.
+        function gives the dsn nobody is asked for it: it is where the last connection has led.
         """
         if not isinstance(self.dsn, str):
-            return "the server of its dsn function"
+            return self.led_to or "the server of its dsn function"
         given = self._settings()
         service = given.get("service") or os.environ.get("PGSERVICE")
 
@@ -134,6 +136,11 @@ class ConnectionSettings:
         port, database = of("port"), of("dbname")
         where = host if port in ("", _PORT) else f"{host}:{port}"
         return f"{where}/{database}" if database else where
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `place` names the server."""
+        return isinstance(self.dsn, str) or self.led_to is not None
 
     def address(self) -> str:
         """How a command names it, without a secret."""

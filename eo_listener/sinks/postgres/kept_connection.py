@@ -34,7 +34,7 @@ WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
 
 
 class KeptConnection:
-    """The connection of one sink. `access` has its settings, and the schema once that was found.
+    """The connection of one sink. `access` has its settings, and schema and place once found.
 
     `link` is the connection, for the batches of `query`. It is neither pickled nor copied, and a
     forked process leaves its parent's alone.
@@ -69,6 +69,7 @@ class KeptConnection:
         if self.access.schema is None:
             with connect(self.access, label, "eo_listener") as link:
                 schema = schema_of(link, table)
+                self._note_place(link)
             if schema is None:
                 raise SettingsError(
                     f"{label}: the search_path of its role has no schema that exists",
@@ -86,7 +87,13 @@ class KeptConnection:
             link = self.link = writer.open()
             self._owner = os.getpid()
             self.query = writer.query
+            self._note_place(link)
         return link
+
+    def _note_place(self, link: Connection) -> None:
+        """Keep where a function's dsn has led, so that the sink is not taken for another one."""
+        if not isinstance(self.access.dsn, str):
+            self.access = replace(self.access, led_to=link.place)
 
     def ask(self, writer: TransactionWriter, question: Callable[[Connection], _Answer]) -> _Answer:
         """Ask on the kept connection, and on a new one if that turns out to have ended meanwhile.

@@ -147,7 +147,7 @@ class PostgresSink:
     def ledger_place(self) -> LedgerPlace:
         """The database, and the schema."""
         access = self._kept.access
-        return LedgerPlace(address=access.address(), schema=access.schema)
+        return LedgerPlace(address=access.address(), schema=access.schema, is_known=access.is_known)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
@@ -230,3 +233,38 @@ def test_one_table_by_two_names_is_reported(spark: SparkSession, dsn: str) -> No
     with pytest.raises(SettingsError, match="named twice"):
         BatchRunner(Run(plans, 0), sinks, SparkFrames()).run(spark.range(2).toDF("v"), 0)
     assert ask(dsn, "SELECT to_regclass('t')") == [None]
+
+
+@pytest.fixture
+def beside(dsn: str) -> Iterator[str]:
+    """A way into a schema of the same name in another database."""
+    (schema,), name = ask(dsn, "SELECT current_schema()"), f"beside_{os.getpid()}"
+    script(dsn, f"CREATE DATABASE {name}")
+    other = make_conninfo(dsn, dbname=name)
+    script(other, f"CREATE SCHEMA {schema}")
+    yield other
+    script(dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_functions_that_lead_to_two_servers(spark: SparkSession, dsn: str, beside: str) -> None:
+    """One table on each of them is two; before a connection nobody can say which server it is."""
+    plans, rows = Plans({0: {TP: (0, 2)}}), spark.range(2).toDF("v")
+    sinks = [PostgresSink(lambda: dsn, "t"), PostgresSink(lambda: beside, "t")]
+    BatchRunner(Run(plans, 0), sinks, SparkFrames()).run(rows, 0)
+    for way in (dsn, beside):
+        assert ask(way, "SELECT v FROM t ORDER BY v") == [0, 1]
+    for sink, way in zip(sinks, (dsn, beside), strict=True):
+        _, _, place = PostgresSink(way, "t").label.rpartition(" at ")
+        assert sink.label.endswith(f" at {place}")
+        sink.close()
+
+
+def test_functions_that_lead_to_one_server(spark: SparkSession, dsn: str) -> None:
+    """It is known when the ledgers were read, and before anything is written."""
+    plans, rows = Plans({0: {TP: (0, 2)}}), spark.range(2).toDF("v")
+    sinks = [PostgresSink(lambda: dsn, "t"), PostgresSink(dsn, "t")]
+    with pytest.raises(SettingsError, match="named twice"):
+        BatchRunner(Run(plans, 0), sinks, SparkFrames()).run(rows, 0)
+    assert ask(dsn, "SELECT to_regclass('t')") == [None]
+    with pytest.raises(SettingsError, match="named twice"):
+        BatchRunner(Run(plans, 0), [sinks[0]] * 2, SparkFrames())
