@@ -5,6 +5,7 @@ import io.github.eolistener.protocol.CallArguments;
 import io.github.eolistener.protocol.RefusedException;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Utils;
@@ -26,6 +27,7 @@ public final class TargetPartitions implements Serializable {
   public static final int NO_SUCH_PARTITION = -3;
 
   private final ArrayList<String> topics = new ArrayList<>();
+  private final HashMap<String, Integer> indexes = new HashMap<>(); // asked for each row
   private final ArrayList<Integer> starts = new ArrayList<>();
   private final ArrayList<Integer> counts = new ArrayList<>();
   private int size;
@@ -39,6 +41,7 @@ public final class TargetPartitions implements Serializable {
       if (one.size() != 2 || one.get(1).asInt() < 1) {
         throw new RefusedException("the argument \"topics\" must be pairs of a name and a number");
       }
+      made.indexes.put(one.get(0).asText(), made.topics.size());
       made.topics.add(one.get(0).asText());
       made.starts.add(made.size);
       made.counts.add(one.get(1).asInt());
@@ -57,8 +60,8 @@ public final class TargetPartitions implements Serializable {
    * @param place of the row: its task's number in the upper 31 bits, and its own in the lower 33
    */
   public int choose(String topic, byte[] key, Integer partition, long place) {
-    int index = topics.size() == 1 ? 0 : topics.indexOf(topic);
-    if (index < 0) {
+    Integer index = topics.size() == 1 ? Integer.valueOf(0) : indexes.get(topic);
+    if (index == null) {
       return topic == null ? NO_TOPIC : OTHER_TOPIC;
     }
     int count = counts.get(index);
@@ -75,7 +78,7 @@ public final class TargetPartitions implements Serializable {
     if (topics.size() == 1) {
       return topics.get(0);
     }
-    return topics.contains(named) ? named : null;
+    return indexes.containsKey(named) ? named : null;
   }
 
   /** The partition of that number. */
