@@ -53,7 +53,7 @@ def write_rows(
     computed = records.queryExecution().toRdd().toJavaRDD()
     with _arranging():
         packs = packer.packed(computed, argument)
-        is_sorted = packer.needSorting(records)
+        is_sorted = packer.needSorting(computed)
         arranged = session._jsparkSession.createDataset(packs.rdd(), packer.encoder())  # noqa: SLF001  # as above
     _write(frame, batch, arranged, is_sorted=is_sorted)
 

@@ -131,17 +131,22 @@ def test_rows_appear_with_the_commit_whole_and_in_their_old_order(one: Try) -> N
         assert [count for count in counts if count] == [len(ids)]
 
 
-def unsorted(spark: SparkSession, rows: int, tasks: int = 5) -> Any:
-    """As `numbered`, of rows that Spark knows no order of."""
-    made = spark.sparkContext.parallelize(range(rows), tasks).map(lambda number: (number,))
-    return spark.createDataFrame(made, "id long").selectExpr(
-        "string(id % 10) AS key", "rpad(string(id), 400, ' ') AS value"
-    )
+def from_kafka(one: Try, **options: str) -> Any:
+    """As `numbered`, of 5000 rows that are read from Kafka: each of 5 partitions has 1000."""
+    source = Topics(one.servers).create("source", 5)
+    rows = numbered(one.spark, 5000).selectExpr("*", "int(trim(value)) div 1000 AS at")
+    rows = rows.selectExpr("key", "value", "int(at) AS partition")
+    kafka = {"kafka.bootstrap.servers": one.servers}
+    rows.write.format("kafka").options(**kafka, topic=source).save()
+    reader = one.spark.read.format("kafka").options(**kafka, subscribe=source, **options)
+    return reader.load().select("key", "value")
 
 
-def test_rows_of_a_task_keep_their_order_and_nothing_is_sorted(one: Try) -> None:
-    """Those of one earlier task, in each partition, though the tasks come in any order."""
-    one.write(unsorted(one.spark, 5000))
+def test_rows_of_a_kafka_partition_keep_their_order_and_nothing_is_sorted(one: Try) -> None:
+    """In each target partition, though the tasks that read them come in any order."""
+    rows = from_kafka(one)
+    assert not sorting(rows)
+    one.write(rows)
     one.commit()
     found = one.read()
     assert sorted(int(value) for values in found.values() for value in values) == [*range(5000)]
@@ -153,25 +158,57 @@ def test_rows_of_a_task_keep_their_order_and_nothing_is_sorted(one: Try) -> None
 
 
 def test_the_order_of_all_rows_is_kept_where_a_frame_was_sorted(one: Try) -> None:
-    """Also where the columns are gone that it was sorted by; Spark's own shuffle alone is known."""
-    rows = unsorted(one.spark, 5000)
-    assert not sorting(rows)
-    assert not sorting(rows.repartition(3))
-    ordered = rows.selectExpr("key", "value", "-int(value) AS by").orderBy("by")
-    assert sorting(ordered)
-    assert sorting(ordered.selectExpr("upper(value) AS value").where("value <> ''"))
-    assert sorting(rows.sortWithinPartitions("value"))
-    one.write(ordered.drop("by"))
+    """Also where the column is gone that it was sorted by."""
+    ordered = from_kafka(one).selectExpr("*", "-int(trim(value)) AS by").orderBy("by").drop("by")
+    one.write(ordered)
     one.commit()
     for values in one.read().values():
         ids = [int(value) for value in values]
         assert ids == sorted(ids, reverse=True)
 
 
+def test_tasks_sort_unless_each_row_has_an_order_within_an_earlier_task_only(one: Try) -> None:
+    """What was sorted may be cached or written down since; a partition may be cut into tasks."""
+    rows, cut = from_kafka(one), from_kafka(one, minPartitions="9")
+    ordered = rows.selectExpr("*", "-int(trim(value)) AS by").orderBy("by").drop("by")
+    kept, cached = rows.cache(), ordered.cache()
+    alone = {
+        "as it is": rows,
+        "narrow": rows.selectExpr("upper(key) AS key", "value").where("value <> ''"),
+        "pandas": rows.mapInPandas(lambda parts: parts, "key binary, value binary"),
+        "cached": kept.select("value"),
+        "by rows of an RDD": one.spark.createDataFrame(rows.rdd, rows.schema),
+        "one task": ordered.coalesce(1),
+    }
+    together = {
+        "minPartitions": cut,
+        "minPartitions, narrow": cut.where("value <> ''"),
+        "sorted": ordered,
+        "sorted, pandas": ordered.mapInPandas(lambda parts: parts, "key binary, value binary"),
+        "sorted, cached": cached.select("value"),
+        "sorted, written down": ordered.localCheckpoint(),
+        "sorted, by rows of an RDD": one.spark.createDataFrame(ordered.rdd, rows.schema),
+        "sorted within a union": rows.union(ordered),
+        "a union": rows.union(rows),
+        "coalesced": rows.coalesce(2),
+        "no rows of Kafka": numbered(one.spark, 10),
+    }
+    try:
+        assert {name: sorting(frame) for name, frame in alone.items()} == dict.fromkeys(
+            alone, False
+        )
+        assert {name: sorting(frame) for name, frame in together.items()} == dict.fromkeys(
+            together, True
+        )
+    finally:
+        kept.unpersist()
+        cached.unpersist()
+
+
 def sorting(frame: Any) -> bool:
-    """Whether its tasks would sort what they send."""
+    """Whether the tasks that send its rows would sort them."""
     shim = frame.sparkSession._jvm.io.github.eolistener.sink
-    return bool(shim.PackedRows.needSorting(frame._jdf))
+    return bool(shim.PackedRows.needSorting(frame._jdf.queryExecution().toRdd().toJavaRDD()))
 
 
 def test_a_row_names_its_partition_or_goes_by_its_key_as_in_kafka(one: Try) -> None:

@@ -25,7 +25,8 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
  * The rows of one batch on their way to Kafka: those of a partition in one task, in the order that
- * an earlier task has given them, or in the order of all their places. It commits nothing: Python does, when it has read what the tasks report.
+ * an earlier task has given them, or in the order of all their places. It commits nothing: Python
+ * does, when it has read what the tasks report.
  */
 final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final TaskProducers producers;

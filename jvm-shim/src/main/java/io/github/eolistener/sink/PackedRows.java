@@ -3,7 +3,7 @@ package io.github.eolistener.sink;
 import io.github.eolistener.kafka.TargetPartitions;
 import io.github.eolistener.kafka.UserPartitioner;
 import io.github.eolistener.protocol.CallArguments;
-import io.github.eolistener.spark.SparkObject;
+import io.github.eolistener.spark.SourcePartitions;
 import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.Iterator;
@@ -72,20 +72,13 @@ public final class PackedRows {
   }
 
   /**
-   * Whether the packs of these records must be sorted by their places when they have gone through
-   * the shuffle: all of a frame that was sorted has an order, not only what each task has of it; and
-   * of Spark's own shuffle alone it is known that it keeps the order within a task.
+   * Whether the packs of these records, which {@link #packed} is given, must be sorted by their
+   * places when they have gone through the shuffle. Not where all order is within a task, and the
+   * shuffle keeps that: of Spark's own it is known.
    */
-  public static boolean needSorting(Dataset<Row> records) {
-    String shuffle = records.sparkSession().sparkContext().conf().get(SHUFFLE, "sort");
-    return !KEEP_ORDER.contains(shuffle)
-        || hasOrder(new SparkObject(records.queryExecution().optimizedPlan()));
-  }
-
-  /** Whether rows come sorted out of any step of a plan: later ones may not know of it. */
-  private static boolean hasOrder(SparkObject plan) {
-    return !plan.call("outputOrdering").elements().isEmpty()
-        || plan.call("children").elements().stream().anyMatch(PackedRows::hasOrder);
+  public static boolean needSorting(JavaRDD<InternalRow> records) {
+    String shuffle = records.context().conf().get(SHUFFLE, "sort");
+    return !KEEP_ORDER.contains(shuffle) || !SourcePartitions.areApart(records);
   }
 
   /** The number of the task that has made the pack of this place. */
