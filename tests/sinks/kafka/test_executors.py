@@ -323,7 +323,10 @@ def test_no_secret_is_in_what_spark_shows_of_the_query(one: Try) -> None:
 def test_a_query_writes_its_batches_once_and_in_order(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    """From Kafka to Kafka over several batches and a restart, with a column of random values."""
+    """From Kafka to Kafka over several batches and a restart, with a column of random values.
+
+    No task sorts what it sends.
+    """
     servers = broker.bootstrap_servers
     topics = Topics(servers)
     source, target = topics.create("source", 2), topics.create("target", 3)
@@ -333,7 +336,14 @@ def test_a_query_writes_its_batches_once_and_in_order(
         ledger_topic=unique("ledger"),
         write_method="executors",
     )
-    function = exactly_once(sink, transform=_randomly)
+    sorted_: list[bool] = []
+
+    def transform(frame: Any) -> Any:
+        changed = _randomly(frame)
+        sorted_.append(sorting(changed))
+        return changed
+
+    function = exactly_once(sink, transform=transform)
     for round_ in range(2):
         topics.fill(source, 300)
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
@@ -350,6 +360,8 @@ def test_a_query_writes_its_batches_once_and_in_order(
         place = json.loads(message.value())
         by_key.setdefault((message.key(), place["p"]), []).append(place["o"])
     assert all(offsets == sorted(offsets) for offsets in by_key.values())
+    assert sorted_
+    assert not any(sorted_)
     function.close()
 
 
