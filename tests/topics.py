@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     AdminClient,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
 )
 
 _numbers = itertools.count(1)
@@ -37,17 +38,25 @@ class Topics:
         return name
 
     def create_as(self, name: str, partitions: int = 3, **config: str) -> None:
-        """Create a topic of this name, and wait until the broker knows it.
+        """Create a topic of this name, and wait until the broker knows it, and leads it.
 
-        The answer is the controller's: for a moment after it, the broker may still know none.
+        The answer is the controller's: for a moment after it, the broker may still know none. And
+        it names itself as the leader before it is: what a Java producer sends by then may be
+        refused with OUT_OF_ORDER_SEQUENCE_NUMBER until it expires.
         """
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
         self._admin.create_topics([new])[name].result(timeout=30)
         deadline = time.monotonic() + 30
-        while not self.exists(name):
+        while not (self.exists(name) and self._is_led(name, partitions)):
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+    def _is_led(self, topic: str, partitions: int) -> bool:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
+        wanted = {Wire(topic, number): latest for number in range(partitions)}
+        answers = self._admin.list_offsets(wanted, request_timeout=10).values()
+        return all(answer.exception(timeout=30) is None for answer in answers)
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until the broker no longer knows it."""
