@@ -53,9 +53,9 @@ def write_rows(
     computed = records.queryExecution().toRdd().toJavaRDD()
     with _arranging():
         packs = packer.packed(computed, argument)
-        is_sorted = packer.needSorting(computed)
+        needs_sorting = packer.needSorting(computed)
         arranged = session._jsparkSession.createDataset(packs.rdd(), packer.encoder())  # noqa: SLF001  # as above
-    _write(frame, batch, arranged, is_sorted=is_sorted)
+    _write(frame, batch, arranged, sort=needs_sorting)
 
 
 def write_identified_rows(
@@ -85,7 +85,7 @@ def write_identified_rows(
     with _arranging():
         rows = _shim(frame.sparkSession, "IdentifiedRows")
         arranged = rows.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
-    _write(frame, batch, arranged, is_sorted=True)
+    _write(frame, batch, arranged, sort=True)
 
 
 def _argument(
@@ -114,7 +114,10 @@ def _shim(session: Any, name: str) -> Any:
     return found
 
 
-def _write(frame: Any, batch: str, arranged: Any, *, is_sorted: bool) -> None:
-    """Have Spark write these rows, a DataFrame of Java's in the session of `frame`."""
+def _write(frame: Any, batch: str, arranged: Any, *, sort: bool) -> None:
+    """Have Spark write these rows, a DataFrame of Java's in the session of `frame`.
+
+    With `sort` each task sorts its rows before it sends them.
+    """
     writer = type(frame)(arranged, frame.sparkSession).write.format(f"{_SINK}.BatchProvider")
-    writer.mode("append").option("batch", batch).option("sorted", is_sorted).save()
+    writer.mode("append").option("batch", batch).option("sort", sort).save()

@@ -9,12 +9,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * The format by which Python has Spark write the rows of a batch: append, with the option
- * {@value #BATCH}, which is the name of a batch in {@link BatchWrites}, and {@value #SORTED}, which
- * is {@code false} where no task need sort its rows. Not for users.
+ * {@value #BATCH}, which is the name of a batch in {@link BatchWrites}, and {@value #SORT}: whether
+ * each task sorts its rows. Not for users.
  */
 public final class BatchProvider implements TableProvider {
   static final String BATCH = "batch";
-  static final String SORTED = "sorted";
+  static final String SORT = "sort";
 
   /** Rows come with their schema; there is nothing to be read. */
   @Override

@@ -40,7 +40,7 @@ final class BatchTable implements SupportsWrite {
       throw new RefusedException("these rows were not made by PackedRows or IdentifiedRows");
     }
     OrderedBatchWrite rows = BatchWrites.find(info.options().get(BatchProvider.BATCH));
-    rows.expect(packed, info.options().getBoolean(BatchProvider.SORTED, true));
+    rows.expect(packed, info.options().getBoolean(BatchProvider.SORT, true));
     return new WriteBuilder() {
       @Override
       public Write build() {

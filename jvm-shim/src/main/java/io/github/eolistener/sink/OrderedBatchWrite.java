@@ -37,7 +37,7 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
   private final List<String> there = new CopyOnWriteArrayList<>();
   private volatile SparkContext context;
   private volatile boolean packed;
-  private volatile boolean sorted = true;
+  private volatile boolean sort = true;
   private volatile int planned;
   private volatile List<Map<String, Object>> reports = List.of();
 
@@ -85,7 +85,7 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
    */
   @Override
   public SortOrder[] requiredOrdering() {
-    return sorted
+    return sort
         ? new SortOrder[] {
           Expressions.sort(Expressions.column(RowColumns.PLACE), SortDirection.ASCENDING)
         }
@@ -137,10 +137,10 @@ final class OrderedBatchWrite implements RequiresDistributionAndOrdering, BatchW
     context = runs;
   }
 
-  /** Whether the rows are packs, those of {@link PackedRows}; and whether they must be sorted. */
-  void expect(boolean packs, boolean inOrder) {
+  /** Whether the rows are packs, those of {@link PackedRows}; and whether each task sorts them. */
+  void expect(boolean packs, boolean areToBeSorted) {
     packed = packs;
-    sorted = inOrder;
+    sort = areToBeSorted;
   }
 
   /** Identities of rows that are not to be sent, one a line; called for some at a time. */
