@@ -44,7 +44,7 @@ class ConnectionSettings:
 
     `dsn` is a connection string or URI, and secret, or a function that returns one: it is called
     for each connection, since a token may have expired by the next. `led_to` is the place that the
-    last one which was used has named. `lock_timeout` is how long it waits for another session's
+    first one which was used has named. `lock_timeout` is how long it waits for another session's
     lock, `statement_timeout` the longest that one statement may take.
     """
 

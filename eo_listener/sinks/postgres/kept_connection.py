@@ -91,8 +91,11 @@ class KeptConnection:
         return link
 
     def _note_place(self, link: Connection) -> None:
-        """Keep where a function's dsn has led, so that the sink is not taken for another one."""
-        if not isinstance(self.access.dsn, str):
+        """Keep where a function's dsn has led first, so that the sink is not taken for another.
+
+        Later ones may lead elsewhere, as after a failover: what goes by the label goes on by it.
+        """
+        if not isinstance(self.access.dsn, str) and self.access.led_to is None:
             self.access = replace(self.access, led_to=link.place)
 
     def ask(self, writer: TransactionWriter, question: Callable[[Connection], _Answer]) -> _Answer:
