@@ -74,7 +74,8 @@ def _dashes_explained() -> Iterator[None]:
 
 
 def _explain_dash(error: Any) -> None:
-    takes_names = any(one.param_type_name == "argument" for one in error.ctx.command.params)
+    command = error.ctx.command if error.ctx else None
+    takes_names = command and any(one.param_type_name == "argument" for one in command.params)
     if takes_names and not error.possibilities:
         said = error.message.rstrip(".")
         error.message = f"{said}. A name that begins with a dash comes last, after --: ... -- -NAME"

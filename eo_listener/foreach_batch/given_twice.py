@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ class GivenFrames:
     """The DataFrames by which each sink got a run's newest batch, or perhaps did.
 
     Spark gives a batch once a run; it is the user's own function that may give it again. Sinks go
-    by their places among the sinks. For the query's thread.
+    by their places among the sinks. Any thread may call `release`, the query's alone the others.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -30,13 +31,15 @@ class GivenFrames:
         self._given: dict[int, list[Any]] = {}
         self._complete: set[int] = set()  # of these sinks the one frame is all that they got
         self._returned = False  # whether a call with the batch has
+        self._lock = threading.Lock()
 
     def begin(self, plan: PlannedBatch) -> None:
         """Let go of the batch before, unless it is this one that is given again."""
         batch = plan.run_id, plan.batch_id
-        if self._batch != batch:
-            self._batch, self._given, self._complete = batch, {}, set()
-            self._returned = False
+        with self._lock:
+            if self._batch != batch:
+                self._batch, self._given, self._complete = batch, {}, set()
+                self._returned = False
 
     def end(self) -> None:
         """Note that a call has returned, so that nobody need try again."""
@@ -44,7 +47,9 @@ class GivenFrames:
 
     def release(self) -> None:
         """Let go of the frames, and only know that there were some."""
-        self._given = {place: [] for place in self._given}
+        with self._lock:
+            for frames in self._given.values():
+                frames[:] = [None] * len(frames)
 
     def has(self, place: int) -> bool:
         """Whether the sink may have the batch, or a part of it, by this run's calls."""
@@ -52,18 +57,21 @@ class GivenFrames:
 
     def add(self, place: int, frame: Any) -> None:
         """Note that the sink may have the batch by this frame too."""
-        self._given.setdefault(place, []).append(frame)
+        with self._lock:
+            self._given.setdefault(place, []).append(frame)
 
     def remove_last(self, place: int) -> None:
         """Take the newest frame back: nothing of it can be in the sink."""
-        del self._given[place][-1:]
-        if not self._given[place]:
-            del self._given[place]
+        with self._lock:
+            del self._given[place][-1:]
+            if not self._given[place]:
+                del self._given[place]
 
     def complete(self, place: int, frame: Any) -> None:
         """Note that the sink has all of the batch, by this frame."""
-        self._given[place] = [frame]
-        self._complete.add(place)
+        with self._lock:
+            self._given[place] = [frame]
+            self._complete.add(place)
 
     def check(
         self, place: int, frame: Any, plan: PlannedBatch, sink: Sink, judgement: Judgement
@@ -78,19 +86,27 @@ class GivenFrames:
         has_all = judgement.verdict is BatchVerdict.REPLAY or place in self._complete
         if not (judgement.replayed or has_all):
             return
-        same = {self._frames.are_same(one, frame) for one in self._given[place]}
+        same = self._compared(place, frame)
         if has_all and same == {False}:
             raise _not_written(plan, sink, "other rows")
-        if has_all and self._returned and None in same:
-            raise _not_written(plan, sink, "rows that cannot be compared with those of the first")
+        if has_all and self._returned and same != {True}:
+            raise _not_written(plan, sink, "rows of which it cannot be known whether it has them")
         if judgement.replayed and same != {True}:
             logger.warning(
-                "%s has batch %d by an earlier call of exactly_once(...) in this run; whether the "
-                "rows that are given now are the same cannot be known: what it has is not written "
-                "again",
+                "%s has batch %d, which exactly_once(...) is given once more in this run; whether "
+                "the rows that are given now are the same cannot be known: what it has is not "
+                "written again",
                 sink.label,
                 plan.batch_id,
             )
+
+    def _compared(self, place: int, frame: Any) -> set[bool | None]:
+        """What is known of `frame` and each that the sink was given: the same, others, or None."""
+        with self._lock:
+            given = {id(one): one for one in self._given[place]}
+        return {
+            None if one is None else self._frames.are_same(one, frame) for one in given.values()
+        }
 
 
 def refuse_twice(sinks: Sequence[Sink]) -> None:
@@ -132,7 +148,7 @@ def another_of_the_run(plan: PlannedBatch, sink: Sink) -> SettingsError:
 def _not_written(plan: PlannedBatch, sink: Sink, rows: str) -> SettingsError:
     return SettingsError(
         f"exactly_once(...) is given batch {plan.batch_id} a second time in this run, with "
-        f"{rows}, which are not written: {sink.label} has the batch by an earlier call",
+        f"{rows}: they are not written, as {sink.label} has the batch already",
         cause="one foreachBatch calls the same exactly_once(...) twice, and a sink gets each batch "
         "once; a call that raised an error may have written it all the same",
         fix="Call it once: union both DataFrames, or give it a sink for each, with a transform "

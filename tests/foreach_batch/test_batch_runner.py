@@ -525,7 +525,9 @@ def test_a_batch_is_not_given_to_one_of_them_in_two_parts(again: bool) -> None:
     batches = stage.batches()
     part, rest = frame_of({P0: (0, 2)}), frame_of({P1: (0, 1)})
     batches.run(part, 0)
-    with pytest.raises(SettingsError, match="with other rows, which are not written: memory rows"):
+    with pytest.raises(
+        SettingsError, match="with other rows: they are not written, as memory rows"
+    ):
         batches.run(rest, 0)
     assert rest.computed == 0
     told = stage.events[-1]
