@@ -73,7 +73,7 @@ A batch that is given twice in one run (`GivenFrames`), by a user's function:
 
 - Two plans may give the same rows, and only computing both shows it. They are computed only here,
   where the sink has the batch and the plans differ. A function that tries again has the same plan,
-  unless a step is made anew (`uuid()`).
+  unless a step is made again (`uuid()`).
 - Refused is what is known to be other rows. Where it cannot be known, a call behind one that failed
   is a replay, with a warning: the function tries again. Behind one that returned it is refused: the
   function may write in parts, and a part would be lost, where a refusal costs a restart.
