@@ -57,7 +57,7 @@ public final class TargetPartitions implements Serializable {
    * The number of the partition of a row, or one of the constants of this class. Where there is
    * but one topic, the row's is not read.
    *
-   * @param place of the row: its task's number in the upper 31 bits, and its own in the lower 33
+   * @param place of the row, a {@link RowPlace}
    */
   public int choose(String topic, byte[] key, Integer partition, long place) {
     Integer index = topics.size() == 1 ? Integer.valueOf(0) : indexes.get(topic);
@@ -110,6 +110,6 @@ public final class TargetPartitions implements Serializable {
 
   /** Tasks begin at different partitions, so that small batches do not all go to the first. */
   private static int spread(long place, int count) {
-    return (int) (((place >>> 33) + (place & ((1L << 33) - 1))) % count);
+    return (int) ((RowPlace.task(place) + RowPlace.number(place)) % count);
   }
 }

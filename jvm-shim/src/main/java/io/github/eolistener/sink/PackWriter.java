@@ -1,5 +1,6 @@
 package io.github.eolistener.sink;
 
+import io.github.eolistener.kafka.RowPlace;
 import io.github.eolistener.kafka.TargetPartitions;
 import io.github.eolistener.kafka.TaskProducers;
 import java.util.HashMap;
@@ -18,7 +19,7 @@ final class PackWriter extends RecordWriter {
   @Override
   public void write(InternalRow row) {
     long place = row.getLong(PackedRows.AT_PLACE);
-    Long before = places.put(PackedRows.task(place), place);
+    Long before = places.put(RowPlace.task(place), place);
     if (before != null && before >= place) {
       throw new IllegalStateException(
           "Spark's shuffle has brought the rows of a task in another order than it gave them in:"

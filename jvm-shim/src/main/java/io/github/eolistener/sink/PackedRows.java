@@ -1,5 +1,6 @@
 package io.github.eolistener.sink;
 
+import io.github.eolistener.kafka.RowPlace;
 import io.github.eolistener.kafka.TargetPartitions;
 import io.github.eolistener.kafka.UserPartitioner;
 import io.github.eolistener.protocol.CallArguments;
@@ -43,7 +44,6 @@ public final class PackedRows {
   private static final int PACK_BYTES = 64 << 10;
   private static final int SMALLEST_PACK = 4 << 10;
   private static final int BYTES = 8 << 20; // of all packs that a task fills
-  private static final int TASK_SHIFT = 33; // of a task's number in a place
   private static final String SHUFFLE = "spark.shuffle.manager";
   private static final Set<String> KEEP_ORDER =
       Set.of("sort", "tungsten-sort", "org.apache.spark.shuffle.sort.SortShuffleManager");
@@ -81,11 +81,6 @@ public final class PackedRows {
     return !KEEP_ORDER.contains(shuffle) || !SourcePartitions.areApart(records);
   }
 
-  /** The number of the task that has made the pack of this place. */
-  static long task(long place) {
-    return place >>> TASK_SHIFT;
-  }
-
   /** Whether rows of this schema are those that were made here. */
   static boolean fit(StructType schema) {
     return Arrays.equals(schema.fieldNames(), SCHEMA.fieldNames());
@@ -112,7 +107,7 @@ public final class PackedRows {
       if (user != null && task != null) { // its thread and class loader outlive it
         task.addTaskCompletionListener((TaskCompletionListener) ended -> user.close());
       }
-      return new Packs(this, (long) number << TASK_SHIFT, rows);
+      return new Packs(this, RowPlace.first(number), rows);
     }
 
     /** Where a row goes, or why it goes nowhere. */

@@ -12,6 +12,8 @@ import org.apache.spark.api.java.JavaRDD;
  *
  * <p>Steps that move no rows between tasks hand on the partition of the source. A shuffle, a
  * coalesce, a union and a checkpoint make partitions of another kind; a sort is behind a shuffle.
+ * Python's {@code task_ranges} reads the same, for the ranges, by a call for each task and step: too
+ * slow for each batch of many tasks.
  */
 public final class SourcePartitions {
   private SourcePartitions() {}
