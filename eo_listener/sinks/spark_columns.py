@@ -43,6 +43,11 @@ def types_of(schema: StructType) -> Columns:
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
+def part_of(schema: StructType, names: Sequence[str]) -> StructType:
+    """The columns of these names alone, in their order."""
+    return type(schema)([schema[name] for name in names])
+
+
 def quoted(name: str) -> str:
     """Return `name` as Spark's SQL writes an identifier, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"

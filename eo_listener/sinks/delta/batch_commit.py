@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from pyspark.sql.types import StructType
-
 from eo_listener.model.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
@@ -35,7 +33,13 @@ from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, check_upsert, columns_of
+from eo_listener.sinks.spark_columns import (
+    NEW_COLUMNS,
+    check_typed,
+    check_upsert,
+    columns_of,
+    part_of,
+)
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
 from eo_listener.spark.jvm.redaction import without_secrets
@@ -157,8 +161,7 @@ class BatchCommit:
                 fix="Name columns of the transform's result, upper and lower case included",
             )
         if target.mode is Mode.UPSERT:
-            schema = self._frame.schema
-            written = StructType([schema[name] for name in columns])
+            written = part_of(self._frame.schema, columns)
             check_upsert(target.keys, target.version_column, written, there)
 
     def _appended(self, frame: DataFrame, location: str, record: BatchRecord) -> Applied:

@@ -10,8 +10,6 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pyspark.sql.types import StructType
-
 from eo_listener.model.errors import JvmError, OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
@@ -38,7 +36,7 @@ from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
 from eo_listener.sinks.iceberg.write_methods import RowWriter
 from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.sifted_rows import flaws, marks, sifted
-from eo_listener.sinks.spark_columns import check_upsert, types_of
+from eo_listener.sinks.spark_columns import check_upsert, part_of, types_of
 from eo_listener.sinks.target import WITH_LEDGER, Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, session
@@ -323,8 +321,7 @@ class IcebergSink:
                 fix=f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{_ANY_SCHEMA}'); "
                 "new_columns=True adds columns by itself",
             )
-        schema = frame.schema
-        written = StructType([schema[column] for column in columns])
+        written = part_of(frame.schema, columns)
         check_upsert(target.keys, target.version_column, written, types_of(there))
         return Upsert.staged(name, table, frame, columns=columns, target=target, label=self.label)
 

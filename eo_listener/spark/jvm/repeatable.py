@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eo_listener.spark.jvm.calls import asking
+from eo_listener.spark.jvm.running_query import elements
 
 
 def repeat_the_same(one: Any, other: Any) -> bool:
@@ -17,7 +18,7 @@ def repeat_the_same(one: Any, other: Any) -> bool:
         plans = [frame._jdf.queryExecution().analyzed() for frame in (one, other)]  # noqa: SLF001  # pyspark shows no plan
         if not all(plan.deterministic() for plan in plans):
             return False
-        ours, theirs = (plan.collectLeaves() for plan in plans)
-        return ours.size() == theirs.size() and all(
-            ours.apply(place).sameResult(theirs.apply(place)) for place in range(ours.size())
+        ours, theirs = (list(elements(plan.collectLeaves())) for plan in plans)
+        return len(ours) == len(theirs) and all(
+            leaf.sameResult(other) for leaf, other in zip(ours, theirs, strict=True)
         )
