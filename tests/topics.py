@@ -71,10 +71,10 @@ class Topics:
         return topic in self._admin.list_topics(timeout=10).topics
 
     def widen(self, topic: str, partitions: int) -> None:
-        """Give a topic so many partitions in all, and wait until the broker knows them."""
+        """Give a topic so many partitions in all, and wait until the broker leads them."""
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=30)
         deadline = time.monotonic() + 30
-        while len(self._admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
+        while not self._is_led(topic, partitions):
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
