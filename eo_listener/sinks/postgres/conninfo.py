@@ -121,7 +121,7 @@ class ConnectionSettings:
         """Where it is, for people: `host:port/database`, no user and no secret.
 
         What the dsn leaves out libpq takes from its service, or else from the environment. Where a
-        function gives the dsn nobody is asked for it: it is where the last connection has led.
+        function gives the dsn nobody is asked for it: it is where the first connection has led.
         """
         if not isinstance(self.dsn, str):
             return self.led_to or "the server of its dsn function"
