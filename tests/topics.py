@@ -48,11 +48,16 @@ class Topics:
         new = NewTopic(name, partitions, 1, config=settings)
         self._admin.create_topics([new])[name].result(timeout=30)
         deadline = time.monotonic() + 30
-        while not (self.exists(name) and self._is_led(name, partitions)):
-            assert time.monotonic() < deadline
+        while not self._is_led(name, partitions):
+            assert time.monotonic() < deadline, f"{name} has no leader"
             time.sleep(0.02)
 
     def _is_led(self, topic: str, partitions: int) -> bool:
+        # The client looks for leaders in what it has seen of the topic, new partitions or not:
+        # it does not ask again by itself.
+        seen = self._admin.list_topics(topic, timeout=10).topics[topic]
+        if seen.error is not None or len(seen.partitions) < partitions:
+            return False
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
         wanted = {Wire(topic, number): latest for number in range(partitions)}
         answers = self._admin.list_offsets(wanted, request_timeout=10).values()
@@ -75,7 +80,7 @@ class Topics:
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=30)
         deadline = time.monotonic() + 30
         while not self._is_led(topic, partitions):
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, f"{topic} has no leader"
             time.sleep(0.02)
 
     def forget_before(self, topic: str, offsets: Mapping[int, int]) -> None:
