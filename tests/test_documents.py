@@ -15,6 +15,7 @@ import pytest
 
 from eo_listener import DeltaSink, IcebergSink, KafkaSink, PostgresSink, SqliteSink
 from tests.documents.markdown import anchor
+from tests.python_source import tree_of_text
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "eo_listener"
@@ -27,7 +28,7 @@ of_each = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def imports(text: str) -> Iterator[tuple[str, str]]:
     """Module and name of each import from us in the Python of a document."""
     for line in re.findall(r"^ *(from eo_listener.*)$", text, re.MULTILINE):
-        (node,) = ast.parse(line).body
+        (node,) = tree_of_text(line).body
         assert isinstance(node, ast.ImportFrom)
         yield from ((str(node.module), alias.name) for alias in node.names)
 
@@ -186,7 +187,7 @@ def prose(path: Path) -> str:
     """The text of a document without its blocks of code, or the docstring of a package."""
     text = path.read_text()
     if path.suffix == ".py":
-        return ast.get_docstring(ast.parse(text)) or ""
+        return ast.get_docstring(tree_of_text(text)) or ""
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import eo_listener
+from tests.python_source import tree_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "eo_listener"
@@ -22,7 +23,7 @@ def test_modules_and_functions_stay_small(module: Path) -> None:
     """No module over 400 lines, no function of 60 or more."""
     text = module.read_text()
     assert len(text.splitlines()) <= 400
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno + 1 < 60, node.name
 
@@ -58,7 +59,7 @@ def is_module(name: str) -> bool:
 
 def imports(module: Path) -> Iterator[str]:
     """Every name imported anywhere in a module, inside functions and TYPE_CHECKING too."""
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -224,7 +225,7 @@ BANNED = frozenset(
 def names(module: Path) -> Iterator[str]:
     """The module's own name, and those of its classes, functions, arguments and variables."""
     yield module.stem
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(tree_of(module)):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield node.name

@@ -18,6 +18,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from tests.documents.explained import Explained, explain
 from tests.documents.markdown import ROOT
+from tests.python_source import tree_of
 
 _QUERY, _SINK = "delays", "PostgreSQL table delays"
 _LEDGER = SinkLedger("public.delays", LedgerPlace(address="LEDGER"))
@@ -44,7 +45,7 @@ _OF_BATCHES = {
 def error_classes() -> tuple[type[EoListenerError], ...]:
     """All of them, a base class before what is made of it, in the order of the files."""
     for path in sorted((ROOT / "eo_listener").rglob("*.py")):
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         if any(isinstance(node, ast.ClassDef) and _is_error(node) for node in tree.body):
             importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     return tuple(_with_subclasses(EoListenerError))

@@ -12,6 +12,7 @@ from eo_listener.follow.notices import NoticeKind
 from eo_listener.model.events import Event
 from eo_listener.observers.log import EventLogger
 from tests.documents.markdown import ROOT
+from tests.python_source import tree_of
 
 PACKAGE = ROOT / "eo_listener"
 LEFT_OUT = "…"  # a value that a line has in this place
@@ -91,7 +92,7 @@ def other_lines() -> tuple[OtherLine, ...]:
         )
         for path in sorted(PACKAGE.rglob("*.py"))
         if path != PACKAGE / "observers" / "log.py"
-        for call, method in _calls(ast.parse(path.read_text()))
+        for call, method in _calls(tree_of(path))
     )
 
 
@@ -130,7 +131,7 @@ def notices() -> tuple[NoticeText, ...]:
     found = [
         _notice(node, kind)
         for path in sorted((PACKAGE / "follow").glob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and (kind := _kind(node)) is not None and kind.finding
     ]
     return tuple(one for one in found if one is not None)

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import eo_listener
+from tests.python_source import tree_of_text
 
 # Of a public package that exports no names itself, the modules that are public. CONTRIBUTING.md
 # says it in words; a test holds that signatures and fields speak of nothing else.
@@ -66,7 +67,7 @@ def _own(module: ModuleType) -> dict[str, Any]:
 
 def _aliases(module: ModuleType) -> set[str]:
     """What is assigned in a module and has a docstring below."""
-    body = ast.parse(inspect.getsource(module)).body
+    body = tree_of_text(inspect.getsource(module)).body
     return {
         ast.unparse(node.targets[0])
         for node, below in itertools.pairwise(body)

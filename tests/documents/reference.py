@@ -7,7 +7,6 @@ import importlib
 import inspect
 import itertools
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from string import Template
 from typing import Any, Final
@@ -18,6 +17,7 @@ from eo_listener.model.protocols import Sink
 from tests.documents.explained import explain
 from tests.documents.markdown import anchor, block, joined, link, point, rewrapped
 from tests.documents.public_names import public_names
+from tests.python_source import tree_of
 
 _WIDTH: Final = 100
 _CALLED: Final = frozenset({"__call__"})  # of the methods with underscores, what users meet
@@ -68,7 +68,7 @@ def _alias(module: str, name: str) -> Iterator[str]:
     place = Path(inspect.getfile(importlib.import_module(module)))
     paths = place.parent.glob("*.py") if place.name == "__init__.py" else (place,)
     for path in paths:
-        body = ast.parse(path.read_text()).body
+        body = tree_of(path).body
         for node, below in itertools.pairwise(body):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
                 assert isinstance(below, ast.Expr)
@@ -191,7 +191,7 @@ def _source(thing: Any, node: ast.AST) -> str:
 
 def _segment(thing: Any, node: ast.AST) -> str:
     """What the source has there: unparsed, it would be quoted as each Python likes it."""
-    found = ast.get_source_segment(_parsed(inspect.getfile(thing))[0], node)
+    found = ast.get_source_segment(Path(inspect.getfile(thing)).read_text(), node)
     assert found is not None
     return found
 
@@ -200,13 +200,7 @@ def _node(thing: Any) -> ast.ClassDef | Function | None:
     if not (inspect.isclass(thing) or inspect.isfunction(thing)):
         return None
     name = thing.__name__
-    for node in _parsed(inspect.getfile(thing))[1].body:
+    for node in tree_of(Path(inspect.getfile(thing))).body:
         if isinstance(node, ast.ClassDef | Function) and node.name == name:
             return node
     return None
-
-
-@cache
-def _parsed(file: str) -> tuple[str, ast.Module]:
-    text = Path(file).read_text()
-    return text, ast.parse(text)

@@ -20,6 +20,7 @@ import eo_listener
 from eo_listener import cli
 from tests.documents.error_classes import error_classes, explained
 from tests.documents.markdown import DOCS, ROOT
+from tests.python_source import tree_of_text
 
 DOCUMENTS = [
     *ROOT.glob("*.md"),
@@ -172,7 +173,7 @@ def test_python_is_python(path: Path) -> None:
     ):
         text = textwrap.dedent(re.sub(r"^ *\.\.\.$", "", code[1], flags=re.MULTILINE))
         if path.name != "reference.md":  # signatures have no body
-            check(ast.parse(text))
+            check(tree_of_text(text))
 
 
 @of_each
@@ -181,7 +182,7 @@ def test_python_in_sentences_names_what_exists(path: Path) -> None:
     for code in spans(path.read_text()):
         if re.match(r"(?:\w+ = )?\w+\(.*\)$", code):
             try:
-                tree = ast.parse(code)
+                tree = tree_of_text(code)
             except SyntaxError:
                 continue  # another language, or a sketch
             check(tree)
@@ -200,4 +201,4 @@ def check(tree: ast.AST) -> None:
 def test_an_argument_that_does_not_exist_is_found() -> None:
     """Such as one that was renamed."""
     with pytest.raises(AssertionError, match="nosuch"):
-        check(ast.parse('exactly_once(sink, nosuch="accept")'))
+        check(tree_of_text('exactly_once(sink, nosuch="accept")'))

@@ -13,6 +13,7 @@ import eo_listener
 from tests.documents.markdown import DOCS, anchor
 from tests.documents.public_names import public_names, things
 from tests.documents.reference import _node, reference
+from tests.python_source import tree_of
 
 PAGE = DOCS / "reference.md"
 
@@ -63,7 +64,7 @@ def test_signatures_speak_of_public_names() -> None:
     defined = {
         node.name
         for path in (DOCS.parent / "eo_listener").rglob("*.py")
-        for node in ast.parse(path.read_text()).body
+        for node in tree_of(path).body
         if isinstance(node, ast.ClassDef)
     }
     assert len(ours & defined) > 20

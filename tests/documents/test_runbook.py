@@ -19,6 +19,7 @@ from tests.documents.explained import explain
 from tests.documents.log_lines import PACKAGE, notices, other_lines, said_of
 from tests.documents.markdown import DOCS, ROOT, anchor
 from tests.documents.runbook import runbook
+from tests.python_source import tree_of
 
 PAGE = DOCS / "runbook.md"
 EXAMPLES = (
@@ -76,7 +77,7 @@ def test_each_line_of_the_observer_is_reached() -> None:
     lines = {line.line for events in EXAMPLES for line in said_of(events)}
     calls = [
         node
-        for node in ast.walk(ast.parse((PACKAGE / "observers" / "log.py").read_text()))
+        for node in ast.walk(tree_of(PACKAGE / "observers" / "log.py"))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     written = [call for call in calls if getattr(call.func, "id", "") == log._say.__name__]
