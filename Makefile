@@ -14,7 +14,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo ready junit test test-all test-matrix campaign check docs pictures jar wheel bench bench-full lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix campaign check docs size pictures jar wheel bench bench-full lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -88,6 +88,9 @@ check: $(STAMP) ## lint, types and layers
 
 docs: $(STAMP) ## write docs/runbook.md and docs/reference.md again, from docstrings and log lines
 	@$(BIN)/python -m tests.documents
+
+size: $(STAMP) ## code lines by folder, small modules, parameters and options; ARGS=PATH for another tree
+	@$(BIN)/python -m tests.size $(ARGS)
 
 pictures: $(STAMP) $(SHIM) ## make the pictures of README again, from a real demo; two minutes
 	@$(BIN)/python -m tests.documents.pictures

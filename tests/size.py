@@ -1,0 +1,299 @@
+"""The size of a tree: code lines by folder, small modules, parameters and options.
+
+    python -m tests.size [--list] [--json] [TREE]
+
+A code line holds code: no blank line, comment or docstring is one, a line of another string is.
+Parameters and options are counted by Python itself, in a process that imports TREE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.python_source import tree_of_text
+
+WHEEL: Final = "eo_listener"
+ROOTS: Final = (WHEEL, "tests", "examples", "benchmarks", "jvm-shim/src/main", "jvm-shim/src/test")
+LANGUAGES: Final = {
+    ".py": "Python",
+    ".java": "Java",
+    ".sql": "SQL",
+    ".html": "HTML",
+    ".js": "JavaScript",
+    ".css": "CSS",
+}
+SMALL: Final = 60  # code lines
+WITHOUT: Final = ("broker", "demo", "serve")  # development and a page: nobody types these daily
+
+_STRINGS: Final = r'"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*'"
+_BLOCK: Final = r"/\*.*?\*/"
+_COMMENTS: Final = {  # a string comes first: what looks like a comment in it is none
+    ".java": rf'"""(?:\\.|[^\\])*?"""|{_STRINGS}|(?P<comment>{_BLOCK}|//[^\n]*)',
+    ".sql": rf"'[^']*'|(?P<comment>{_BLOCK}|--[^\n]*)",
+    ".html": r"(?P<comment><!--.*?-->)",
+    ".js": rf"`(?:\\.|[^`\\])*`|{_STRINGS}|(?P<comment>{_BLOCK}|//[^\n]*)",
+    ".css": rf"{_STRINGS}|(?P<comment>{_BLOCK})",
+}
+_NO_CODE: Final = frozenset(
+    {
+        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+        *(tokenize.ENCODING, tokenize.ENDMARKER),
+    }
+)
+
+
+def code_lines(text: str, suffix: str) -> int:
+    """How many lines of a file hold code."""
+    lines = text.splitlines()
+    if suffix == ".py":
+        return sum(bool(lines[number - 1].strip()) for number in _python_lines(text))
+    stripped = re.sub(_COMMENTS[suffix], _without_comment, text, flags=re.DOTALL)
+    return sum(bool(line.strip()) for line in stripped.splitlines())
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    return match[0] if match["comment"] is None else "\n" * match[0].count("\n")
+
+
+def _python_lines(text: str) -> set[int]:
+    docstrings = list(_docstrings(tree_of_text(text)))
+    return {
+        number
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in _NO_CODE
+        and not (
+            token.type == tokenize.STRING
+            and any(begin <= token.start and token.end <= end for begin, end in docstrings)
+        )
+        for number in range(token.start[0], token.end[0] + 1)
+    }
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where they begin and end; those of attributes too, which Python itself does not know."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()) as text):
+                begin = (text.lineno, text.col_offset)
+                yield begin, (text.end_lineno or 0, text.end_col_offset or 0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Folder:
+    """The files of a folder, with what is below it unless that has a row of its own."""
+
+    files: int = 0
+    lines: int = 0
+    code: Counter[str] = field(default_factory=Counter)
+
+    def add(self, path: Path) -> None:
+        text = path.read_text()
+        self.files += 1
+        self.lines += len(text.splitlines())
+        self.code[LANGUAGES[path.suffix]] += code_lines(text, path.suffix)
+
+    def document(self) -> dict[str, Any]:
+        return {"files": self.files, "lines": self.lines, "code": dict(self.code)}
+
+
+def folders(tree: Path) -> dict[str, Folder]:
+    """Every folder that has a row: one below a root, two below the sinks."""
+    rows: dict[str, Folder] = defaultdict(Folder)
+    for root in ROOTS:
+        for path in sorted((tree / root).rglob("*")):
+            if path.suffix in LANGUAGES and path.is_file():
+                rows[_row(root, path.relative_to(tree / root).parts[:-1])].add(path)
+    return dict(sorted(rows.items()))
+
+
+def _row(root: str, below: tuple[str, ...]) -> str:
+    if root not in (WHEEL, "tests"):
+        return root
+    depth = 2 if below[:1] == ("sinks",) and root == WHEEL else 1
+    return "/".join((root, *below[:depth]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallModule:
+    """A module under 60 code lines that one other module of the wheel imports."""
+
+    module: str
+    importer: str
+    code: int
+
+
+def small_modules(tree: Path) -> list[SmallModule]:
+    """All of them; a package's `__init__` is none, though it may be the importer."""
+    names = {
+        ".".join(path.relative_to(tree).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in sorted((tree / WHEEL).rglob("*.py"))
+    }
+    importers: dict[str, set[str]] = defaultdict(set)
+    for name, path in names.items():
+        for target in _imports(tree_of_text(path.read_text())):
+            if target in names and target != name:
+                importers[target].add(name)
+            elif (parent := target.rpartition(".")[0]) in names and parent != name:
+                importers[parent].add(name)
+    sizes = {
+        name: code_lines(path.read_text(), ".py")
+        for name, path in names.items()
+        if not path.stem.startswith("__") and len(importers[name]) == 1
+    }
+    return [
+        SmallModule(module=name, importer=next(iter(importers[name])), code=size)
+        for name, size in sizes.items()
+        if size < SMALL
+    ]
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    """Every name imported, with the module it is imported from: `a.b` for `from a import b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+# Runs where TREE is imported, be it older than this file or newer.
+_INTERFACE: Final = """
+import inspect, json, typer, eo_listener, eo_listener.cli
+names = ("OffsetCommitListener", "exactly_once", "starting_offsets", "PostgresSink", "SqliteSink",
+         "KafkaSink", "IcebergSink", "DeltaSink")
+parameters = {name: len(inspect.signature(getattr(eo_listener, name)).parameters) for name in names}
+def commands(command, words=()):
+    inner = getattr(command, "commands", {})
+    if words and not inner:
+        kinds = [one.param_type_name for one in command.params]
+        yield " ".join(words), {f"{kind}s": kinds.count(kind) for kind in ("option", "argument")}
+    for word, below in inner.items():
+        yield from commands(below, (*words, word))
+print(json.dumps([parameters, dict(commands(typer.main.get_command(eo_listener.cli.app)))]))
+"""
+
+
+def interface(tree: Path) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Return the parameters of each public callable, and what each command takes."""
+    answer = subprocess.run(
+        [sys.executable, "-c", _INTERFACE],
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        cwd=tree,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    parameters, commands = json.loads(answer.stdout)
+    return parameters, commands
+
+
+def measured(tree: Path) -> dict[str, Any]:
+    """Measure everything, as one document."""
+    parameters, commands = interface(tree)
+    return {
+        "folders": {name: row.document() for name, row in folders(tree).items()},
+        "small_modules": [asdict(module) for module in small_modules(tree)],
+        "parameters": parameters,
+        "commands": commands,
+    }
+
+
+def tables(document: dict[str, Any], *, every: bool) -> Iterator[str]:
+    """Yield the lines that a person reads."""
+    rows = document["folders"]
+    yield from _table(
+        ("folder", "files", "lines", "code", *LANGUAGES.values()),
+        [_line(name, [row]) for name, row in rows.items()]
+        + [
+            _line(f"{root}, all", [row for name, row in rows.items() if _below(name, root)])
+            for root in (WHEEL, "tests", "jvm-shim")
+        ],
+    )
+    modules = document["small_modules"]
+    yield ""
+    yield f"modules of the wheel under {SMALL} code lines with one importer: {len(modules)}"
+    if every:
+        yield from _table(
+            ("module", "code", "importer"),
+            [(one["module"], one["code"], one["importer"]) for one in modules],
+        )
+    yield ""
+    parameters = document["parameters"]
+    yield from _table(
+        ("callable", "parameters"), [*parameters.items(), ("all", sum(parameters.values()))]
+    )
+    yield ""
+    commands = document["commands"]
+    kept = [name for name in commands if name.split()[0] not in WITHOUT]
+    yield from _table(
+        ("command", "options", "arguments", "both"),
+        [_command(name, [commands[name]]) for name in commands]
+        + [
+            _command("all", commands.values()),
+            _command(f"without {', '.join(WITHOUT)}", [commands[name] for name in kept]),
+        ],
+    )
+
+
+def _below(name: str, root: str) -> bool:
+    return name == root or name.startswith(f"{root}/")
+
+
+def _line(name: str, rows: list[dict[str, Any]]) -> tuple[object, ...]:
+    of_all = sum((Counter(row["code"]) for row in rows), Counter[str]())
+    counts = [of_all[language] or "" for language in LANGUAGES.values()]
+    files, lines = (sum(row[key] for row in rows) for key in ("files", "lines"))
+    return name, files, lines, of_all.total(), *counts
+
+
+def _command(name: str, counts: Iterable[dict[str, int]]) -> tuple[object, ...]:
+    of_all = sum(map(Counter, counts), Counter[str]())
+    return name, of_all["options"], of_all["arguments"], of_all.total()
+
+
+_TEXTS: Final = frozenset({"folder", "module", "importer", "callable", "command"})
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Iterator[str]:
+    texts = [head, *(tuple(map(_text, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        cells = (
+            cell.ljust(width) if head[at] in _TEXTS else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _text(cell: object) -> str:
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def main(arguments: list[str]) -> None:
+    """Print what was measured."""
+    parser = argparse.ArgumentParser(prog="python -m tests.size")
+    parser.add_argument("tree", type=Path, nargs="?", default=Path(__file__).parents[1])
+    parser.add_argument("--list", action="store_true", help="name the small modules")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args(arguments)
+    document = measured(options.tree.resolve())
+    lines = (
+        [json.dumps(document, indent=1)] if options.json else tables(document, every=options.list)
+    )
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
