@@ -60,19 +60,6 @@ def test_what_is_named_as_a_proof_is_there(path: Path) -> None:
         assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
 
 
-def test_each_claim_of_the_readme_has_a_proof() -> None:
-    """What begins a point of "What it does" stands in docs/claims.md, with tests in its row."""
-    readme = (ROOT / "README.md").read_text()
-    does = readme.partition("## What it does\n")[2].partition("## What it does not do")[0]
-    claims = {claim.rstrip(".") for claim in re.findall(r"^- \*\*(.*?)\*\*", does, re.MULTILINE)}
-    assert len(claims) > 15
-    rows = re.findall(
-        r"^\| (.*?) \|.*\| (.*) \|$", (ROOT / "docs/claims.md").read_text(), re.MULTILINE
-    )
-    proved = {claim for claim, tests in rows if proofs(tests)}
-    assert claims <= proved, claims - proved
-
-
 def test_each_promise_names_its_test() -> None:
     """Each row of a table with a column "test", and each point "Test:", names tests."""
     text = (ROOT / "docs" / "guarantees.md").read_text()
