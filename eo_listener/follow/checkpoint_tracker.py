@@ -265,7 +265,7 @@ class CheckpointTracker:
 
         Offsets that were skipped do not show: a checkpoint holds ends, and no starts.
         """
-        if self._guard is GuardMode.OFF or durable == last:
+        if durable == last:
             return []
         before, ends = last.kafka(), durable.kafka()
         events: list[Event] = []

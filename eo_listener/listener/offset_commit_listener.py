@@ -90,10 +90,10 @@ class OffsetCommitListener(StreamingQueryListener):
     `mode` is how the commits are made: "simple" (no member, not fenced), "member" (a live, fixed
     member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` says
     what happens when a batch does not continue where the one before it ended: "withhold" commits
-    that source no more, until a restart with "warn"; "off" does not check. `on_rewind` says what
-    happens when a query is to be committed below what its group holds: "refuse", or "allow",
-    recorded in the commit's metadata. `recommit_interval` is how often, in
-    seconds, all offsets are committed again, so that they do not expire.
+    that source no more, until a restart with "warn". `on_rewind` says what happens when a query
+    is to be committed below what its group holds: "refuse", or "allow", recorded in the commit's
+    metadata. `recommit_interval` is how often, in seconds, all offsets are committed again, so
+    that they do not expire.
 
     `observers` are called with every event of `eo_listener.model.events`, on the thread that
     it occurred on.

@@ -26,7 +26,7 @@ FLUSH_TIMEOUT: Final = 10.0
 BRIDGE_TIMEOUT: Final = 30.0
 
 Mode = Literal["simple", "member", "transactional"]
-Guarding = Literal["withhold", "warn", "off"]
+Guarding = Literal["withhold", "warn"]
 Rewinding = Literal["refuse", "allow"]
 
 _KAFKA: Final = "kafka."

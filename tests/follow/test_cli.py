@@ -48,7 +48,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["/c", "-b", "h:1", "-g", "g", "--interval", "0"], 2, ["--interval", "seconds"]),
         (["/c", "-b", "h:1", "-g", "g", "--interval", "nan"], 2, ["--interval", "seconds"]),
         (["/c", "-b", "h:1", "-g", "g", "--recommit-interval", "-1"], 2, ["--recommit-interval"]),
-        (["/c", "-b", "h:1", "-g", "g", "--guard", "maybe"], 2, ["withhold, warn, off"]),
+        (["/c", "-b", "h:1", "-g", "g", "--guard", "maybe"], 2, ["withhold, warn"]),
         (["/c", "-b", "h:1", "-g", "g", "--on-rewind", "x"], 2, ["refuse, allow"]),
         (["/c", "-b", "h:1", "-g", "g", "--mode", "x"], 2, ["simple, member, transactional"]),
         (["/c", "-b", "h:1", "-g", "g", "--json"], 2, ["--once"]),

@@ -139,7 +139,7 @@ def test_an_argument_of_a_wrong_kind_is_one_error(given: dict[str, Any], says: s
         {"metrics_port": 0, "metrics_address": "0.0.0.0"},  # noqa: S104  # spelled out, it is meant
         {"metrics_port": 65535},
         {"kafka": {"oauth_cb": print, "client.rack": ""}, "preflight": False},
-        {"mode": CommitMode.MEMBER, "guard": GuardMode.OFF},
+        {"mode": CommitMode.MEMBER, "guard": GuardMode.WARN},
     ],
 )
 def test_arguments_at_their_limits(given: dict[str, Any]) -> None:
@@ -167,8 +167,7 @@ def test_only_a_transaction_needs_a_group_of_ascii(mode: CommitMode) -> None:
     [
         ({}, Policy()),
         ({"on_rewind": "allow"}, Policy(on_rewind=OnRewind.ALLOW)),
-        ({"guard": "warn"}, Policy(accept_marks=True)),
-        ({"guard": "off", "on_rewind": "refuse"}, Policy(accept_marks=True)),
+        ({"guard": "warn", "on_rewind": "refuse"}, Policy(accept_marks=True)),
     ],
 )
 def test_marks_are_obeyed_where_the_guard_leaves_them(

@@ -53,7 +53,7 @@ Requests of unknown outcome:
 The guard's mark: a withheld source must stay withheld after a restart, when the checkpoint alone
 no longer shows what was wrong. So the offset that the group holds is committed once more, with
 `"g":1` in its metadata. The next driver finds the mark in its first snapshot, and sends nothing
-newer unless it was started with `guard="warn"` or `"off"`.
+newer unless it was started with `guard="warn"`.
 
 The worker of a cluster that no run feeds any more ends five minutes later, with its clients, when
 nothing waits and nothing is withheld. Each set of credentials is a cluster of its own, so a driver

@@ -39,8 +39,6 @@ class RunGuard:
         `routed` is what the newest event was routed to; `monotonic` takes a time of an event to
         the monotonic clock.
         """
-        if self._mode is GuardMode.OFF:
-            return
         for after, before in events.missed:
             self._observers.notify(
                 ProgressEventsMissed(

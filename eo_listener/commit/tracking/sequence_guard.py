@@ -23,7 +23,6 @@ class GuardMode(Enum):
 
     WITHHOLD = "withhold"
     WARN = "warn"
-    OFF = "off"
 
 
 def judge(

@@ -50,7 +50,6 @@ def marked(tracking: MemoryTracking) -> bool:
     [
         (GuardMode.WITHHOLD, [(1, ViolationKind.GAP)], 5, True),
         (GuardMode.WARN, [(1, ViolationKind.GAP)], 12, False),
-        (GuardMode.OFF, [], 12, False),
     ],
 )
 def test_what_each_guard_does_with_a_gap(
@@ -60,7 +59,7 @@ def test_what_each_guard_does_with_a_gap(
     held: int,
     mark: bool,
 ) -> None:
-    """It withholds and marks the source, or reports the gap, or does not check for one."""
+    """It withholds and marks the source, or only reports the gap."""
     tracking = tracker(opened, guard)
     tracking.buffer.progressed(event(0, None, 5))
     tracking.serve(0.0)
@@ -99,15 +98,6 @@ def test_missing_events_are_reported_and_are_no_gap(opened: list[MemoryTracking]
     assert (reported.after_batch, reported.before_batch, reported.run_id) == (5, 9, "r1")
     assert not tracking.of(GuardViolation)
     assert tracking.held == 40
-
-
-def test_without_a_guard_nothing_is_said_of_missing_events(opened: list[MemoryTracking]) -> None:
-    """Nobody looks for gaps then."""
-    tracking = tracker(opened, GuardMode.OFF)
-    tracking.buffer.progressed(event(5, 0, 10))
-    tracking.buffer.progressed(event(9, 30, 40))
-    tracking.serve(0.0)
-    assert not tracking.of(ProgressEventsMissed)
 
 
 def test_events_that_come_twice_are_reported_once_for_all_runs(
