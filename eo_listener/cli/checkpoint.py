@@ -1,37 +1,25 @@
-"""`eo-listener checkpoint`: what Spark's checkpoint of a query says, and how two places differ."""
+"""`eo-listener checkpoint`: what Spark's checkpoint of a query says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli.checkpoint_argument import newest_end, open_checkpoint
+from eo_listener.cli.checkpoint_argument import open_checkpoint
 from eo_listener.cli.options import (
     Json,
-    KafkaProperties,
     Storage,
-    as_properties,
     console,
     named,
     print_json,
     print_line,
-    require_names,
     utc,
 )
-from eo_listener.foreach_batch.starting_offsets.difference import (
-    Difference,
-    PartitionDifference,
-    compare_origins,
-)
-from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.model import exit_codes
-from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
@@ -80,59 +68,6 @@ def show(
         _print(str(checkpoint.location), contents)
     if contents.findings:
         raise typer.Exit(exit_codes.FOUND)
-
-
-@app.command(
-    epilog="Example: eo-listener checkpoint diff /data/flights-c -g flights-to-pg -b localhost:9092"
-)
-def diff(
-    location: Location,
-    other: Annotated[
-        str | None, typer.Argument(metavar="[OTHER]", help="Another checkpoint, such as a copy.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option("-g", "--group", help="Compare with what this group holds.")
-    ] = None,
-    servers: Annotated[
-        str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, for --group.")
-    ] = None,
-    properties: KafkaProperties = None,
-    storage: Storage = None,
-    as_json: Json = False,
-) -> None:
-    """Compare where a checkpoint's newest committed batch ended with another place.
-
-    That is another checkpoint, or a group. Exit status 1 where they differ.
-    """
-    first = newest_end(open_checkpoint(location, storage))
-    if (other is None) == (group is None):
-        raise SettingsError(
-            "diff compares a checkpoint with one other place",
-            fix="Name another checkpoint, or a group: -g GROUP -b SERVERS",
-        )
-    if other is not None:
-        second = newest_end(open_checkpoint(other, storage))
-    else:
-        second = _of_group(str(group), servers, properties, first)
-    found = compare_origins(first, second)
-    if as_json:
-        print_json(_difference_document(first, second, found))
-    else:
-        _print_difference(first, second, found)
-    if found.unequal:
-        raise typer.Exit(exit_codes.FOUND)
-
-
-def _of_group(
-    group: str, servers: str | None, properties: list[str] | None, first: Origin
-) -> Origin:
-    if servers is None:
-        raise SettingsError("no Kafka is named", fix="Add -b HOST:PORT")
-    require_names("group", [group])
-    with closing(ClusterReader(as_properties(servers, properties))) as reader:
-        there = reader.partitions({tp.topic for tp in first.offsets})
-        held = reader.group(group, there, stable=True)
-    return Origin(what=f"group {group}", offsets={tp: at.offset for tp, at in held.items()})
 
 
 def _print(where: str, contents: CheckpointContents) -> None:
@@ -255,48 +190,4 @@ def _batch_document(
         "continuous": batch.continuous,
         "planned_at": batch.planned_at,
         "watermark": batch.watermark,
-    }
-
-
-def _print_difference(first: Origin, second: Origin, found: Difference) -> None:
-    out = console()
-    print_line(out, f"first   {first.what}")
-    print_line(out, f"second  {second.what}")
-    table = Table()
-    table.add_column("topic", overflow="fold")
-    for name in ("partition", "first", "second", "first is ahead by"):
-        table.add_column(name, justify="right", overflow="fold")
-    for row in found.unequal:
-        table.add_row(*map(named, _difference_cells(row)))
-    if found.unequal:
-        out.print(table)
-    out.print(
-        Text(f"{found.verdict()}: {len(found.unequal)} of {len(found.rows)} partitions differ")
-    )
-
-
-def _difference_cells(row: PartitionDifference) -> tuple[str, ...]:
-    numbers = (row.first, row.second, row.ahead)
-    shown = ["-" if number is None else str(number) for number in numbers]
-    if row.topic_ids is not None:
-        shown[-1] = "another topic"
-    return (row.partition.topic, str(row.partition.partition), *shown)
-
-
-def _difference_document(first: Origin, second: Origin, found: Difference) -> Mapping[str, object]:
-    return {
-        "first": first.what,
-        "second": second.what,
-        "verdict": found.verdict(),
-        "partitions": [
-            {
-                "topic": row.partition.topic,
-                "partition": row.partition.partition,
-                "first": row.first,
-                "second": row.second,
-                "ahead": row.ahead,
-                "topic_ids": row.topic_ids,
-            }
-            for row in found.rows
-        ],
     }

@@ -23,11 +23,6 @@ def open_checkpoint(location: str, storage: Iterable[str] | None) -> Checkpoint:
     return checkpoint
 
 
-def newest_end(checkpoint: Checkpoint) -> Origin:
-    """Where its newest committed batch ended. Raises as `newest_of` and `end_of` do."""
-    return end_of(checkpoint, newest_of(checkpoint))
-
-
 def newest_of(checkpoint: Checkpoint) -> BatchOffsets:
     """Its newest committed batch. Raises as `newest_batch` does."""
     return newest_batch(checkpoint, str(checkpoint.location))

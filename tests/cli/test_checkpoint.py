@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
-from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.model.errors import EoListenerError
 from tests.attack import surgery
 from tests.spark.checkpoint.recorded import read, unpack
 
@@ -63,15 +63,6 @@ def test_show_says_that_a_batch_is_not_committed(plain: Path) -> None:
     assert (found["batch"]["done"], found["in_doubt"]["done"]) == (True, False)
 
 
-def test_diff_of_checkpoints_without_kafka(tmp_path: Path) -> None:
-    """Is not equal: there is nothing to compare."""
-    folder = unpack("4.0.0", "plain", tmp_path / "c")
-    (folder / "offsets" / "2").write_text('v1\n{"batchTimestampMs":1}\n5')
-    (folder / "offsets" / ".2.crc").unlink()
-    with pytest.raises(SettingsError, match="has no offsets of Kafka"):
-        run("diff", folder, folder)
-
-
 def test_show_reads_a_remote_checkpoint() -> None:
     """By a URL of any storage that fsspec has."""
     storage = MemoryFileSystem()
@@ -99,17 +90,6 @@ def test_a_damaged_file_is_a_finding(plain: Path) -> None:
     assert "Cause: a newer Spark" in answer.stdout
 
 
-def test_diff_of_two_checkpoints(plain: Path, tmp_path: Path) -> None:
-    """A copy that is older is behind, 1; the same one is equal, 0."""
-    copy = unpack("4.0.0", "plain", tmp_path / "copy")
-    assert run("diff", plain, plain).exit_code == 0
-    answer = run("diff", plain, copy)
-    assert answer.exit_code == 1
-    assert "the second is ahead: 3 of 3 partitions differ" in answer.stdout
-    found = document("diff", plain, copy)
-    assert [row["ahead"] for row in found["partitions"]] == [-8, -7, -5]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -119,12 +99,6 @@ def test_diff_of_two_checkpoints(plain: Path, tmp_path: Path) -> None:
         (["show", "nosuch://x/y"], 2, "cannot be opened"),
         (["show", "{plain}", "--batch", "7"], 3, "offsets/7 is missing"),
         (["show", "{plain}", "--storage", "x"], 2, "key=value"),
-        (["diff", "{plain}"], 2, "one other place"),
-        (["diff", "{plain}", "{plain}", "-g", "g"], 2, "one other place"),
-        (["diff", "{plain}", "-g", "g"], 2, "no Kafka is named"),
-        (["diff", "{plain}", "-g", "", "-b", "127.0.0.1:1"], 2, "a group is empty"),
-        (["diff", "{plain}", "-g", "g", "-b", "127.0.0.1:1"], 3, "Connection refused"),
-        (["diff", "{plain}", "{empty}"], 2, "there is no checkpoint at"),
     ],
 )
 def test_bad_input(

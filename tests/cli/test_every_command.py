@@ -48,7 +48,6 @@ COMMANDS: Mapping[str, str] = {
     "handover": "{group} -b {servers} --timeout 5 --interval 0.5",
     "jar": "",
     "checkpoint show": "{checkpoint}",
-    "checkpoint diff": "{checkpoint} -g {group} -b {servers}",
     "group seed": "{group} -b {servers} --from-checkpoint {checkpoint}",
     "group rewind": "{group} -b {servers} --from-checkpoint {checkpoint}",
     "group import": "{group} {file} -b {servers}",
