@@ -1,4 +1,4 @@
-"""A plugin of pytest that keeps what became of each test, for `tests.run`.
+"""A plugin of pytest that keeps what became of each test and how long it took, for `tests.run`.
 
 pytest -p tests.outcomes --outcomes FILE
 """
@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pytest
 
 Outcome = Literal["passed", "failed", "skipped"]
+ABOUT = "about"
+
+
+class Record(NamedTuple):
+    """What became of a test, its seconds with those of its fixtures, and its docstring's head."""
+
+    outcome: Outcome
+    seconds: float
+    about: str
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,10 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Recorder(file))
 
 
-def read(file: Path) -> dict[str, Outcome]:
-    """What a run has written: the outcome by node id. Nothing where it wrote nothing."""
-    found: dict[str, Outcome] = json.loads(file.read_text()) if file.exists() else {}
-    return found
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the reports say what a test proves: a worker's parent has no tests to ask."""
+    docstring = getattr(getattr(item, "obj", None), "__doc__", None) or ""
+    item.user_properties.append((ABOUT, docstring.strip().partition("\n")[0]))
+
+
+def read(file: Path) -> dict[str, Record]:
+    """What a run has written, by node id. Nothing where it wrote nothing."""
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return {test: Record(*record) for test, record in found.items()}
 
 
 def without_group(nodeid: str) -> str:
@@ -41,15 +57,17 @@ def without_group(nodeid: str) -> str:
 class _Recorder:
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._outcomes: dict[str, Outcome] = {}
+        self._records: dict[str, Record] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the worst of setup, call and teardown: a test whose teardown fails has failed."""
-        if report.failed:
-            self._outcomes[without_group(report.nodeid)] = "failed"
-        elif report.when == "call" or report.skipped:
-            outcome: Outcome = "skipped" if report.skipped else "passed"
-            self._outcomes.setdefault(without_group(report.nodeid), outcome)
+        test = without_group(report.nodeid)
+        about = str(dict(report.user_properties).get(ABOUT, ""))
+        before = self._records.get(test, Record("passed", 0, about))
+        outcome = before.outcome if report.passed else report.outcome
+        if before.outcome == "failed":
+            outcome = "failed"
+        self._records[test] = Record(outcome, before.seconds + report.duration, about)
 
     def pytest_sessionfinish(self) -> None:
-        self._file.write_text(json.dumps(self._outcomes))
+        self._file.write_text(json.dumps(self._records))

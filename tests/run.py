@@ -4,7 +4,7 @@
 
 What fails beside the others is run once more, alone. That tells a race from a fault, and excuses
 neither: what fails twice has failed, and of those that pass then one at most is let through. Each
-is named in the last lines.
+is named in the last lines, which also show where the time went.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from tests.outcomes import Outcome, read
+from tests.outcomes import Outcome, Record, read
 
 ALLOWED = 1  # tests that fail beside the others and pass alone, before they fail the run
+SLOWEST = 10
+SHARE = 0.01  # of all seconds: what a folder needs to have a line of its own
 OK, FAILED, NOTHING = 0, 1, 5  # pytest's own exit codes
 
 
@@ -52,6 +55,42 @@ def judge(
     return Verdict(lines=tuple(lines), code=FAILED if lost else OK)
 
 
+def times(runs: Iterable[Mapping[str, Record]]) -> Iterator[str]:
+    """Yield the lines that show where the time of the runs went: by folder, then by test."""
+    tests: defaultdict[str, float] = defaultdict(float)
+    folders: defaultdict[str, float] = defaultdict(float)
+    about: dict[str, str] = {}
+    for test, record in ((test, run[test]) for run in runs for test in run):
+        tests[test] += record.seconds
+        folders[_folder(test)] += record.seconds
+        about[test] = record.about
+    total = sum(tests.values())
+    count = Counter(map(_folder, tests))
+    shown = [name for name in _longest(folders) if folders[name] >= SHARE * total]
+    rest = folders.keys() - set(shown)
+    yield " seconds  tests  folder"
+    for name in shown:
+        yield f"{folders[name]:8.1f}  {count[name]:5}  {name}"
+    if rest:
+        seconds = sum(folders[name] for name in rest)
+        yield f"{seconds:8.1f}  {sum(count[name] for name in rest):5}  {len(rest)} others"
+    yield f"{total:8.1f}  {len(tests):5}  all"
+    yield " seconds  slowest tests, and what each proves"
+    for test in _longest(tests)[:SLOWEST]:
+        yield f"{tests[test]:8.1f}  {test}"
+        yield f"{'':8}  {about[test]}"
+
+
+def _longest(seconds: Mapping[str, float]) -> list[str]:
+    return sorted(seconds, key=lambda name: -seconds[name])
+
+
+def _folder(test: str) -> str:
+    """The folder of a test's file, no deeper than `tests/sinks/kafka`."""
+    parts = PurePosixPath(test.partition("::")[0]).parent.parts
+    return "/".join(parts[:3]) or "."
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run them all; return the exit code."""
     parser = argparse.ArgumentParser()
@@ -70,12 +109,13 @@ def main(arguments: Sequence[str]) -> int:
         broken = [code for code in codes if code not in (OK, FAILED, NOTHING)]
         if broken:
             return broken[0]
-        lost = [test for test, outcome in beside.items() if outcome == "failed"]
+        lost = [test for test, record in beside.items() if record.outcome == "failed"]
         if lost:
             _say("== once more, alone: what failed beside the others")
             _pytest(files[2], *lost)
-        verdict = judge(beside, alone, read(files[2]))
-    _say("== how it went", *verdict.lines)
+        runs = [beside, alone, read(files[2])]
+        verdict = judge(*({test: run[test].outcome for test in run} for run in runs))
+    _say("== how it went", *verdict.lines[:-1], *times(runs), verdict.lines[-1])
     if FAILED in codes and verdict.code == OK and not lost:
         return FAILED  # something that is no test: an error of a plugin, a warning at the end
     return verdict.code if beside or alone else NOTHING

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.outcomes import Outcome, without_group
-from tests.run import judge
+from tests.outcomes import Outcome, Record, without_group
+from tests.run import judge, times
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,12 +55,38 @@ def test_what_failed_decides(
     assert not named & ({*beside, *alone} - failed)
 
 
+def test_where_the_time_went() -> None:
+    """Repeated tests add up, folders under a hundredth share a line, ten tests are named."""
+    slow = {
+        f"tests/sinks/kafka/deep/test_a.py::test_{number}": Record("passed", 100 + number, "Why.")
+        for number in range(12)
+    }
+    fast = {f"tests/{name}/test_b.py::test[x::y]": Record("passed", 1, "") for name in "ab"}
+    again = {"tests/sinks/kafka/deep/test_a.py::test_0": Record("failed", 300, "Why.")}
+    words = [line.split() for line in times([{**slow, **fast}, {}, again])]
+    assert words[1:4] == [
+        ["1566.0", "12", "tests/sinks/kafka"],
+        ["2.0", "2", "2", "others"],
+        ["1568.0", "14", "all"],
+    ]
+    slowest = words[5:]
+    assert slowest[0] == ["400.0", "tests/sinks/kafka/deep/test_a.py::test_0"]
+    assert slowest[2] == ["111.0", "tests/sinks/kafka/deep/test_a.py::test_11"]
+    assert slowest[1::2] == [["Why."]] * 10
+
+
 TESTS = """
-import pathlib, pytest
+import pathlib, pytest, time
 seen = pathlib.Path(__file__).with_name("seen")
 
-def test_steady():
-    pass
+@pytest.fixture
+def slow():
+    time.sleep(0.2)
+    yield
+    time.sleep(0.2)
+
+def test_steady(slow):
+    "Its fixture is slow."
 
 def test_racy():
     first = not seen.exists()
@@ -100,6 +126,11 @@ def test_a_run_with_a_race_names_it(
     ending = answer.stdout.partition("== how it went")[2]
     for words in said:
         assert words in ending, answer.stdout
+    if code == 0:
+        lines = [line.strip() for line in ending.splitlines()]
+        seconds, test = lines[lines.index("Its fixture is slow.") - 1].split()
+        assert (float(seconds) >= 0.4, test) == (True, "test_sample.py::test_steady")
+        assert lines[-1] == said[-1]
 
 
 @pytest.mark.parametrize(
