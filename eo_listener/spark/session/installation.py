@@ -68,7 +68,7 @@ class Installation:
             raise SettingsError(
                 f"Spark {version} in {home} is too old",
                 cause="eo-listener needs Spark 3.5 or later",
-                fix="pip install 'pyspark>=3.5,<5'; and check SPARK_HOME",
+                fix="pip install 'pyspark>=3.5,<4.3'; and check SPARK_HOME",
             )
         return cls(home=home, scala=scala, version=version)
 
