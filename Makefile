@@ -14,7 +14,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo ready junit test test-all test-matrix campaign check docs size pictures jar wheel bench bench-full lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix campaign check docs wording size pictures jar wheel bench bench-full lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -132,6 +132,9 @@ lock: needs ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
 	@build/lock/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
 	  --no-emit-index-url --no-header --no-emit-package eo-listener requirements/dev.in -o requirements/dev.lock
+
+wording: $(STAMP) ## write tests/wording.txt again, from the texts of the code
+	@$(BIN)/python -m tests.wording
 
 clean: ## remove all that was built, the virtual environments too
 	rm -rf $(VENV) $(VENV)-spark-* build dist eo_listener/jars jvm-shim/target
