@@ -16,11 +16,9 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
     wanted = "the query" if positions.query is None else f"query {positions.query!r}"
     if store.renamed:
         key = store.renamed[0]
-        return PositionFinding(
-            kind=PositionFindingKind.LEDGER_RENAMED,
-            severity=Severity.PROBLEM,
-            about=store.store,
-            what=f"its ledger has nothing of {wanted}, and has heads of this checkpoint under "
+        return PositionFindingKind.LEDGER_RENAMED.finding(
+            store.store,
+            f"its ledger has nothing of {wanted}, and has heads of this checkpoint under "
             f"query {key.query!r}, sink {key.sink!r}",
             cause="the name that was asked for is wrong; or the query, its name= or the sink's "
             "table was renamed",
@@ -28,18 +26,15 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         )
     others = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.others)
     if positions.checkpoint is not None and positions.checkpoint.has_done_nothing:
-        return PositionFinding(
-            kind=PositionFindingKind.LEDGER_EMPTY,
+        return PositionFindingKind.LEDGER_EMPTY.finding(
             severity=Severity.NOTE,
             about=store.store,
             what=f"its ledger has nothing of {wanted}, which has committed no batch yet"
             + (f"; it has {others}" if others else ""),
         )
-    return PositionFinding(
-        kind=PositionFindingKind.LEDGER_EMPTY,
-        severity=Severity.PROBLEM,
-        about=store.store,
-        what=f"its ledger has nothing of {wanted}"
+    return PositionFindingKind.LEDGER_EMPTY.finding(
+        store.store,
+        f"its ledger has nothing of {wanted}"
         + (f"; it has {others}" if others else ": it is empty"),
         cause="it is the ledger of other queries, the name is another one, or the store was "
         "emptied or restored from a copy older than the query",
@@ -54,8 +49,7 @@ def other_names(
     """Say under which other names the checkpoint's query id has a ledger of the same sink."""
     names = [key.query for key in store.renamed if key.sink == ledger.key.sink]
     if names and positions.query is None:
-        yield PositionFinding(
-            kind=PositionFindingKind.LEDGER_RENAMED,
+        yield PositionFindingKind.LEDGER_RENAMED.finding(
             severity=Severity.NOTE,
             about=positions.named(ledger),
             what=f"this query id has a ledger of the same sink under {few(map(repr, names))} too: "

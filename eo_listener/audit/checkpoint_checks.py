@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eo_listener.audit.advice import Advice
-from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind, Severity
+from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind
 from eo_listener.audit.positions import CheckpointPositions, Positions
 from eo_listener.audit.target_checks import begin_from
 from eo_listener.model.errors import few
@@ -21,42 +21,33 @@ def check_checkpoint(positions: Positions, advice: Advice) -> Iterator[PositionF
         yield _missing(about, positions, advice)
         return
     if checkpoint.damaged:
-        yield PositionFinding(
-            kind=PositionFindingKind.CHECKPOINT_DAMAGED,
-            severity=Severity.PROBLEM,
-            about=about,
-            what=f"files cannot be used: {few(checkpoint.damaged)}",
+        yield PositionFindingKind.CHECKPOINT_DAMAGED.finding(
+            about,
+            f"files cannot be used: {few(checkpoint.damaged)}",
             cause="the disk or the machine failed while they were written or copied, or they were "
             "edited",
             fix=f"see the others: {advice.show_checkpoint()}; restore them from a copy; or "
             f"{_way_on(positions, advice)}",
         )
     if checkpoint.counted:
-        yield PositionFinding(
-            kind=PositionFindingKind.NOT_KAFKA,
-            severity=Severity.NOTE,
-            about=about,
-            what="the query has sources that are not Kafka: of these only batches are compared",
+        yield PositionFindingKind.NOT_KAFKA.finding(
+            about, "the query has sources that are not Kafka: of these only batches are compared"
         )
     if checkpoint.planned is not None and checkpoint.planned != checkpoint.committed:
         yield _doubt(about, checkpoint, positions)
     elif not checkpoint.damaged:
-        yield PositionFinding(
-            kind=PositionFindingKind.AGREED,
-            severity=Severity.FINE,
-            about=about,
-            what="no batch is planned yet"
+        yield PositionFindingKind.AGREED.finding(
+            about,
+            "no batch is planned yet"
             if checkpoint.committed is None
             else f"batch {checkpoint.committed} is committed, none is planned after it",
         )
 
 
 def _missing(about: str, positions: Positions, advice: Advice) -> PositionFinding:
-    return PositionFinding(
-        kind=PositionFindingKind.CHECKPOINT_MISSING,
-        severity=Severity.PROBLEM,
-        about=about,
-        what="there is none: a query that starts with it begins at its startingOffsets (by default "
+    return PositionFindingKind.CHECKPOINT_MISSING.finding(
+        about,
+        "there is none: a query that starts with it begins at its startingOffsets (by default "
         "latest), and not where it was",
         cause="it was deleted or moved; or the path is another one",
         fix=_way_on(positions, advice),
@@ -99,11 +90,9 @@ def _doubt(about: str, checkpoint: CheckpointPositions, positions: Positions) ->
         what += "repeated for the others"
     elif positions.ledgers and planned:  # else where it ends is not known, or it has no records
         what += "; it is not applied, and will be repeated"
-    return PositionFinding(
-        kind=PositionFindingKind.BATCH_IN_DOUBT,
-        severity=Severity.NOTE,
-        about=about,
-        what=what,
+    return PositionFindingKind.BATCH_IN_DOUBT.finding(
+        about,
+        what,
         cause="the query is working on it, or ended in it",
         fix="nothing, when the query runs or is started again",
     )

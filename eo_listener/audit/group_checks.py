@@ -37,11 +37,9 @@ def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFindi
         found = list(check.findings())
         yield from found
         if not lacking and not any(one.matters for one in found):
-            yield PositionFinding(
-                kind=PositionFindingKind.AGREED,
-                severity=Severity.FINE,
-                about=check.about,
-                what=f"{len(group.after)} partitions, none behind and none ahead of the query"
+            yield PositionFindingKind.AGREED.finding(
+                check.about,
+                f"{len(group.after)} partitions, none behind and none ahead of the query"
                 if done
                 else f"{len(group.after)} partitions",
             )
@@ -81,11 +79,9 @@ def _lacking_topics(
     if lacking:
         group = groups[0].name
         topics = read if len(groups) == 1 else frozenset(lacking)
-        yield PositionFinding(
-            kind=PositionFindingKind.GROUP_LACKS,
-            severity=Severity.WARNING,
-            about=f"group {few(one.name for one in groups)}",
-            what=f"no offset of topic {few(lacking)} is held, which the query has read",
+        yield PositionFindingKind.GROUP_LACKS.finding(
+            f"group {few(one.name for one in groups)}",
+            f"no offset of topic {few(lacking)} is held, which the query has read",
             cause="these offsets expired or were deleted, or were never committed; or they are in "
             "a group that is not named here",
             fix="name every group that the query commits to: -g GROUP, and a topic that it commits "
@@ -122,11 +118,9 @@ class _GroupCheck:
             yield self._empty()
             return
         if group.unstable:
-            yield PositionFinding(
-                kind=PositionFindingKind.GROUP_UNSTABLE,
-                severity=Severity.NOTE,
-                about=self.about,
-                what="a transaction that commits to it is open",
+            yield PositionFindingKind.GROUP_UNSTABLE.finding(
+                self.about,
+                "a transaction that commits to it is open",
                 fix=self._advice.show_transactions_on(self._group.name),
             )
         yield from self._writers()
@@ -141,15 +135,13 @@ class _GroupCheck:
     def _empty(self) -> PositionFinding:
         checkpoint = self._positions.checkpoint
         if checkpoint is not None and checkpoint.has_done_nothing:
-            return PositionFinding(
-                kind=PositionFindingKind.GROUP_EMPTY,
+            return PositionFindingKind.GROUP_EMPTY.finding(
                 severity=Severity.NOTE,
                 about=self.about,
                 what="it holds no offsets: the query has committed no batch yet",
             )
         if self._replaced and not self._done:
-            return PositionFinding(
-                kind=PositionFindingKind.GROUP_EMPTY,
+            return PositionFindingKind.GROUP_EMPTY.finding(
                 severity=Severity.NOTE,
                 about=self.about,
                 what="it holds no offsets: Kafka deletes them with their topic; the query commits "
@@ -162,11 +154,9 @@ class _GroupCheck:
             else "its offsets expired (offsets.retention.minutes after the last commit), it was "
             "deleted, nothing was ever committed, or it is misspelled"
         )
-        return PositionFinding(
-            kind=PositionFindingKind.GROUP_EMPTY,
-            severity=Severity.WARNING,
-            about=self.about,
-            what="it holds no offsets: lag cannot be seen, and whoever starts from it begins at "
+        return PositionFindingKind.GROUP_EMPTY.finding(
+            self.about,
+            "it holds no offsets: lag cannot be seen, and whoever starts from it begins at "
             "auto.offset.reset",
             cause=expiry,
             fix=self._commit(rewind=False),
@@ -188,11 +178,9 @@ class _GroupCheck:
             others = sorted({str(writer) for writer in writers.values() if writer is not None})
         if strange or others:
             who = [*others, *(["another program"] if strange else [])]
-            yield PositionFinding(
-                kind=PositionFindingKind.GROUP_FOREIGN,
-                severity=Severity.WARNING,
-                about=self.about,
-                what=f"others commit to it: {few(who)}",
+            yield PositionFindingKind.GROUP_FOREIGN.finding(
+                self.about,
+                f"others commit to it: {few(who)}",
                 cause="a second driver, another query or a tool uses the same group: the last one "
                 "wins; or this query has a new checkpoint, and has not gone past what was "
                 "committed before it",
@@ -201,11 +189,9 @@ class _GroupCheck:
             )
         marked = sorted(tp for tp, one in writers.items() if one is not None and one.withheld)
         if marked:
-            yield PositionFinding(
-                kind=PositionFindingKind.GROUP_WITHHELD,
-                severity=Severity.WARNING,
-                about=self.about,
-                what=f"the listener's guard withholds newer offsets of {few(map(str, marked))}",
+            yield PositionFindingKind.GROUP_WITHHELD.finding(
+                self.about,
+                f"the listener's guard withholds newer offsets of {few(map(str, marked))}",
                 cause="a batch did not continue the one before it",
                 fix='look for GuardViolation in the log; to accept it, start with guard="warn"',
             )
@@ -213,11 +199,9 @@ class _GroupCheck:
     def _lacking(self) -> Iterator[PositionFinding]:
         lacking = sorted(self._done.keys() - self._group.after.keys())
         if lacking:
-            yield PositionFinding(
-                kind=PositionFindingKind.GROUP_LACKS,
-                severity=Severity.WARNING,
-                about=self.about,
-                what=f"it holds no offset of {few(map(str, lacking))}, which the query has read",
+            yield PositionFindingKind.GROUP_LACKS.finding(
+                self.about,
+                f"it holds no offset of {few(map(str, lacking))}, which the query has read",
                 cause="these offsets expired or were deleted, or were never committed",
                 fix=self._commit(rewind=False),
             )
@@ -233,11 +217,9 @@ class _GroupCheck:
     def _ahead(self) -> Iterator[PositionFinding]:
         ahead = self._ahead_of_query()
         if ahead:
-            yield PositionFinding(
-                kind=PositionFindingKind.GROUP_AHEAD,
-                severity=Severity.WARNING,
-                about=self.about,
-                what=f"it is ahead of what the query has done: {listed(ahead)}; whoever starts "
+            yield PositionFindingKind.GROUP_AHEAD.finding(
+                self.about,
+                f"it is ahead of what the query has done: {listed(ahead)}; whoever starts "
                 f"from it skips {size(ahead):,} records",
                 cause="another driver or tool has committed, or the checkpoint or the store was "
                 "restored from an older copy",
@@ -272,11 +254,9 @@ class _GroupCheck:
         }
         behind = {tp: one for tp, one in behind.items() if tp not in withheld}
         if behind:
-            yield PositionFinding(
-                kind=PositionFindingKind.GROUP_BEHIND,
-                severity=Severity.WARNING,
-                about=self.about,
-                what=f"it is behind what the query has done: {listed(behind)}; its lag is shown "
+            yield PositionFindingKind.GROUP_BEHIND.finding(
+                self.about,
+                f"it is behind what the query has done: {listed(behind)}; its lag is shown "
                 f"{size(behind):,} records too high",
                 cause="no listener runs, or its commits fail; the query's log says why",
                 fix=self._commit(rewind=False),

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from eo_listener.audit.absent_ledgers import no_ledger, other_names
 from eo_listener.audit.advice import FROM_EARLIEST, STOP, Advice
 from eo_listener.audit.position_finding import (
-    Harm,
     PositionFinding,
     PositionFindingKind,
     Severity,
@@ -15,11 +14,7 @@ from eo_listener.audit.position_finding import (
     single,
     size,
 )
-from eo_listener.audit.positions import (
-    CheckpointPositions,
-    LedgerPositions,
-    Positions,
-)
+from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Positions
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.audit.target_checks import begin_from, begin_or_restore, check_targets, way_on
 from eo_listener.model.errors import few
@@ -39,11 +34,8 @@ def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFind
             yield from found
             yield from other_names(ledger, store, positions)
             if not any(one.matters for one in found):
-                yield PositionFinding(
-                    kind=PositionFindingKind.AGREED,
-                    severity=Severity.FINE,
-                    about=check.about,
-                    what=f"{len(ledger.heads)} partitions, {check.agreement}",
+                yield PositionFindingKind.AGREED.finding(
+                    check.about, f"{len(ledger.heads)} partitions, {check.agreement}"
                 )
     yield from _differing(positions)
 
@@ -109,8 +101,7 @@ class _LedgerCheck:
         yield from self._recorded()
         yield from check_targets(ledger, self._advice)
         if ledger.begun is not None:
-            yield PositionFinding(
-                kind=PositionFindingKind.BATCH_BEGUN,
+            yield PositionFindingKind.BATCH_BEGUN.finding(
                 severity=Severity.NOTE if self._is_at_work(ledger.begun) else Severity.WARNING,
                 about=self.about,
                 what=f"batch {ledger.begun} was begun and not finished: the target may have a part "
@@ -140,8 +131,7 @@ class _LedgerCheck:
         """Of a table that was taken back; a note where a checkpoint is no further."""
         back = self._ledger.taken_back
         if back is not None:
-            yield PositionFinding(
-                kind=PositionFindingKind.LEDGER_TAKEN_BACK,
+            yield PositionFindingKind.LEDGER_TAKEN_BACK.finding(
                 severity=severity,
                 about=self.about,
                 what=f"the table was taken back, and its ledger with it: {back.cause}",
@@ -169,11 +159,9 @@ class _LedgerCheck:
             and tp not in self._incomparable
         }
         if foreign:
-            yield PositionFinding(
-                kind=PositionFindingKind.LEDGER_FOREIGN,
-                severity=Severity.WARNING,
-                about=self.about,
-                what=f"it is where the checkpoint is, and another query has moved it: "
+            yield PositionFindingKind.LEDGER_FOREIGN.finding(
+                self.about,
+                f"it is where the checkpoint is, and another query has moved it: "
                 f"{listed(foreign)}; whether the sink has what this query has read is not known",
                 cause=self._who(foreign),
                 fix="name the query as the ledger does: --query NAME; then count the rows: --rows",
@@ -182,41 +170,33 @@ class _LedgerCheck:
 
     def _recorded(self) -> Iterator[PositionFinding]:
         """What the history says of itself."""
-        for kind, found, harm, what, cause in (
+        for kind, found, what, cause in (
             (
                 PositionFindingKind.HISTORY_MISSING,
                 self._ledger.missing,
-                Harm.LOST,
                 "its history lacks offsets between two batches",
                 "rows of the ledger were deleted or edited",
             ),
             (
                 PositionFindingKind.HISTORY_REPEATED,
                 self._ledger.repeated,
-                Harm.DOUBLED,
                 "its history has offsets in two batches",
                 "rows of the ledger were edited, or the ledger was moved back by hand",
             ),
         ):
             if found:
-                yield PositionFinding(
-                    kind=kind,
-                    severity=Severity.PROBLEM,
-                    about=self.about,
-                    what=f"{what}: {_every(found)}",
+                yield kind.finding(
+                    self.about,
+                    f"{what}: {_every(found)}",
                     cause=cause,
                     fix="count the rows: add --rows to this command",
                     ranges=found,
-                    harm=harm,
                 )
         if self._ledger.gaps:
-            yield PositionFinding(
-                kind=PositionFindingKind.GAP_ACCEPTED,
-                severity=Severity.NOTE,
-                about=self.about,
-                what=f"it records gaps that were accepted: {_every(self._ledger.gaps)}",
+            yield PositionFindingKind.GAP_ACCEPTED.finding(
+                self.about,
+                f"it records gaps that were accepted: {_every(self._ledger.gaps)}",
                 ranges=self._ledger.gaps,
-                harm=Harm.ACCEPTED,
             )
 
     def _lacking(
@@ -231,11 +211,9 @@ class _LedgerCheck:
         }
         back = self._ledger.taken_back
         if lacking:
-            yield PositionFinding(
-                kind=PositionFindingKind.LEDGER_LACKS,
-                severity=Severity.PROBLEM,
-                about=self.about,
-                what=f"it has nothing of partitions that the query has read: {listed(lacking)}",
+            yield PositionFindingKind.LEDGER_LACKS.finding(
+                self.about,
+                f"it has nothing of partitions that the query has read: {listed(lacking)}",
                 cause="rows of the ledger were deleted, the query or the table was renamed, or the "
                 "sink is newer than the query"
                 if back is None
@@ -244,7 +222,6 @@ class _LedgerCheck:
                 if back is None
                 else self._to_undo(back),
                 ranges=single(lacking),
-                harm=Harm.LOST,
             )
 
     def _behind(self, done: Mapping[TopicPartition, int]) -> Iterator[PositionFinding]:
@@ -257,11 +234,9 @@ class _LedgerCheck:
             return
         gone, back = self._deleted(behind), self._ledger.taken_back
         rest = f", of which Kafka has deleted up to {size(gone):,}" if gone else ""
-        yield PositionFinding(
-            kind=PositionFindingKind.LEDGER_BEHIND,
-            severity=Severity.PROBLEM,
-            about=self.about,
-            what=f"it is behind the checkpoint: {listed(behind)}; {size(behind):,} records that "
+        yield PositionFindingKind.LEDGER_BEHIND.finding(
+            self.about,
+            f"it is behind the checkpoint: {listed(behind)}; {size(behind):,} records that "
             f"the query has done are not in the sink{rest}",
             cause="the store was restored from an older copy, batches were done without "
             "exactly_once, or rows of the ledger were edited; a sink that the query no longer "
@@ -272,7 +247,6 @@ class _LedgerCheck:
             if back is None
             else self._to_undo(back),
             ranges=single(behind),
-            harm=Harm.LOST,
         )
 
     def _deleted(
@@ -306,11 +280,9 @@ class _LedgerCheck:
         if ahead:
             yield self._is_ahead(ahead)
         if between:
-            yield PositionFinding(
-                kind=PositionFindingKind.LEDGER_MISFIT,
-                severity=Severity.PROBLEM,
-                about=self.about,
-                what=f"it ends inside the planned batch, at the first of each: {listed(between)}; "
+            yield PositionFindingKind.LEDGER_MISFIT.finding(
+                self.about,
+                f"it ends inside the planned batch, at the first of each: {listed(between)}; "
                 "the batch will be refused",
                 cause="a gap was accepted, which the planned batch begins with"
                 if self._accepts(between)
@@ -335,11 +307,9 @@ class _LedgerCheck:
         return head.query_id == found.query_id and head.batch_id <= found.planned
 
     def _is_ahead(self, ahead: Mapping[TopicPartition, OffsetRange]) -> PositionFinding:
-        return PositionFinding(
-            kind=PositionFindingKind.LEDGER_AHEAD,
-            severity=Severity.WARNING,
-            about=self.about,
-            what=f"it is ahead of the checkpoint, by {size(ahead):,} records: {listed(ahead)}; "
+        return PositionFindingKind.LEDGER_AHEAD.finding(
+            self.about,
+            f"it is ahead of the checkpoint, by {size(ahead):,} records: {listed(ahead)}; "
             "batches that do not end where the ledger's did will be refused",
             cause=self._who(ahead),
             fix=f"stop the other driver, if one runs; {self._begin}",
@@ -382,11 +352,9 @@ def _differing(positions: Positions) -> Iterator[PositionFinding]:
                 if tp in other.heads and not first.may_have_met(other, tp)
             }
             if differing:
-                yield PositionFinding(
-                    kind=PositionFindingKind.SINKS_DIFFER,
-                    severity=Severity.WARNING,
-                    about=f"{positions.named(first)} and {positions.named(other)}",
-                    what=f"their ledgers differ: {listed(differing)}",
+                yield PositionFindingKind.SINKS_DIFFER.finding(
+                    f"{positions.named(first)} and {positions.named(other)}",
+                    f"their ledgers differ: {listed(differing)}",
                     cause="the last batch reached only one of them before the query ended, or one "
                     "store was restored from an older copy",
                     fix="start the query again with its checkpoint: it writes that batch to the "

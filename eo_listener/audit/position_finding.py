@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from types import MappingProxyType
@@ -36,47 +36,85 @@ class Harm(Enum):
 
 
 class PositionFindingKind(Enum):
-    """What was found; programs go by these, and they do not change."""
+    """What was found; programs go by these, and they do not change.
 
-    AGREED = "agreed"
-    TOPIC_GONE = "topic gone"
-    TOPIC_RECREATED = "topic recreated"
-    BEYOND_END = "beyond the end of the log"
-    RETENTION = "deleted before it was read"
-    OPEN_TRANSACTION = "open transaction"
-    HANGING_TRANSACTION = "hanging transaction"
-    NEW_PARTITIONS = "new partitions"
-    CHECKPOINT_MISSING = "no checkpoint"
-    CHECKPOINT_DAMAGED = "checkpoint damaged"
-    BATCH_IN_DOUBT = "batch in doubt"
-    NOT_KAFKA = "sources that are not Kafka"
-    GROUP_EMPTY = "group empty"
-    GROUP_LACKS = "group lacks partitions"
-    GROUP_BEHIND = "group behind"
-    GROUP_AHEAD = "group ahead"
-    GROUP_WITHHELD = "group withheld"
-    GROUP_FOREIGN = "group with foreign commits"
-    GROUP_UNSTABLE = "transaction on the group"
-    LEDGER_EMPTY = "ledger empty"
-    LEDGER_RENAMED = "ledger under another name"
-    LEDGER_LACKS = "ledger lacks partitions"
-    LEDGER_BEHIND = "ledger behind"
-    LEDGER_TAKEN_BACK = "ledger taken back"
-    LEDGER_AHEAD = "ledger ahead"
-    LEDGER_MISFIT = "ledger does not fit the plan"
-    LEDGER_FOREIGN = "ledger of another query"
-    TARGET_RECREATED = "target recreated"
-    SINKS_DIFFER = "sinks differ"
-    HISTORY_MISSING = "history with missing offsets"
-    HISTORY_REPEATED = "history with repeated offsets"
-    GAP_ACCEPTED = "gap accepted"
-    BATCH_BEGUN = "batch begun"
-    ROWS_MISSING = "rows missing"
-    ROWS_DOUBLED = "rows doubled"
-    ROWS_WRONG = "rows that should not be there"
-    ROWS_UNPROVABLE = "rows that cannot be proved"
-    ROWS_EXPLAINED = "rows explained"
-    NOT_READ = "not read"
+    Each has the severity and the harm that its findings have unless a check decides otherwise.
+    """
+
+    severity: Severity
+    harm: Harm
+
+    def __new__(  # noqa: PYI034  # Python 3.10 has no Self
+        cls, value: str, severity: Severity, harm: Harm = Harm.NONE
+    ) -> PositionFindingKind:
+        kind = object.__new__(cls)
+        kind._value_ = value
+        kind.severity = severity
+        kind.harm = harm
+        return kind
+
+    AGREED = "agreed", Severity.FINE
+    TOPIC_GONE = "topic gone", Severity.PROBLEM
+    TOPIC_RECREATED = "topic recreated", Severity.PROBLEM
+    BEYOND_END = "beyond the end of the log", Severity.PROBLEM
+    RETENTION = "deleted before it was read", Severity.PROBLEM, Harm.LOST
+    OPEN_TRANSACTION = "open transaction", Severity.NOTE
+    HANGING_TRANSACTION = "hanging transaction", Severity.WARNING
+    NEW_PARTITIONS = "new partitions", Severity.NOTE
+    CHECKPOINT_MISSING = "no checkpoint", Severity.PROBLEM
+    CHECKPOINT_DAMAGED = "checkpoint damaged", Severity.PROBLEM
+    BATCH_IN_DOUBT = "batch in doubt", Severity.NOTE
+    NOT_KAFKA = "sources that are not Kafka", Severity.NOTE
+    GROUP_EMPTY = "group empty", Severity.WARNING
+    GROUP_LACKS = "group lacks partitions", Severity.WARNING
+    GROUP_BEHIND = "group behind", Severity.WARNING
+    GROUP_AHEAD = "group ahead", Severity.WARNING
+    GROUP_WITHHELD = "group withheld", Severity.WARNING
+    GROUP_FOREIGN = "group with foreign commits", Severity.WARNING
+    GROUP_UNSTABLE = "transaction on the group", Severity.NOTE
+    LEDGER_EMPTY = "ledger empty", Severity.PROBLEM
+    LEDGER_RENAMED = "ledger under another name", Severity.PROBLEM
+    LEDGER_LACKS = "ledger lacks partitions", Severity.PROBLEM, Harm.LOST
+    LEDGER_BEHIND = "ledger behind", Severity.PROBLEM, Harm.LOST
+    LEDGER_TAKEN_BACK = "ledger taken back", Severity.WARNING
+    LEDGER_AHEAD = "ledger ahead", Severity.WARNING
+    LEDGER_MISFIT = "ledger does not fit the plan", Severity.PROBLEM
+    LEDGER_FOREIGN = "ledger of another query", Severity.WARNING
+    TARGET_RECREATED = "target recreated", Severity.PROBLEM
+    SINKS_DIFFER = "sinks differ", Severity.WARNING
+    HISTORY_MISSING = "history with missing offsets", Severity.PROBLEM, Harm.LOST
+    HISTORY_REPEATED = "history with repeated offsets", Severity.PROBLEM, Harm.DOUBLED
+    GAP_ACCEPTED = "gap accepted", Severity.NOTE, Harm.ACCEPTED
+    BATCH_BEGUN = "batch begun", Severity.WARNING
+    ROWS_MISSING = "rows missing", Severity.PROBLEM, Harm.LOST
+    ROWS_DOUBLED = "rows doubled", Severity.PROBLEM, Harm.DOUBLED
+    ROWS_WRONG = "rows that should not be there", Severity.PROBLEM
+    ROWS_UNPROVABLE = "rows that cannot be proved", Severity.NOTE, Harm.UNPROVED
+    ROWS_EXPLAINED = "rows explained", Severity.NOTE
+    NOT_READ = "not read", Severity.PROBLEM
+
+    def finding(
+        self,
+        about: str,
+        what: str,
+        *,
+        cause: str = "",
+        fix: str = "",
+        ranges: Mapping[TopicPartition, Intervals] = MappingProxyType({}),
+        severity: Severity | None = None,
+        harm: Harm | None = None,
+    ) -> PositionFinding:
+        """Return a finding of this kind; its arguments are the fields of PositionFinding."""
+        return PositionFinding(
+            kind=self,
+            severity=self.severity if severity is None else severity,
+            about=about,
+            what=what,
+            cause=cause,
+            fix=fix,
+            ranges=ranges,
+            harm=self.harm if harm is None else harm,
+        )
 
 
 _UNCERTAIN = frozenset(
@@ -109,10 +147,10 @@ class PositionFinding:
     severity: Severity
     about: str
     what: str
-    cause: str = ""
-    fix: str = ""
-    ranges: Mapping[TopicPartition, Intervals] = field(default_factory=lambda: MappingProxyType({}))
-    harm: Harm = Harm.NONE
+    cause: str
+    fix: str
+    ranges: Mapping[TopicPartition, Intervals]
+    harm: Harm
 
     @property
     def is_unread(self) -> bool:

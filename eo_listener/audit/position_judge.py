@@ -9,12 +9,7 @@ from eo_listener.audit.checkpoint_checks import check_checkpoint
 from eo_listener.audit.group_checks import check_groups
 from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.ledger_checks import check_ledgers
-from eo_listener.audit.position_finding import (
-    Harm,
-    PositionFinding,
-    PositionFindingKind,
-    Severity,
-)
+from eo_listener.audit.position_finding import Harm, PositionFinding, PositionFindingKind, Severity
 from eo_listener.audit.positions import LedgerPositions, Positions
 from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
 from eo_listener.audit.source_checks import check_source
@@ -32,11 +27,9 @@ def judge_positions(positions: Positions, advice: Advice) -> Iterator[PositionFi
 
 def not_read(about: str, error: EoListenerError, lost: str = "") -> PositionFinding:
     """Say what could not be read, in the error's own words; `lost`: what to do if it is no more."""
-    return PositionFinding(
-        kind=PositionFindingKind.NOT_READ,
-        severity=Severity.PROBLEM,
-        about=about,
-        what=error.problem,
+    return PositionFindingKind.NOT_READ.finding(
+        about,
+        error.problem,
         cause=error.cause or "",
         fix="; or, ".join(one for one in (error.fix, lost) if one)
         or "see to it, and type this command again",
@@ -61,20 +54,18 @@ def judge_rows(
     for kind, ones in found.items():
         yield from _of_kind(ledger, table, kind, ones, advice)
     if all(kind.gravity is Gravity.EXPLAINED for kind in found):
-        yield PositionFinding(
-            kind=PositionFindingKind.AGREED,
-            severity=Severity.FINE,
-            about=f"rows of {table}",
-            what=f"{count:,} rows: each offset that the ledger has is there once, or explained",
+        yield PositionFindingKind.AGREED.finding(
+            f"rows of {table}",
+            f"{count:,} rows: each offset that the ledger has is there once, or explained",
         )
     if without:
-        yield PositionFinding(
-            kind=PositionFindingKind.ROWS_UNPROVABLE,
+        yield PositionFindingKind.ROWS_UNPROVABLE.finding(
             severity=Severity.WARNING,
             about=f"rows of {table}",
             what=f"{without:,} of {count:,} rows do not say of which source offset they are",
             cause="another program writes to the table, or the transform leaves a column empty",
             fix="name the columns that have topic, partition and offset: --columns A,B,C",
+            harm=Harm.NONE,
         )
 
 
@@ -94,27 +85,19 @@ def _of_kind(
     what = f"{count:,} offsets, {kind.value}: {shown}"
     if kind.gravity is not Gravity.WRONG:
         is_explained = kind.gravity is Gravity.EXPLAINED
-        yield PositionFinding(
-            kind=PositionFindingKind.ROWS_EXPLAINED
+        yield (
+            PositionFindingKind.ROWS_EXPLAINED
             if is_explained
-            else PositionFindingKind.ROWS_UNPROVABLE,
-            severity=Severity.NOTE,
-            about=about,
-            what=what,
-            ranges=_by_partition(ones),
-            harm=Harm.NONE if is_explained else Harm.UNPROVED,
-        )
+            else PositionFindingKind.ROWS_UNPROVABLE
+        ).finding(about, what, ranges=_by_partition(ones))
         return
     lost, doubled = kind in _LOST, kind is AuditFindingKind.DUPLICATE
-    yield PositionFinding(
-        kind=_kind(lost=lost, doubled=doubled),
-        severity=Severity.PROBLEM,
-        about=about,
-        what=what,
+    yield _kind(lost=lost, doubled=doubled).finding(
+        about,
+        what,
         cause=_CAUSES.get(kind, ""),
         fix=_fix(ledger, kind, advice),
         ranges=_by_partition(ones),
-        harm=Harm.LOST if lost else Harm.DOUBLED if doubled else Harm.NONE,
     )
 
 

@@ -120,18 +120,13 @@ def check_source(positions: Positions, advice: Advice) -> Iterator[PositionFindi
     known = {tp for ledger in positions.ledgers for tp in ledger.heads}
     new = sorted(source.logs.keys() - held.keys() - known)
     if new and held:
-        yield PositionFinding(
-            kind=PositionFindingKind.NEW_PARTITIONS,
-            severity=Severity.NOTE,
-            about=f"cluster {source.servers}",
-            what=f"nothing holds an offset of {few(map(str, new))} yet",
+        yield PositionFindingKind.NEW_PARTITIONS.finding(
+            f"cluster {source.servers}", f"nothing holds an offset of {few(map(str, new))} yet"
         )
     if not any(one.matters for one in found):
-        yield PositionFinding(
-            kind=PositionFindingKind.AGREED,
-            severity=Severity.FINE,
-            about=f"cluster {source.servers}",
-            what=f"{len(held)} partitions, every position lies within its log",
+        yield PositionFindingKind.AGREED.finding(
+            f"cluster {source.servers}",
+            f"{len(held)} partitions, every position lies within its log",
         )
 
 
@@ -144,11 +139,9 @@ def _gone(
         of_topic = [tp for tp in gone if tp.topic == topic]
         whole = topic not in topics
         what = "it does not exist" if whole else f"it has no partition {few(map(str, of_topic))}"
-        yield PositionFinding(
-            kind=PositionFindingKind.TOPIC_GONE,
-            severity=Severity.PROBLEM,
-            about=f"topic {topic}",
-            what=f"{what}, and positions in it are held",
+        yield PositionFindingKind.TOPIC_GONE.finding(
+            f"topic {topic}",
+            f"{what}, and positions in it are held",
             cause="it was deleted, or the client may not see it; or this is another cluster"
             if whole
             else "it was deleted and recreated with fewer partitions; or this is another cluster",
@@ -167,11 +160,9 @@ def _recreated(positions: Positions, advice: Advice) -> Iterator[PositionFinding
             for one in positions.ledgers
             if any(tp in recreated and tp.topic == topic for tp in one.heads)
         )
-        yield PositionFinding(
-            kind=PositionFindingKind.TOPIC_RECREATED,
-            severity=Severity.PROBLEM,
-            about=f"topic {topic}",
-            what=f"it is not the topic that was read: its id was {was}, and is {now}",
+        yield PositionFindingKind.TOPIC_RECREATED.finding(
+            f"topic {topic}",
+            f"it is not the topic that was read: its id was {was}, and is {now}",
             cause="it was deleted and created again, so every offset now means another record",
             fix=begin_from(ledger, advice)
             if ledger.replaced
@@ -212,11 +203,9 @@ def _beyond(
     else:
         fix += "start the query with a new checkpointLocation and startingOffsets: the end of a "
         fix += "log that was cut back, earliest for a topic that was recreated"
-    yield PositionFinding(
-        kind=PositionFindingKind.BEYOND_END,
-        severity=Severity.PROBLEM,
-        about=f"cluster {source.servers}",
-        what=f"positions are beyond the end of the log: {listed(beyond)}",
+    yield PositionFindingKind.BEYOND_END.finding(
+        f"cluster {source.servers}",
+        f"positions are beyond the end of the log: {listed(beyond)}",
         cause="the log was cut back (an unclean election): the topic's id is the same"
         if same
         else "the topic was deleted and created again, or its log was cut back (an unclean "
@@ -237,11 +226,9 @@ def _deleted(
         if not _is_accepted(positions, tp, one)
     }
     if lost and positions.checkpoint is not None and positions.checkpoint.damaged:
-        yield PositionFinding(
-            kind=PositionFindingKind.RETENTION,
-            severity=Severity.PROBLEM,
-            about=f"cluster {source.servers}",
-            what=f"Kafka has deleted up to {size(lost):,} records behind the newest batch of the "
+        yield PositionFindingKind.RETENTION.finding(
+            f"cluster {source.servers}",
+            f"Kafka has deleted up to {size(lost):,} records behind the newest batch of the "
             f"checkpoint that can be read: {listed(lost)}; whether the query had read them before "
             "is not known",
             cause="newer batches cannot be read",
@@ -250,24 +237,20 @@ def _deleted(
             harm=Harm.UNPROVED,
         )
     elif lost:
-        yield PositionFinding(
-            kind=PositionFindingKind.RETENTION,
-            severity=Severity.PROBLEM,
-            about=f"cluster {source.servers}",
-            what=f"Kafka has deleted up to {size(lost):,} records before the query read them: "
+        yield PositionFindingKind.RETENTION.finding(
+            f"cluster {source.servers}",
+            f"Kafka has deleted up to {size(lost):,} records before the query read them: "
             f"{listed(lost)}",
             cause="retention or a tool deleted them while the query was stopped, or too slow",
             fix="restore them to the topic; or accept the loss: "
             f"{_accepted(positions, lost, advice)}; and raise retention.ms",
             ranges=single(lost),
-            harm=Harm.LOST,
         )
     for group in positions.groups:
         held = {tp: at.offset for tp, at in group.after.items() if tp not in lost}
         behind = _below(held, source)
         if behind and next_read:
-            yield PositionFinding(
-                kind=PositionFindingKind.RETENTION,
+            yield PositionFindingKind.RETENTION.finding(
                 severity=Severity.WARNING,
                 about=f"group {group.name}",
                 what=f"it is below the start of the log: {listed(behind)}; the query is not",
@@ -280,6 +263,7 @@ def _deleted(
                     topics=positions.committed_to(group),
                 ),
                 ranges=single(behind),
+                harm=Harm.NONE,
             )
 
 
@@ -345,11 +329,9 @@ def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionF
     }
     old = {tp: one for tp, one in still_open.items() if source.open_since.get(tp, 0.0) > HANGING}
     for tp, one in sorted(old.items()):
-        yield PositionFinding(
-            kind=PositionFindingKind.HANGING_TRANSACTION,
-            severity=Severity.WARNING,
-            about=str(tp),
-            what=f"a transaction has been open since offset {one.start}, whose record is dated "
+        yield PositionFindingKind.HANGING_TRANSACTION.finding(
+            str(tp),
+            f"a transaction has been open since offset {one.start}, whose record is dated "
             f"{source.open_since[tp] / 60:,.0f} minutes ago: consumers under read_committed wait "
             "there",
             cause="its coordinator has lost it, or its transaction.timeout.ms is that long; or its "
@@ -359,11 +341,9 @@ def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionF
         )
     young = {tp: one for tp, one in still_open.items() if tp not in old}
     if young:
-        yield PositionFinding(
-            kind=PositionFindingKind.OPEN_TRANSACTION,
-            severity=Severity.NOTE,
-            about=f"cluster {source.servers}",
-            what=f"transactions are open: {listed(young)}; what is behind them is no lag of a "
+        yield PositionFindingKind.OPEN_TRANSACTION.finding(
+            f"cluster {source.servers}",
+            f"transactions are open: {listed(young)}; what is behind them is no lag of a "
             "query that reads committed records only",
             fix=advice.show_transactions(tp.topic for tp in young),
             ranges=single(young),

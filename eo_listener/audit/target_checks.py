@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eo_listener.audit.advice import FROM_EARLIEST, Advice
-from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind, Severity
+from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.errors import few
 from eo_listener.model.ledger_place import target_first
@@ -18,11 +18,9 @@ from eo_listener.model.ledger_place import target_first
 def check_targets(ledger: LedgerPositions, advice: Advice) -> Iterator[PositionFinding]:
     """Say which targets are gone, or are other topics than those that were written."""
     if ledger.replaced:
-        yield PositionFinding(
-            kind=PositionFindingKind.TARGET_RECREATED,
-            severity=Severity.PROBLEM,
-            about=ledger.label,
-            what=f"topic {few(ledger.replaced)}, which its rows went to, was deleted, or deleted "
+        yield PositionFindingKind.TARGET_RECREATED.finding(
+            ledger.label,
+            f"topic {few(ledger.replaced)}, which its rows went to, was deleted, or deleted "
             "and created again; its batches will be refused",
             cause="what the ledger has as applied went to the older topic, and was deleted with it",
             fix=_under_another_name(ledger, advice),
