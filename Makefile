@@ -37,7 +37,7 @@ $(SHIM): $(SHIM_SOURCES) | $(STAMP)
 	@touch $@
 
 demo: $(STAMP) $(SHIM) ## real flights through a real broker and a real query; ends at lag 0
-	@$(BIN)/eo-listener demo $(ARGS)
+	@$(BIN)/python -m examples.demo $(ARGS)
 
 # Spark's Ivy may not be asked for the same jars by two programs at once: they must be there before.
 %/.connector: %/.ready | $(SHIM)

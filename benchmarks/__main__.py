@@ -21,7 +21,7 @@ from rich.console import Console
 
 from benchmarks.query import Load, fill
 from benchmarks.ratios import Ratio, environment, keep, print_table
-from eo_listener.devtools.broker import DEFAULT, Broker
+from tests.broker import DEFAULT, Broker
 
 TOPIC = "bench"
 TURNS: dict[Load, int] = {"nothing": 8, "second": 2}  # batches of a turn

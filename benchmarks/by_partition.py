@@ -31,11 +31,11 @@ from rich.table import Table
 from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres
 from benchmarks.sinks import DRIVER, Server, fill, jdbc, run, session, through
-from eo_listener.devtools.artifacts import cache_folder, fetch
-from eo_listener.devtools.broker import DEFAULT, Broker
-from eo_listener.devtools.demo.job import flights
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.postgres import PostgresSink
+from examples.demo.job import flights
+from tests.artifacts import cache_folder, fetch
+from tests.broker import DEFAULT, Broker
 
 PARTITIONS = 8
 INDEXED = ("tailnum", "scheduled")

@@ -24,10 +24,10 @@ from rich.console import Console
 from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres
 from benchmarks.sinks import DRIVER, Server, fill, jdbc, run, session, through
-from eo_listener.devtools.artifacts import cache_folder, fetch
-from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.postgres import PostgresSink
+from tests.artifacts import cache_folder, fetch
+from tests.broker import DEFAULT, Broker
 
 PARTITIONS = 16
 WORK = 3.0

@@ -28,11 +28,11 @@ from rich.table import Table
 from benchmarks.distance import away
 from benchmarks.ratios import environment
 from eo_listener import configure
-from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.postgres import PostgresSink
+from tests.broker import DEFAULT, Broker
 from tests.postgres_server import PostgresServer, with_schema
 from tests.topics import Topics
 

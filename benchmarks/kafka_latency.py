@@ -29,9 +29,9 @@ from rich.table import Table
 
 from benchmarks.ratios import environment, keep
 from benchmarks.sinks import session
-from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.kafka import KafkaSink
+from tests.broker import DEFAULT, Broker
 from tests.topics import Topics
 
 PARTITIONS: Final = 4

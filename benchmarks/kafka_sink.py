@@ -28,9 +28,9 @@ from rich.table import Table
 from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sinks import run, session
 from benchmarks.steps import Write, timed, timed_steps
-from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.kafka import KafkaSink
+from tests.broker import DEFAULT, Broker
 from tests.topics import Topics
 
 PARTITIONS: Final = 4  # of each target

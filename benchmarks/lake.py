@@ -36,11 +36,11 @@ from rich.table import Table
 from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sinks import run, session
 from benchmarks.steps import Write, timed, timed_steps
-from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.sinks.iceberg import IcebergSink
 from tests import delta_lake, iceberg_jars
+from tests.broker import DEFAULT, Broker
 from tests.sinks.iceberg.lake import catalog_conf
 from tests.topics import Topics
 

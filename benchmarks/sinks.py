@@ -30,14 +30,14 @@ from rich.table import Table
 from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres, Sqlite
 from eo_listener import configure
-from eo_listener.devtools.artifacts import Artifact, cache_folder, fetch
-from eo_listener.devtools.broker import DEFAULT, Broker
-from eo_listener.devtools.demo.demo_settings import Key
-from eo_listener.devtools.demo.flights import load
-from eo_listener.devtools.demo.job import flights
 from eo_listener.foreach_batch.exactly_once import ExactlyOnce, exactly_once
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.sqlite import SqliteSink
+from examples.demo.demo_settings import Key
+from examples.demo.flights import load
+from examples.demo.job import flights
+from tests.artifacts import Artifact, cache_folder, fetch
+from tests.broker import DEFAULT, Broker
 from tests.postgres_server import PostgresServer
 from tests.topics import Topics
 

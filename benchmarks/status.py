@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from benchmarks.ratios import Ratio, environment
-from eo_listener.devtools.broker import Broker
-from eo_listener.devtools.broker.programs import commands
+from tests.broker import Broker
+from tests.broker.programs import commands
 from tests.topics import Topics
 
 TARGET = 3.0  # seconds

@@ -14,9 +14,9 @@ import zipfile
 from pathlib import Path
 from typing import Final, NoReturn
 
-from eo_listener.devtools import artifacts
 from eo_listener.model.errors import EoListenerError, JavaError
 from eo_listener.spark import java
+from tests import artifacts
 
 MAVEN: Final = artifacts.Artifact(
     organisation="org.apache.maven",

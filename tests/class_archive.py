@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyspark
 
-from eo_listener.devtools.artifacts import cache_folder
 from eo_listener.spark import java
+from tests.artifacts import cache_folder
 
 OPTIONS = "spark.driver.defaultJavaOptions"  # stands beside a program's own extraJavaOptions
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from eo_listener.devtools.broker import DEFAULT, Broker
+from tests.broker import DEFAULT, Broker
 
 StartBroker = Callable[..., Broker]
 SLOW_AT_A_TIME = 15

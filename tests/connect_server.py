@@ -13,8 +13,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import ports
 from tests.bridge.submitted import LISTENER, command, environment, is_open, until
+from tests.broker import ports
 from tests.spark_session import new_session
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

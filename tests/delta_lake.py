@@ -9,8 +9,8 @@ from typing import Any, cast
 import pyspark
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools import artifacts
 from eo_listener.spark.session import delta_lake
+from tests import artifacts
 
 _PARTITIONS = "spark.databricks.delta.snapshotPartitions"  # else 50 tasks, whatever the table
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyspark
 
-from eo_listener.devtools import artifacts
+from tests import artifacts
 
 VERSION: Final = os.environ.get("EO_TEST_ICEBERG", "1.11.0")
 IS_OLD: Final = VERSION.startswith("1.10.")

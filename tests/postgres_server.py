@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from eo_listener.devtools.demo import postgres_server as of_the_demo
+from examples.demo import postgres_server as of_the_demo
 
 _END = 30.0  # seconds
 _numbers = itertools.count()

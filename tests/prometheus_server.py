@@ -24,9 +24,9 @@ from urllib.parse import urlencode
 import pytest
 from filelock import FileLock
 
-from eo_listener.devtools.artifacts import cache_folder
-from eo_listener.devtools.broker.ports import assign
-from eo_listener.devtools.broker.watchdog import Watchdog
+from tests.artifacts import cache_folder
+from tests.broker.ports import assign
+from tests.broker.watchdog import Watchdog
 
 _READY = 60.0  # seconds, on a busy machine
 _FETCH = 600.0  # seconds for lists of 10 MB and a package of 19 MB

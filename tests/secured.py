@@ -33,8 +33,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 
-from eo_listener.devtools.broker import Broker, Listener
 from eo_listener.spark import java
+from tests.broker import Broker, Listener
 from tests.conftest import kafka_version
 
 PLANTED = "planted-"  # begins every password, to be looked for where none may be

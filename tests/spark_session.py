@@ -19,10 +19,9 @@ with warnings.catch_warnings():
     import pyspark
     from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.devtools import artifacts
-from eo_listener.model.errors import DownloadError
 from eo_listener.spark.session.configure import configure
-from tests import class_archive, delta_lake, iceberg_jars
+from tests import artifacts, class_archive, delta_lake, iceberg_jars
+from tests.artifacts.errors import DownloadError
 
 # A part of the connector that some repositories lack for some versions of Spark; the one of 4.0.0
 # serves later ones too. Only tests stand in for it: `configure` asks for what belongs together.

@@ -12,11 +12,11 @@ from contextlib import suppress
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # no __all__
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot, GroupStore
+from tests.broker import Broker
 from tests.topics import Topics, unique
 
 T = TopicPartition

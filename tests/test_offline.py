@@ -20,7 +20,7 @@ def test_the_demo_runs_in_a_network_of_its_own() -> None:
     """With nothing but loopback: broker, connector and shim all come from the caches."""
     if shutil.which("ip") is None or subprocess.run([*ALONE, "true"], check=False).returncode != 0:
         pytest.skip("needs unshare and ip, and the right to use them")
-    demo = [sys.executable, "-m", "eo_listener", "demo", "--rows", "1000", "--rate", "0", "--json"]
+    demo = [sys.executable, "-m", "examples.demo", "--rows", "1000", "--rate", "0", "--json"]
     # once with the network, so that there is a second time
     subprocess.run(demo, check=True, timeout=300, stdout=subprocess.DEVNULL)
     answer = subprocess.run(

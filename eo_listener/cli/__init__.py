@@ -15,9 +15,7 @@ from typer.core import TyperGroup
 from eo_listener import __version__
 from eo_listener.cli import (
     audit,
-    broker,
     checkpoint,
-    demo,
     follow,
     group,
     handover,
@@ -113,7 +111,6 @@ def root(
     """Knowing, and proving, where Spark stands in Kafka."""
 
 
-app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command(name="status", epilog=status.EXAMPLE)(status.status)
 app.command(name="serve", epilog=serve.EXAMPLE)(serve.serve)
 app.command(name="audit", epilog=audit.EXAMPLE)(audit.audit)
@@ -124,7 +121,6 @@ app.add_typer(group.app, name="group")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(txn.app, name="txn")
 app.command(name="handover", epilog=handover.EXAMPLE)(handover.handover)
-app.add_typer(broker.app, name="broker")
 app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)
 
 

@@ -21,8 +21,6 @@ EoListenerError
 ├── PoisonRowError             the store or the transform refuses a row     exit 1
 └── UnavailableError           something required is not available          exit 3
     ├── JavaError                  no Java, or an unsupported version
-    ├── DownloadError              an artifact could not be fetched or verified
-    ├── BrokerError                the development broker did not start or stop
     ├── JvmError                   a call into Spark's JVM failed
     ├── StorageError               the storage of a checkpoint could not be read
     ├── SinkError                  a store did not apply the batch
@@ -252,24 +250,6 @@ class JavaError(UnavailableError):
     Fix: install a JDK from 17 to 22, or point JAVA_HOME at one.
     Type: java -version
     Type: eo-listener preflight
-    """
-
-
-class DownloadError(UnavailableError):
-    """An artifact could not be fetched, or its checksum is wrong.
-
-    Cause: no network, a proxy in between, or a file in the cache that was cut off.
-    Fix: type the command once more when the network is there; what is in the cache is used.
-    Type: eo-listener preflight
-    """
-
-
-class BrokerError(UnavailableError):
-    """The development broker could not be started, found or stopped.
-
-    Cause: its port is taken, its folder belongs to another user, or the machine has no memory left.
-    Fix: read the log that the text names.
-    Type: eo-listener broker status
     """
 
 

@@ -12,10 +12,10 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from eo_listener.devtools.broker import Broker
 from examples.lakehouse import compare, stream_write_raw, upsert_enriched
 from examples.lakehouse.events import events
 from examples.lakehouse.produce import create_topics, produce
+from tests.broker import Broker
 
 
 def main(servers: str | None, folder: Path, flights: int) -> int:

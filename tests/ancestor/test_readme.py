@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.devtools.broker import Broker, parse_rows
 from tests.bridge.submitted import command, run
+from tests.broker import Broker, parse_rows
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

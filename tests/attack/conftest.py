@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.attack.proxy import Proxy
+from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.spark_session import spark
 from tests.topics import Topics

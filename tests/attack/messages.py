@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eo_listener.devtools.broker.releases import DEFAULT, Release
+from tests.broker.releases import DEFAULT, Release
 
 Fields = dict[str, Any]
 

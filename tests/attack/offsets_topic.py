@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from eo_listener.devtools.broker import Broker
-from eo_listener.devtools.broker.storage import NodeFolder
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.offsets import TopicPartition
 from tests.attack.messages import Fields, Messages, Source
 from tests.attack.record_batches import Record, records
+from tests.broker import Broker
+from tests.broker.storage import NodeFolder
 
 _OFFSET_KEYS = (0, 1)  # versions of a key; 2 is the group's own record, above it are KIP-848's
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import final
 
-from eo_listener.devtools.broker import Broker, Listener
 from tests.attack.messages import Messages
 from tests.attack.pipe import Pipe
 from tests.attack.wire_faults import Action, Armed, Choice, Request
+from tests.broker import Broker, Listener
 
 LISTENER = "ATTACKED"
 

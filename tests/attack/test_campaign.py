@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.group_stores import MODES
 from tests.attack.campaign import (
     READING,
@@ -26,6 +25,7 @@ from tests.attack.campaign import (
 )
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.attack.proxy import Proxy
+from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.threads import none_left
 from tests.topics import Topics

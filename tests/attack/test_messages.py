@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from eo_listener.devtools.broker import DEFAULT
-from eo_listener.devtools.broker.releases import known
 from tests.attack.messages import Messages, Source, Versions, unsigned
 from tests.attack.replies import Refusals
+from tests.broker import DEFAULT
+from tests.broker.releases import known
 
 # An older release is another download.
 RELEASES = [

@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.spark.checkpoint import Checkpoint
 from tests.attack import surgery
+from tests.broker import Broker
 from tests.listener.queries import Queries
 from tests.spark_session import spark
 from tests.topics import Topics

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools.broker import Broker, parse_rows
 from eo_listener.spark import shim
 from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS
 from eo_listener.spark.session.installation import Installation
 from tests.bridge.submitted import LISTENER, environment
+from tests.broker import Broker, parse_rows
 from tests.spark_session import session_conf
 from tests.topics import Topics, unique
 

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from eo_listener import __version__
-from eo_listener.devtools.broker import Broker
-from eo_listener.devtools.broker.ports import assign
 from tests.bridge.jvm_side import RUN, JvmSide, hello, progress, started
 from tests.bridge.submitted import until
+from tests.broker import Broker
+from tests.broker.ports import assign
 from tests.groups import total
 from tests.topics import Topics, unique
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from tests.bridge.submitted import command, is_bridge, run, until
 from tests.bridge.test_submitted import held
+from tests.broker import Broker
 from tests.connect_server import serving
 from tests.topics import Topics, unique
 

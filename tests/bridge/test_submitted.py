@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eo_listener.devtools.broker import Broker, parse_rows
-from eo_listener.devtools.broker.ports import assign
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.bridge.submitted import Driver, is_bridge, until
+from tests.broker import Broker, parse_rows
+from tests.broker.ports import assign
 from tests.groups import positions, total
 from tests.topics import Topics, unique
 

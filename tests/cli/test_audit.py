@@ -15,7 +15,6 @@ from confluent_kafka import Producer
 
 from eo_listener import cli
 from eo_listener.audit import source_checks
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.record_reader import RecordReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -24,6 +23,7 @@ from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.sinks.kafka.ledger import SETTINGS, records_of
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import QUERY, entry_of
+from tests.broker import Broker
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles, StoreFile
 from tests.cli.test_status import landed
 from tests.topics import Topics, unique

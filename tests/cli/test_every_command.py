@@ -24,10 +24,10 @@ import pytest
 import typer
 
 from eo_listener import cli
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres.ledger import ledger_sql
 from eo_listener.testing.made_up_entries import entry_of
+from tests.broker import Broker
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles, StoreFile
 from tests.conftest import StartBroker
 from tests.postgres_server import dsn, postgres
@@ -39,7 +39,6 @@ __all__ = ["dsn", "postgres"]
 pytestmark = pytest.mark.kafka
 
 COMMANDS: Mapping[str, str] = {
-    "demo": "",
     "status": "{group} -b {servers}",
     "serve": "{group} -b {servers} --port 0",
     "audit": "-b {servers} -g {group} -c {checkpoint} --ledger {ledger}",
@@ -57,11 +56,8 @@ COMMANDS: Mapping[str, str] = {
     "ledger accept": "{ledger} --partition {topic}-0 --gap 10..15",
     "txn list": "-b {servers} --topic {topic}",
     "txn abort": "-b {servers} --transactional-id nobody",
-    "broker start": "",
-    "broker stop": "--data {folder}",
-    "broker status": "--data {folder}",
 }
-"""As each is typed; nothing where it starts a broker of its own, which other tests hold."""
+"""As each is typed."""
 
 SERVICES = frozenset({"serve", "follow"})
 """They go on until they are ended, and try again meanwhile."""

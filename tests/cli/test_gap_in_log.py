@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from eo_listener.cli import app
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import entry_of
+from tests.broker import Broker
 from tests.cli.sqlite_ledger import Store
 from tests.topics import Topics
 

@@ -15,8 +15,6 @@ from confluent_kafka import Consumer, Producer
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
-from eo_listener.devtools.broker import Broker
-from eo_listener.devtools.broker.programs import commands
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import (
@@ -28,6 +26,8 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.offsets_file import read_exported
+from tests.broker import Broker
+from tests.broker.programs import commands
 from tests.conftest import kafka_version
 from tests.groups import positions
 from tests.spark.checkpoint import writers

@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.offsets import Position, TopicPartition
 from tests.attack import surgery
+from tests.broker import Broker
 from tests.cli.checkpoint_files import CheckpointFiles
 from tests.spark.checkpoint.recorded import unpack
 from tests.topics import Topics, unique

@@ -13,13 +13,13 @@ from typer.testing import CliRunner, Result
 from eo_listener.cli import app, java_client
 from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.model.errors import EoListenerError, InUseError, JavaError, SettingsError
 from eo_listener.model.offsets import OffsetRange
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.spark import java
 from eo_listener.testing.made_up_entries import QUERY
+from tests.broker import Broker
 from tests.cli.test_txn_broker import Kept
 from tests.sinks.kafka.conftest import TP, Place, place_at, write
 from tests.sinks.kafka.frames import without_spark

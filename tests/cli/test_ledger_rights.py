@@ -17,12 +17,12 @@ from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.cli.audit import audit_request
 from eo_listener.cli.options import as_properties
 from eo_listener.cli.serve.audit_reading import read_audit
-from eo_listener.devtools.broker import Broker
 from eo_listener.model import exit_codes
 from eo_listener.model.errors import EoListenerError, SinkError
 from eo_listener.sinks.postgres.ledger import ledger_sql
 from eo_listener.sinks.postgres.ledger_reader import PostgresLedgerReader
 from eo_listener.testing.made_up_entries import QUERY
+from tests.broker import Broker
 from tests.cli.sqlite_ledger import Store
 from tests.conftest import StartBroker
 from tests.postgres_server import dsn, postgres

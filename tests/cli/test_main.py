@@ -132,7 +132,7 @@ def test_ctrl_c_in_a_command() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["", "demo", "status", "audit", "serve", "preflight", "follow", "broker start", "txn abort"],
+    ["", "status", "audit", "serve", "preflight", "follow", "txn abort"],
 )
 def test_help_on_a_narrow_terminal_cuts_nothing(command: str) -> None:
     """At 40 columns each option and each kind of value stands there in full."""

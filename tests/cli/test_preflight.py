@@ -7,8 +7,8 @@ import json
 import pytest
 
 from eo_listener import cli
-from eo_listener.devtools.broker import Broker
 from eo_listener.spark.session import installation
+from tests.broker import Broker
 from tests.cli.test_status import commit, run
 from tests.topics import Topics, unique
 

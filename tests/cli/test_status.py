@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import Producer
 
-from eo_listener.devtools.broker import Broker, commands
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
+from tests.broker import Broker, commands
 from tests.conftest import StartBroker
 from tests.topics import Topics, unique
 

@@ -23,12 +23,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app, java_client
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import EoListenerError, KafkaError, SettingsError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.spark.java import Java
 from eo_listener.spark.shim_process import ShimProcess
 from tests import hanging
+from tests.broker import Broker
 from tests.conftest import StartBroker
 from tests.topics import Topics, unique
 

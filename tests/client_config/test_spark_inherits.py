@@ -16,12 +16,12 @@ from eo_listener import OffsetCommitListener
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.client_config.jaas import LoginModule
 from eo_listener.client_config.translate import translate
-from eo_listener.devtools.broker import GroupRow, parse_rows
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.events import Committed, Event
 from eo_listener.spark.jvm.shim_client import JvmShimClient
+from tests.broker import GroupRow, parse_rows
 from tests.client_config.test_jaas import PLAIN, READ, REFUSED
 from tests.secured import PASSWORDS, PLAIN_MODULE, PLANTED, TRUST, Secured, log_lines
 from tests.topics import Topics, unique

@@ -11,9 +11,9 @@ from typing import final
 
 import psutil
 
-from eo_listener.devtools.broker import ports
 from eo_listener.spark.session.installation import Installation
 from tests.bridge.submitted import environment, is_open, until
+from tests.broker import ports
 
 
 @final

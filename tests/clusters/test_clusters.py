@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.spark.session.installation import Installation
 from tests.bridge.submitted import command, environment, run, until
 from tests.bridge.test_programs import JAVA, compile_job
 from tests.bridge.test_submitted import held
+from tests.broker import Broker
 from tests.clusters.standalone import Standalone
 from tests.topics import Topics, unique
 

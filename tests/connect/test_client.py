@@ -8,8 +8,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from eo_listener.devtools.broker import Broker, parse_rows
 from tests.bridge.submitted import run
+from tests.broker import Broker, parse_rows
 from tests.connect_server import remote
 from tests.topics import Topics
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
+from tests.broker import Broker
 from tests.disasters.pipeline import Pipeline
 from tests.disasters.stores import KafkaStore, PostgresStore, SqliteStore, Store
 from tests.postgres_server import postgres, schema_of_its_own

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eo_listener.cli import app
-from eo_listener.devtools.broker import Broker
+from tests.broker import Broker
 from tests.spark_session import submit_environment
 from tests.topics import Topics, unique
 

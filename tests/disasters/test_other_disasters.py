@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.offsets import TopicPartition
 from tests import hanging
+from tests.broker import Broker
 from tests.disasters.pipeline import Pipeline, abort_commands
 from tests.disasters.stores import KafkaStore, SqlStore
 from tests.disasters.test_disasters import NOTHING

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
+from tests.broker import Broker
 from tests.disasters.pipeline import Pipeline
 from tests.disasters.stores import SqliteStore
 from tests.disasters.test_disasters import NOTHING

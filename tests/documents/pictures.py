@@ -9,6 +9,7 @@ phone; where there is none, its picture stays as it was.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -23,7 +24,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from eo_listener.devtools.demo.demo_settings import GROUP, TOPIC
+from examples.demo.demo_settings import GROUP, TOPIC
 from tests.browser import chromium
 from tests.browser import program as browser
 from tests.documents.markdown import DOCS
@@ -77,7 +78,7 @@ def main() -> None:
         backup = _Backup(folder)
 
         def run(typed: str, place: Path) -> Shown:
-            words = [str(program), *typed.split()[1:]]
+            words = [str(program.with_name(typed.split(maxsplit=1)[0])), *typed.split()[1:]]
             return shown(
                 words,
                 columns=_COLUMNS,
@@ -87,11 +88,11 @@ def main() -> None:
                 watch=backup,
             )
 
-        typed = "eo-listener demo --sink sqlite --keep"
+        typed = "python -m examples.demo --sink sqlite --keep"
         demo = run(typed, folder)
         if demo.status:
             sys.exit(demo.text)
-        servers, data = _kept(demo.text)
+        servers, node = _kept(demo.text)
         place = backup.table().parent
         try:
             _save("demo", typed, _best(demo.frames))
@@ -101,7 +102,7 @@ def main() -> None:
                 _save(picture, typed, run(typed, place).text)
             _page(program, servers, place)
         finally:
-            run(f"eo-listener broker stop --data {data}", folder)
+            os.kill(node, signal.SIGTERM)
 
 
 def _typed(servers: str, place: Path) -> Iterator[tuple[str, str]]:
@@ -146,14 +147,14 @@ def _page(program: Path, servers: str, place: Path) -> None:
     (PICTURES / "page.png").write_bytes(picture)
 
 
-def _kept(text: str) -> tuple[str, str]:
-    """Where the broker is, and its data, as the demo says at its end."""
+def _kept(text: str) -> tuple[str, int]:
+    """Where the broker is, and its process, as the demo says at its end."""
     plain = _plain(text)
     looked = re.search(rf"status {GROUP} -b (\S+)", plain)
-    stopped = re.search(r"broker stop --data (\S+)", plain)
+    stopped = re.search(r"stop +kill (\d+)", plain)
     assert looked
     assert stopped
-    return looked[1], stopped[1]
+    return looked[1], int(stopped[1])
 
 
 def _best(frames: list[str]) -> str:

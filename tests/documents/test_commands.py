@@ -18,6 +18,7 @@ import typer.main
 
 import eo_listener
 from eo_listener import cli
+from examples.demo import __main__ as demo
 from tests.documents.error_classes import error_classes, explained
 from tests.documents.markdown import DOCS, ROOT
 from tests.python_source import tree_of_text
@@ -68,6 +69,12 @@ def program() -> Any:
     return cast(Any, typer.main.get_command(cli.app))
 
 
+def parse_demo(words: list[str]) -> None:
+    """Read words as the demo would, and do nothing."""
+    command = cast(Any, typer.main.get_command(demo.app))
+    command.make_context("demo", words)
+
+
 def parse(words: list[str], *, whole: bool) -> None:
     """Read words as the command would, and do nothing; a part of a command may lack the rest."""
     command = program()
@@ -111,6 +118,17 @@ def test_commands_of_ours_can_be_typed(path: Path) -> None:
                 parse(words, whole=" ... " not in line.partition("#")[0])
             except (KeyError, USAGE) as error:
                 raise AssertionError(line) from error
+
+
+@of_each
+def test_the_demo_can_be_started_as_documents_say(path: Path) -> None:
+    """In lines and in sentences."""
+    text = path.read_text()
+    started = "python -m examples.demo"
+    lines = [*typed(text, started), *(one for one in spans(text) if one.startswith(started))]
+    for line in lines:
+        for words in variants(line):
+            parse_demo(words[2:])
 
 
 @of_each
@@ -162,7 +180,7 @@ def test_targets_of_make_exist(path: Path) -> None:
         given = dict(word.split("=", 1) for word in words if "=" in word)
         assert set(named) <= targets, line
         if "demo" in named and "ARGS" in given:
-            parse(["demo", *shlex.split(given["ARGS"])], whole=True)
+            parse_demo(shlex.split(given["ARGS"]))
 
 
 @of_each

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools.broker import Broker, parse_rows
 from tests.bridge.submitted import LISTENER, command, run
+from tests.broker import Broker, parse_rows
 from tests.examples.program import EXAMPLES, example
 from tests.topics import Topics
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eo_listener.devtools.broker.ports import assign
-from tests.devtools.demo.program import demo
+from tests.broker.ports import assign
+from tests.examples.demo.program import demo
 from tests.examples.monitoring import FOLDER, OR_NONE, queries
 from tests.prometheus_server import PrometheusServer, prometheus
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eo_listener.devtools.broker import Broker, parse_rows
+from tests.broker import Broker, parse_rows
 from tests.examples.program import example
 from tests.postgres_server import dsn, postgres
 from tests.sinks.kafka.records import committed

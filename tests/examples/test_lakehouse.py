@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from examples.lakehouse.events import NEW_FIELD, events
 from examples.lakehouse.produce import create_topics, produce
 from examples.lakehouse.settings import FLIGHTS, SPARK, WEATHER
@@ -21,6 +20,7 @@ from tests import iceberg_jars
 from tests.attack import faults
 from tests.attack.durable import Durable
 from tests.attack.faults import Fault
+from tests.broker import Broker
 from tests.spark_session import submit_environment
 from tests.topics import Topics
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
+from tests.broker import Broker
 from tests.listener.queries import Queries
 from tests.spark_session import spark
 from tests.topics import Topics

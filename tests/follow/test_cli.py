@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from eo_listener.cli import app
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import EoListenerError
 from tests.attack import surgery
+from tests.broker import Broker
 from tests.groups import positions
 from tests.spark.checkpoint.recorded import unpack
 from tests.topics import Topics, unique

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint
 from tests import groups
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, audit
+from tests.broker import Broker
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
 

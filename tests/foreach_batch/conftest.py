@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eo_listener.devtools.broker import Broker
+from tests.broker import Broker
 from tests.spark_session import spark
 from tests.topics import Topics
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.compacted_topic import CompactedTopic
 from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.errors import KafkaError
+from tests.broker import Broker
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka

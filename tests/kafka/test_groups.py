@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka import group_client, logs
 from eo_listener.kafka.client import Client, wire_of
 from eo_listener.kafka.client_pool import LIMIT
@@ -22,6 +21,7 @@ from eo_listener.kafka.group_stores import check, open_groups
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.offsets import TopicPartition
+from tests.broker import Broker
 from tests.store_facts import (
     at,
     insist,

@@ -17,7 +17,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka import client, transactional_groups
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_groups
@@ -26,6 +25,7 @@ from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot, GroupStore
+from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import shown_state
 from tests.topics import Topics, unique

@@ -10,10 +10,10 @@ from contextlib import closing
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.many_groups import ManyGroups
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import TopicPartition
+from tests.broker import Broker
 from tests.cli.test_status import commit
 from tests.topics import Topics, unique
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
+from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.topics import Topics
 

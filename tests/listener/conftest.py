@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.events import Event
+from tests.broker import Broker
 from tests.listener.queries import Queries
 from tests.spark_session import spark
 from tests.threads import none_left

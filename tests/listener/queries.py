@@ -9,8 +9,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eo_listener.devtools.broker import Broker, GroupRow, parse_rows
 from eo_listener.model.offsets import Position, TopicPartition
+from tests.broker import Broker, GroupRow, parse_rows
 from tests.groups import positions
 
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.events import Committed, QueryModeDetected
+from tests.broker import Broker
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
+from tests.broker import Broker
 from tests.groups import total
 from tests.topics import Topics, unique
 

@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 from eo_listener.client_config.identities import sink_key
-from eo_listener.devtools.broker import Broker
 from eo_listener.preflight import child_process
 from eo_listener.preflight.facts import SinkPlan
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
+from tests.broker import Broker
 
 
 def check(

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
+from tests.broker import Broker
 from tests.cli.test_status import commit
 from tests.conftest import kafka_version
 from tests.preflight.checking import check

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.devtools.broker import Broker
 from eo_listener.preflight.findings import Level, to_act_on
+from tests.broker import Broker
 from tests.preflight.checking import check_sink
 from tests.topics import Topics, unique
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import FormatError, UnavailableError
 from eo_listener.model.events import InternalError, RunGroupsChanged
 from eo_listener.preflight import child_process as child_module
@@ -21,6 +20,7 @@ from eo_listener.preflight import start_check
 from eo_listener.preflight.child_process import TRIES, ask, read, run, start
 from eo_listener.preflight.request import Request
 from eo_listener.preflight.start_check import StartCheck
+from tests.broker import Broker
 from tests.cli.test_status import commit
 from tests.topics import Topics, unique
 

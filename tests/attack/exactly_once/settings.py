@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from tests import iceberg_jars
 from tests.attack.exactly_once.driver import LETTERS
 from tests.attack.exactly_once.lives import Lives
@@ -21,6 +20,7 @@ from tests.attack.exactly_once.store import (
     KafkaStore,
     Store,
 )
+from tests.broker import Broker
 from tests.postgres_server import schema_of_its_own
 from tests.sinks.iceberg.java_tables import NAMESPACE, Catalog
 from tests.topics import Topics

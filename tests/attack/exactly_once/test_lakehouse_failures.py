@@ -16,13 +16,13 @@ from typing import Final
 
 import pytest
 
-from eo_listener.devtools.broker import Listener
 from tests.attack.disks import Disk
 from tests.attack.exactly_once.lives import END, PARTITIONS, Lives
 from tests.attack.exactly_once.settings import begin
 from tests.attack.faults import Fault
 from tests.attack.networks import network
 from tests.attack.zombies import Puppet
+from tests.broker import Listener
 from tests.conftest import StartBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from tests.attack.exactly_once.lives import END, Lives
 from tests.attack.exactly_once.store import Database
 from tests.attack.faults import Fault
 from tests.attack.zombies import Puppet
+from tests.broker import Broker
 from tests.postgres_server import PostgresServer, running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]

@@ -22,10 +22,10 @@ from eo_listener import cli
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve import command
 from eo_listener.cli.serve.watched import Watched
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
 from eo_listener.model.offsets import Position, TopicPartition
+from tests.broker import Broker
 from tests.cli.sqlite_ledger import Store
 from tests.conftest import StartBroker
 from tests.topics import Topics, unique

@@ -16,7 +16,6 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from eo_listener import SqliteSink, starting_offsets
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import (
@@ -31,6 +30,7 @@ from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, Offsets, Position, TopicPartition
 from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError
 from eo_listener.testing import MemorySink
+from tests.broker import Broker
 from tests.spark.checkpoint import writers
 from tests.topics import Topics, unique
 

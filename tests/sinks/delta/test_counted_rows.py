@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.ledger import Entry
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import FRAME, QUERY, Heads, Row
+from tests.broker import Broker
 from tests.sinks import counted_rows
 
 

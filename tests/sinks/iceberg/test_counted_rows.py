@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.ledger import Entry
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import QUERY, Heads, Row
+from tests.broker import Broker
 from tests.sinks import counted_rows
 from tests.sinks.iceberg.lake import Lake
 

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.testing.faults import broken_off
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from tests.broker import Broker
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.records import committed
 from tests.topics import Topics, unique

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     ResourceType,
 )
 
-from eo_listener.devtools.broker import Broker, Listener
+from tests.broker import Broker, Listener
 from tests.conftest import StartBroker
 
 PASSWORD = "planted-secret"  # noqa: S105  # of a broker that lives for a test

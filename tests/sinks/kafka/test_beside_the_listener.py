@@ -10,7 +10,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.devtools.broker import Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.model.events import (
     CommitFailed,
@@ -23,6 +22,7 @@ from eo_listener.model.events import (
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.offsets_topic import Fate, OffsetsTopic, audit, effects
+from tests.broker import Broker
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, entry_of, heads_of, rows_of
+from tests.broker import Broker
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.records import committed
 from tests.topics import Topics, unique

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.kafka.batch_producer import FENCED, BatchProducer
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
@@ -21,6 +20,7 @@ from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch, refuse_changed
 from eo_listener.sinks.kafka.executor_writer import joining, task_reports
 from eo_listener.spark.jvm.row_writer import write_rows
+from tests.broker import Broker
 from tests.sinks.kafka.records import committed
 from tests.topics import Topics, unique
 

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.devtools.broker import Broker
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions
@@ -19,6 +18,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.faults import Killed, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
 from tests.attack.messages import Messages
+from tests.broker import Broker
 from tests.conftest import StartBroker, kafka_version
 from tests.groups import positions
 from tests.sinks.kafka.conftest import Place, batch, left_open, place_at, put, table, write

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY
 from tests.attack.record_batches import records
+from tests.broker import Broker
 from tests.sinks.kafka.conftest import Place, batch, put, table, write
 
 pytestmark = pytest.mark.kafka

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.kafka import KafkaSink
+from tests.broker import Broker
 from tests.sinks.kafka.records import committed, is_settled
 from tests.topics import Topics, unique
 

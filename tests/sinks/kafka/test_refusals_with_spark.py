@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.model.errors import (
     EoListenerError,
@@ -27,6 +26,7 @@ from eo_listener.model.errors import (
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY
+from tests.broker import Broker
 from tests.conftest import StartBroker
 from tests.sinks.kafka.conftest import Place, batch, place_at, put
 from tests.sinks.kafka.records import committed

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import PoisonRowError, SettingsError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.testing.made_up_entries import entry_of
+from tests.broker import Broker
 from tests.sinks.kafka.conftest import Place, letters, place_at, put, table, write
 
 pytestmark = pytest.mark.kafka

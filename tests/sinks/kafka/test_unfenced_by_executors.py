@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import PoisonRowError, SettingsError
 from eo_listener.model.ledger import Applied, Unexpected
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY, heads_of
+from tests.broker import Broker
 from tests.sinks.kafka.conftest import Place, batch, place_at, put
 from tests.sinks.kafka.records import committed
 

@@ -14,7 +14,6 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Wire
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.devtools.broker import Broker
 from eo_listener.model.errors import (
     ForeignWriterError,
     PoisonRowError,
@@ -28,6 +27,7 @@ from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
 from eo_listener.sinks.postgres.per_partition import Partitions
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
+from tests.broker import Broker
 from tests.sinks.postgres.course import ask, script
 from tests.topics import Topics
 

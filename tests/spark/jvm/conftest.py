@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eo_listener.devtools.broker import Broker
+from tests.broker import Broker
 from tests.spark_session import spark
 from tests.topics import Topics
 

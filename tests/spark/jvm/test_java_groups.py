@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
 from eo_listener.commit.groups.worker import Worker
-from eo_listener.devtools.broker import Broker, Listener, parse_rows
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_groups import NO_JVM, UNANSWERED, JavaGroups
 from eo_listener.kafka.logs import UNREADABLE
@@ -30,6 +29,7 @@ from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.jvm.shim_client import JvmShimClient
+from tests.broker import Broker, Listener, parse_rows
 from tests.conftest import kafka_version
 from tests.store_facts import (
     at,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools import artifacts
-from eo_listener.devtools.broker import Broker
 from eo_listener.spark import shim
 from eo_listener.spark.session.configure import HADOOP
 from eo_listener.spark.session.installation import Installation
+from tests import artifacts
+from tests.broker import Broker
 from tests.topics import Topics
 
 pytestmark = pytest.mark.spark

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools.artifacts.ivy import ivy_jar
 from eo_listener.spark.session import installation
 from eo_listener.spark.session.installation import Installation
+from tests.artifacts.ivy import ivy_jar
 
 SPARK_SQL = "spark-sql_2.13-4.0.99.jar"
 

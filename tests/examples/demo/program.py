@@ -1,0 +1,151 @@
+"""Run the demo as a process of its own, and see what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+import psutil
+
+from tests.conftest import kafka_version
+from tests.spark_session import submit_environment
+
+PATIENCE = 200.0
+DEMO = (sys.executable, "-m", "examples.demo")
+_MARK = "EO_TEST_DEMO"
+
+
+class Demo:
+    """A demo that runs; `out` and `err` are the lines that it has printed so far."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self._mark = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            [*DEMO, "--kafka-version", kafka_version(), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**submit_environment(), _MARK: self._mark, **environment},
+            start_new_session=True,  # a process group of its own, as a shell gives it
+        )
+        self.out: list[str] = []
+        self.err: list[str] = []
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self._readers = [
+            threading.Thread(target=kept.extend, args=(pipe,))
+            for kept, pipe in ((self.out, self.process.stdout), (self.err, self.process.stderr))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def only_error(self) -> str:
+        """The one line on stderr."""
+        assert len(self.err) == 1, self.err
+        return self.err[0]
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a line on stdout or stderr holds `text`."""
+        deadline = time.monotonic() + PATIENCE
+        while not any(text in line for line in [*self.out, *self.err]):
+            assert self.process.poll() is None, (self.out, self.err)
+            assert time.monotonic() < deadline, (self.out, self.err)
+            time.sleep(0.05)
+
+    def kill(self, word: str) -> None:
+        """Kill the one process that it has started whose command line has this word."""
+        (found,) = (process for process in self.left() if word in process.cmdline())
+        found.kill()
+
+    def ctrl_c(self) -> None:
+        """Do what a terminal does: interrupt the whole process group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self, seconds: float = PATIENCE) -> int:
+        """Wait for the end, and return the exit status."""
+        code = self.process.wait(seconds)
+        for reader in self._readers:
+            reader.join(10)
+        return code
+
+    def left(self) -> list[psutil.Process]:
+        """Return the processes that it started, directly or not, and that still run.
+
+        They are known by a variable of the environment that they have inherited.
+        """
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                running = process.status() != psutil.STATUS_ZOMBIE
+                if running and process.environ().get(_MARK) == self._mark:
+                    found.append(process)
+        return found
+
+    def wait_until_gone(self) -> None:
+        """Wait until nothing that it has started runs any more."""
+        deadline = time.monotonic() + PATIENCE
+        while self.left():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End whatever a failed test has left."""
+        self.process.kill()
+        for process in self.left():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.end()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+@contextlib.contextmanager
+def demo(*arguments: str, **environment: str) -> Iterator[Demo]:
+    """Run a demo with these arguments; it has ended when the context has."""
+    running = Demo(*arguments, **environment)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Run a demo on a pseudo-terminal of 140 x 50; return its status and all that it wrote."""
+    own, its = os.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+    process = subprocess.Popen(
+        [*DEMO, "--kafka-version", kafka_version(), *arguments],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={**submit_environment(), "TERM": "xterm", **environment},
+        start_new_session=True,
+    )
+    os.close(its)
+    written = bytearray()
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            if select.select([own], [], [], 1.0)[0]:
+                try:
+                    written += os.read(own, 65536)
+                except OSError:  # what Linux says when nobody holds the other end any more
+                    break
+        return process.wait(10), written.decode()
+    finally:
+        os.close(own)
+        process.kill()
+        process.wait()
