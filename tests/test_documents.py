@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from eo_listener import DeltaSink, IcebergSink, KafkaSink, PostgresSink, SqliteSink
 from tests.documents.markdown import anchor
 from tests.python_source import tree_of_text
@@ -21,8 +19,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "eo_listener"
 FOLDERS = [ROOT, *(ROOT / name for name in ("docs", "examples", "jvm-shim", "tests"))]
 DOCUMENTS = sorted(path for folder in FOLDERS for path in folder.glob("*.md"))
-
-of_each = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
 
 def imports(text: str) -> Iterator[tuple[str, str]]:
@@ -45,19 +41,24 @@ def test_there_are_documents() -> None:
     assert len(proofs((ROOT / "docs" / "guarantees.md").read_text())) > 20
 
 
-@of_each
-def test_what_is_imported_is_there(path: Path) -> None:
+def test_what_is_imported_is_there() -> None:
     """Every name that a document imports from us can be imported."""
-    for module, name in imports(path.read_text()):
-        assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+    assert not [
+        (path.name, module, name)
+        for path in DOCUMENTS
+        for module, name in imports(path.read_text())
+        if not hasattr(importlib.import_module(module), name)
+    ]
 
 
-@of_each
-def test_what_is_named_as_a_proof_is_there(path: Path) -> None:
+def test_what_is_named_as_a_proof_is_there() -> None:
     """It is a test, or a file or folder of tests."""
-    for file, test in proofs(path.read_text()):
-        assert (ROOT / file).exists(), file
-        assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
+    named = [(path, *proof) for path in DOCUMENTS for proof in proofs(path.read_text())]
+    assert not [
+        (path.name, file, test)
+        for path, file, test in named
+        if not (ROOT / file).exists() or (test and f"def {test}(" not in (ROOT / file).read_text())
+    ]
 
 
 def test_each_promise_names_its_test() -> None:
@@ -83,19 +84,26 @@ def test_each_promise_names_its_test() -> None:
         assert proofs(heading.partition("- Test:")[2]), heading.partition("\n")[0]
 
 
+@cache
 def headings(path: Path) -> set[str]:
     """What the headings of a document are called in links."""
     return set(map(anchor, re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)))
 
 
-@of_each
-def test_links_lead_somewhere(path: Path) -> None:
-    """Every link within the project leads to a file, and to a heading of it where one is named."""
-    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", path.read_text()):
-        file, _, heading = link.partition("#")
-        target = path.parent / file if file else path
-        assert target.exists(), link
-        assert not heading or heading in headings(target), link
+def leads_somewhere(link: str, path: Path) -> bool:
+    file, _, heading = link.partition("#")
+    target = path.parent / file if file else path
+    return target.exists() and (not heading or heading in headings(target))
+
+
+def test_links_lead_somewhere() -> None:
+    """Every link within the project leads to a file, and to a heading of it if one is named."""
+    assert not [
+        (path.name, link)
+        for path in DOCUMENTS
+        for link in re.findall(r"\]\((?!https?:)([^)]+)\)", path.read_text())
+        if not leads_somewhere(link, path)
+    ]
 
 
 def test_what_code_says_of_documents_is_there() -> None:
@@ -113,28 +121,27 @@ def test_what_code_says_of_documents_is_there() -> None:
         for found in re.findall(r"\b(docs/\w+\.md)(?:#([\w-]+))?", path.read_text())
     }
     assert len(named) > 20
-    for page, heading in named:
-        assert (ROOT / page).exists(), page
-        assert not heading or heading in headings(ROOT / page), (page, heading)
+    links = ["#".join(one) for one in named]
+    assert not [link for link in links if not leads_somewhere(link, ROOT / "README.md")]
 
 
-@pytest.mark.parametrize(
-    ("sink", "page"),
-    [
-        (DeltaSink, "delta.md"),
-        (IcebergSink, "iceberg.md"),
-        (KafkaSink, "kafka_sink.md"),
-        (PostgresSink, "postgres.md"),
-        (SqliteSink, "sqlite.md"),
-    ],
-)
-def test_a_page_of_a_sink_names_every_setting(sink: type, page: str) -> None:
+PAGES_OF_SINKS = {
+    DeltaSink: "delta.md",
+    IcebergSink: "iceberg.md",
+    KafkaSink: "kafka_sink.md",
+    PostgresSink: "postgres.md",
+    SqliteSink: "sqlite.md",
+}
+
+
+def test_a_page_of_a_sink_names_every_setting() -> None:
     """Each argument that may be left out is on the page, as one writes it."""
-    text = (ROOT / "docs" / page).read_text()
-    given = inspect.signature(sink).parameters.values()
-    settings = {one.name for one in given if one.default is not inspect.Parameter.empty}
-    assert len(settings) > 4
-    assert settings <= set(re.findall(r"\b(\w+)=", text))
+    for sink, page in PAGES_OF_SINKS.items():
+        parameters = inspect.signature(sink).parameters.values()
+        settings = {one.name for one in parameters if one.default is not inspect.Parameter.empty}
+        assert len(settings) > 4
+        text = (ROOT / "docs" / page).read_text()
+        assert not settings - set(re.findall(r"\b(\w+)=", text)), page
 
 
 DESIGN_LINES = 350
@@ -178,29 +185,33 @@ def prose(path: Path) -> str:
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_names_of_code_are_in_the_code(path: Path) -> None:
-    """A class, or a name with an underscore, that is set as code was not renamed meanwhile."""
-    text = prose(path)
+def names(text: str) -> set[str]:
     classes = set(re.findall(r"`(?:\w+\.)*(_?[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+)[`(.]", text))
-    others = set(re.findall(r"`(_?[a-z]+(?:_[a-z0-9]+)+)(?:[=(][^`]*)?`", text))
-    known = code() | OF_OTHERS
+    return classes | set(re.findall(r"`(_?[a-z]+(?:_[a-z0-9]+)+)(?:[=(][^`]*)?`", text))
+
+
+def test_names_of_code_are_in_the_code() -> None:
+    """A class, or a name with an underscore, that is set as code was not renamed meanwhile."""
+    known = code() | OF_OTHERS | set(dir(builtins))
     # Labels of metrics are the names of an Enum in lower case.
-    gone = {name for name in classes | others if not {name, name.upper()} & known}
-    assert not {name for name in gone if not hasattr(builtins, name)}
+    assert not [
+        (path, name)
+        for path in TEXTS
+        for name in names(prose(path))
+        if not {name, name.upper()} & known
+    ]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in TEXTS if path.parent.name != "docs"],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_paths_are_there(path: Path) -> None:
+def test_paths_are_there() -> None:
     """A file or folder that is set as code is in the project, unless it is one of a checkpoint."""
-    named = re.findall(r"`([\w-]+/[\w./-]*|[\w-]+\.md)`", prose(path))
-    for name in named:
-        if name.split("/")[0] not in {"commits", "offsets", "sources"}:
-            assert any((base / name).exists() for base in (ROOT, PACKAGE, path.parent)), name
+    assert not [
+        (path, name)
+        for path in TEXTS
+        if path.parent.name != "docs"
+        for name in re.findall(r"`([\w-]+/[\w./-]*|[\w-]+\.md)`", prose(path))
+        if name.split("/")[0] not in {"commits", "offsets", "sources"}
+        and not any((base / name).exists() for base in (ROOT, PACKAGE, path.parent))
+    ]
 
 
 def test_the_design_stays_a_map() -> None:
@@ -241,19 +252,22 @@ NOT_ENGLISH = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_idiom_of_another_language(path: Path) -> None:
+def test_no_idiom_of_another_language() -> None:
     """Documents say it as an English reader would."""
-    text = re.sub(r"`[^`]*`", "", prose(path))
-    assert not NOT_ENGLISH.findall(text)
+    texts = {path: re.sub(r"`[^`]*`", "", prose(path)) for path in TEXTS}
+    assert not [(path, found) for path in TEXTS for found in NOT_ENGLISH.findall(texts[path])]
 
 
-@of_each
-def test_lines_are_wrapped(path: Path) -> None:
+def test_lines_are_wrapped() -> None:
     """At 130 characters; rows of tables, points that name tests, and code cannot be."""
-    for number, line in enumerate(prose(path).splitlines(), 1):
-        free = line.startswith(("|", "    ", "- Test:")) or "tests/" in line
-        assert free or len(line) <= 130, (number, line)
+    assert not [
+        (path.name, line)
+        for path in DOCUMENTS
+        for line in prose(path).splitlines()
+        if len(line) > 130
+        and not line.startswith(("|", "    ", "- Test:"))
+        and "tests/" not in line
+    ]
 
 
 def test_the_glossary_has_one_sentence_for_each_term() -> None:
