@@ -74,7 +74,7 @@ def _below(node: ast.AST, commands: frozenset[str]) -> Iterator[str]:
     for child in body:
         if isinstance(child, ast.Call) and _called(child.func) in _NO_TEXT_FOR:
             continue
-        if isinstance(child, ast.expr) and _is_literal(child):
+        if isinstance(child, ast.expr) and is_literal(child):
             yield template(child)
             for value in _values(child):
                 yield from _below(ast.Expr(value), commands)
@@ -86,12 +86,13 @@ def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _is_literal(node: ast.expr) -> bool:
+def is_literal(node: ast.expr) -> bool:
+    """Whether an expression is a text, or one with values."""
     match node:
         case ast.Constant(value=str()) | ast.JoinedStr():
             return True
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _is_literal(left) or _is_literal(right)
+            return is_literal(left) or is_literal(right)
     return False
 
 
@@ -242,7 +243,7 @@ def frozen() -> list[Frozen]:
 def _literals(node: ast.AST, line: int = 0) -> Iterator[tuple[int, str]]:
     for child in ast.iter_child_nodes(node):
         at = getattr(child, "lineno", line)
-        if isinstance(child, ast.expr) and _is_literal(child):
+        if isinstance(child, ast.expr) and is_literal(child):
             yield at, template(child)
         elif not _is_docstring(child):
             yield from _literals(child, at)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import ast
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from typing import Any
 
 from eo_listener.follow.notices import NoticeKind
 from eo_listener.model.events import Event
 from eo_listener.observers.log import EventLogger
 from tests.documents.markdown import ROOT
 from tests.python_source import tree_of
+from tests.wording import is_literal, is_text, template
 
 PACKAGE = ROOT / "eo_listener"
-LEFT_OUT = "…"  # a value that a line has in this place
-_METHODS = {
-    "warning": "WARNING",
-    "error": "ERROR",
-    "exception": "ERROR",
-    "log": "WARNING",
-}
+_LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "log": "WARNING"}
 
 
 @dataclass(frozen=True)
@@ -57,97 +52,36 @@ def said_of(events: Iterable[Event]) -> list[LogLine]:
     return kept
 
 
-def template(expression: ast.expr) -> str:
-    """The text of an expression, with a mark for each value that only a run has."""
-    match expression:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.JoinedStr(values=parts):
-            return "".join(map(template, parts))
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return template(left) + template(right)
-        case _:
-            return LEFT_OUT
+def other_lines() -> Iterator[tuple[str, str, str]]:
+    """Level, text and module of each warning and error that is not the observer's."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(tree_of(path)) if module != "observers/log.py" else ():
+            match node:
+                case ast.Call(func=ast.Attribute(ast.Name("logger"), method), args=given):
+                    if method in _LEVELS:
+                        texts = [template(one) for one in given if is_literal(one)]
+                        traced = method == "exception" or "exc_info" in _keywords(node)
+                        level = _LEVELS[method] + (", with a traceback" if traced else "")
+                        text = texts[0] if texts and is_text(texts[0]) else "the text of an error"
+                        yield level, text, module
 
 
-@dataclass(frozen=True)
-class OtherLine:
-    """A line that is written without an event."""
-
-    module: str
-    level: str
-    text: str
-    has_traceback: bool
-
-
-@cache
-def other_lines() -> tuple[OtherLine, ...]:
-    """Each warning and error of the package that is not the observer's, in the order of files."""
-    return tuple(
-        OtherLine(
-            module=str(path.relative_to(PACKAGE)),
-            level=_METHODS[method],
-            text=_filled(call),
-            has_traceback=method == "exception" or "exc_info" in keywords(call),
-        )
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if path != PACKAGE / "observers" / "log.py"
-        for call, method in _calls(tree_of(path))
-    )
-
-
-def keywords(call: ast.Call) -> Mapping[str, ast.expr]:
-    """The named arguments of a call."""
+def _keywords(call: ast.Call) -> dict[str, ast.expr]:
     return {one.arg: one.value for one in call.keywords if one.arg}
 
 
-def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="logger" | "_log"), attr=method)):
-                if method in _METHODS:
-                    yield node, method
-
-
-def _filled(call: ast.Call) -> str:
-    """The line's template with the constant ones among its values."""
-    values = [one for one in call.args if template(one) != LEFT_OUT]
-    return template(values[0]) if values else LEFT_OUT
-
-
-@dataclass(frozen=True)
-class NoticeText:
-    """What `follow` reports of a checkpoint."""
-
-    kind: NoticeKind
-    what: str
-    cause: str
-    fix: str
-
-
-@cache
-def notices() -> tuple[NoticeText, ...]:
-    """All that warn, in the order of the files."""
-    found = [
-        _notice(node, kind)
-        for path in sorted((PACKAGE / "follow").glob("*.py"))
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call) and (kind := _kind(node)) is not None and kind.finding
-    ]
-    return tuple(one for one in found if one is not None)
-
-
-def _kind(call: ast.Call) -> NoticeKind | None:
-    for one in (*call.args[:1], keywords(call).get("kind")):
-        match one:
-            case ast.Attribute(value=ast.Name(id="NoticeKind"), attr=name):
-                return NoticeKind[name]
-    return None
-
-
-def _notice(call: ast.Call, kind: NoticeKind) -> NoticeText | None:
-    given = dict(zip(("kind", "what", "cause", "fix"), call.args, strict=False))
-    parts = {name: template(one) for name, one in (given | dict(keywords(call))).items()}
-    if "fix" not in parts:
-        return None
-    return NoticeText(kind, parts["what"], parts["cause"], parts["fix"])
+def notices() -> Iterator[tuple[NoticeKind, dict[str, str]]]:
+    """What `follow` reports of a checkpoint: `what`, `cause` and `fix` of each kind that warns."""
+    for path in sorted((PACKAGE / "follow").glob("*.py")):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call):
+                given: dict[str, Any] = dict(
+                    zip(("kind", "what", "cause", "fix"), node.args, strict=False)
+                )
+                given |= _keywords(node)
+                match given.get("kind"):
+                    case ast.Attribute(ast.Name("NoticeKind"), name) if "fix" in given:
+                        if NoticeKind[name].finding:
+                            texts = {key: template(one) for key, one in given.items()}
+                            yield NoticeKind[name], texts

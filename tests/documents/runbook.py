@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -15,9 +14,8 @@ from eo_listener.model import kafka_errors
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.events import Event
 from tests.documents import example_events
-from tests.documents.alert_sections import alert_sections
-from tests.documents.error_classes import error_classes, explained, guard_errors
-from tests.documents.log_lines import LEFT_OUT, notices, other_lines, said_of
+from tests.documents.explained import alert_sections, error_classes, explained, guard_errors
+from tests.documents.log_lines import notices, other_lines, said_of
 from tests.documents.markdown import (
     WHOLE_WORDS,
     block,
@@ -29,6 +27,7 @@ from tests.documents.markdown import (
     table,
     wrapped,
 )
+from tests.wording import is_text
 
 _LOG_WIDTH: Final = 110
 _LINES_OF: Final[tuple[tuple[str, Callable[[], Iterator[tuple[Event, ...]]]], ...]] = (
@@ -142,23 +141,20 @@ def _follow() -> str:
     return table(
         ("", "it says", "cause", "fix"),
         (
-            (one.kind.name.lower().replace("_", " "), *map(plain, (one.what, one.cause, one.fix)))
-            for one in sorted(notices(), key=lambda one: one.kind.name)
-            if one.fix != LEFT_OUT
+            (kind.name.lower().replace("_", " "), *(plain(it[key]) for key in _OF_NOTICES))
+            for kind, it in sorted(notices(), key=lambda one: one[0].name)
+            if is_text(it["fix"])
         ),
     )
 
 
+_OF_NOTICES: Final = ("what", "cause", "fix")
+
+
 def _others() -> str:
-    rows = {
-        (
-            one.level + (", with a traceback" if one.has_traceback else ""),
-            plain(one.text) if re.search(r"[a-z]{3}", one.text) else "the text of an error",
-            f"`{one.module}`",
-        )
-        for one in other_lines()
-    }
-    return table(("level", "line", "written by"), sorted(rows, key=lambda row: (row[2], row[1])))
+    rows = {(level, plain(text), f"`{module}`") for level, text, module in other_lines()}
+    head = ("level", "line", "written by")
+    return table(head, sorted(rows, key=lambda row: (row[2], row[1])))
 
 
 def _quoted(texts: list[str]) -> str:

@@ -19,7 +19,7 @@ import typer.main
 import eo_listener
 from eo_listener import cli
 from examples.demo import __main__ as demo
-from tests.documents.error_classes import error_classes, explained
+from tests.documents.explained import error_classes, explained
 from tests.documents.markdown import DOCS, ROOT
 from tests.python_source import tree_of_text
 

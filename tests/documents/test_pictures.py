@@ -1,9 +1,8 @@
-"""Pictures of a terminal: how they are made, and that README has each of them."""
+"""README has each of the pictures, and they need no web."""
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,49 +10,6 @@ import pytest
 
 from tests.documents.markdown import DOCS, ROOT
 from tests.documents.pictures import PICTURES
-from tests.documents.terminal import as_svg, shown
-
-LIVE = """
-import os, sys
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
-assert os.get_terminal_size(1) == (60, 20)
-with Live(console=Console(), auto_refresh=False) as live:
-    for number in range(3):
-        live.update(Text(f"line\\nnumber {number}", style="green"), refresh=True)
-sys.exit(3)
-"""
-
-
-def test_a_program_is_shown_as_on_a_terminal(tmp_path: Path) -> None:
-    """With its size, its colours, each picture that it drew, and its exit status."""
-    seen: list[str] = []
-    found = shown(
-        [sys.executable, "-c", LIVE],
-        columns=60,
-        lines=20,
-        folder=tmp_path,
-        environment={},
-        watch=seen.append,
-    )
-    assert found.status == 3, found.text
-    assert [f"number {n}" in frame for n, frame in enumerate(found.frames[:3])] == [True] * 3
-    assert "".join(seen) == found.text
-    assert "\x1b[32m" in found.frames[1]
-
-
-def test_a_picture_has_colours_and_needs_no_web() -> None:
-    """Text stays text; the same output gives the same picture; a markup of rich is none here."""
-    made = as_svg("eo-listener x", "\x1b[31mlost [bold]1[/]\x1b[0m\r\n", columns=40, name="n")
-    assert made == as_svg(
-        "eo-listener x", "\x1b[31mlost [bold]1[/]\x1b[0m\r\n", columns=40, name="n"
-    )
-    said = "".join(ET.fromstring(made).itertext()).replace("\xa0", " ")  # noqa: S314  # our own
-    assert "$ eo-listener x" in said
-    assert "lost [bold]1[/]" in said
-    assert "url(http" not in made
-    assert "@font-face" not in made
 
 
 @pytest.mark.parametrize("path", sorted(PICTURES.glob("*.svg")), ids=lambda path: path.stem)

@@ -1,0 +1,174 @@
+"""docs/reference.md and docs/runbook.md are what the code says now, and lack nothing of it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections import Counter
+
+import pytest
+
+import eo_listener
+from eo_listener.follow.notices import NoticeKind
+from eo_listener.model.errors import EoListenerError
+from eo_listener.model.events import Event
+from eo_listener.observers import log
+from tests.documents import example_events
+from tests.documents.__main__ import PAGES
+from tests.documents.explained import (
+    alert_sections,
+    error_classes,
+    explain,
+    explained,
+    guard_errors,
+)
+from tests.documents.log_lines import PACKAGE, notices, other_lines, said_of
+from tests.documents.markdown import DOCS, ROOT, anchor
+from tests.documents.public_names import public_names, things
+from tests.documents.reference import node_of
+from tests.python_source import tree_of
+
+EXAMPLES = (
+    *example_events.of_groups(),
+    *example_events.of_queries(),
+    *example_events.of_sinks(),
+    *example_events.of_ourselves(),
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_up_to_date(page: str) -> None:
+    """As `make docs` writes it; no heading stands twice, so that anchors are stable."""
+    text = (DOCS / page).read_text()
+    assert text == PAGES[page](), "type: make docs"
+    headings = Counter(map(anchor, re.findall(r"^#+ (.*)$", text, re.MULTILINE)))
+    assert not [heading for heading, count in headings.items() if count > 1]
+
+
+def test_each_public_name_is_described() -> None:
+    """All that `eo_listener` exports, and every package in PUBLIC; by a docstring of its own."""
+    names = public_names()
+    assert {name for name in eo_listener.__all__ if name != "__version__"} == set(
+        names["eo_listener"]
+    )
+    assert not [
+        one for one in eo_listener.PUBLIC if not any(name.startswith(one) for name in names)
+    ]
+    described = [thing for thing in things() if inspect.isclass(thing) or inspect.isfunction(thing)]
+    assert len(described) > 50
+    nodes = [node for thing in described if (node := node_of(thing)) is not None]
+    assert len(nodes) == len(described)
+    assert not [node.name for node in nodes if not ast.get_docstring(node)]
+
+
+# What signatures name of us and users do not import: they are given the two first, and write the
+# last as text.
+GIVEN = {"ExactlyOnce", "MaintenanceStep", "WriteMethod"}
+
+
+def test_signatures_speak_of_public_names() -> None:
+    """A class of ours that an argument, an answer or a field has is in the reference too."""
+    public = {name for names in public_names().values() for name in names}
+    code = " ".join(
+        re.findall(r"```python\n(.*?)```", (DOCS / "reference.md").read_text(), re.DOTALL)
+    )
+    named = set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", code))
+    defined = {
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in tree_of(path).body
+        if isinstance(node, ast.ClassDef)
+    }
+    assert len(named & defined) > 20
+    assert not (named & defined) - public - GIVEN
+
+
+def test_each_error_class_has_a_section() -> None:
+    """Every class of the package that is an error of ours, under its own name."""
+    source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    named = set(re.findall(r"^class ([A-Z]\w+Error)\((?!Exception|Event)", source, re.MULTILINE))
+    assert len(named) > 30
+    assert not named - {one.__name__ for one in error_classes()}
+
+
+def test_an_error_says_why_and_what_to_type() -> None:
+    """In its docstring, in that of the class above it, or in the texts of the guard."""
+    assert not [
+        error
+        for error in error_classes()
+        if error is not EoListenerError
+        and not (
+            explained(error).meaning
+            and explained(error).commands
+            and (
+                explained(error).fix
+                or explained(error.__bases__[0]).fix
+                or list(guard_errors(error))
+            )
+        )
+    ]
+
+
+def test_each_event_has_its_lines() -> None:
+    """There is an example of every class of events, and one that leads to every line."""
+    ours = {one.__name__ for one in Event.__subclasses__() if one.__module__ == Event.__module__}
+    assert len(ours) > 15
+    assert not ours - {type(event).__name__ for events in EXAMPLES for event in events}
+    lines = {line.line for events in EXAMPLES for line in said_of(events)}
+    calls = [
+        node
+        for node in ast.walk(tree_of(PACKAGE / "observers" / "log.py"))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == log._say.__name__
+    ]
+    assert len(calls) > 10
+    assert not [
+        call.lineno
+        for call in calls
+        if not lines & set(range(call.lineno, (call.end_lineno or 0) + 1))
+    ]
+
+
+def test_each_event_that_warns_has_an_alert_or_a_fix() -> None:
+    """So that nobody is left with a line alone; and each alert is in alerts.yml and on its page."""
+    rules = (ROOT / "examples" / "monitoring" / "alerts.yml").read_text()
+    names = re.findall(r"^ +- alert: (\w+)$", rules, re.MULTILINE)
+    assert len(names) > 15
+    assert names == list(alert_sections())
+    assert not {alert for alerts in example_events.ALERTS.values() for alert in alerts} - set(names)
+    assert not [
+        line.text
+        for events in EXAMPLES
+        for line in said_of(events)
+        if line.level in {"WARNING", "ERROR"}
+        and "Fix: " not in line.text
+        and type(events[0]) not in example_events.ALERTS
+    ]
+
+
+def test_no_other_logger_is_overlooked() -> None:
+    """What warns does so by the name `logger`, and each such line is found; so are notices."""
+    source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    calls = re.findall(r"(\w*log\w*)\.(?:warning|error|exception)\(", source)
+    assert set(calls) == {"logger"}
+    assert len(list(other_lines())) >= len(calls)
+    assert {kind for kind, _ in notices()} == {kind for kind in NoticeKind if kind.finding}
+
+
+def test_a_docstring_is_taken_apart() -> None:
+    """Paragraphs in front, then cause, fix over several lines, and commands."""
+    found = explain("""What.
+
+        More: of it.
+
+        Cause: this
+        and that.
+        Fix: do.
+        Type: eo-listener jar
+        Type: java -version
+        """)
+    assert found.meaning == "What.\n\nMore: of it."
+    assert (found.cause, found.fix) == ("this and that.", "do.")
+    assert found.commands == ("eo-listener jar", "java -version")
+    with pytest.raises(AssertionError):
+        explain("What.\n\nCause: a.\nCause: b.")
