@@ -24,7 +24,7 @@ A partition without a head (`first_batch`):
   that store's ledger (`Sink.moved_by`). The second is asked in the first batch of a run (a query
   that was renamed and renamed back has heads under both names; the model found that history) and
   where a head is missing. Other names that the same run uses, by several sinks or several
-  `exactly_once` in one function, prove nothing against it (`ledger_names`).
+  `exactly_once` in one function, prove nothing against it (`process_writes`).
 - Before such a partition is refused, the plan reader says where the query began to read
   (`sources/<n>/0`, see `query_start`): of what still starts there, no batch has read anything. For
   a live query Spark reads that file, from any file system that it writes to. But where the file is
@@ -69,16 +69,16 @@ After a failure (`SinkWriter`):
   another driver has moved is an error.
 - All of this is bounded. Everything else goes to Spark, which ends the query with our text.
 
-A batch that is given twice in one run (`GivenFrames`), by a user's function:
+A batch that a user's function gives twice within one run:
 
-- Two plans may give the same rows, and only computing both shows it. They are computed only here,
-  where the sink has the batch and the plans differ. A function that tries again has the same plan,
-  unless a step is made again (`uuid()`).
-- Refused is what is known to be other rows. Where it cannot be known, a call behind one that failed
-  is a replay, with a warning: the function tries again. Behind one that returned it is refused: the
-  function may write in parts, and a part would be lost, where a refusal costs a restart.
-- Compared is what the function was given, and not what the transform made of it. The frame is held
-  until the next batch begins: when the user's function has returned cannot be seen from here.
+- After a call that returned, a second call of the same `exactly_once` is refused: the function may
+  write in parts, and the second part would be lost, while a refusal costs a restart.
+- After a call that failed it is a retry, and the ledger decides. Rows are never compared: whether
+  two DataFrames have the same ones is known only for deterministic plans, and costs both.
+- A restart of the query has another run id, so the same object takes a batch again that Spark
+  repeats.
+- Two `exactly_once` for one sink and name are kept apart by who has written the batch or found it
+  applied in this run (`process_writes`), since a replay looks the same to both.
 
 Cost:
 

@@ -17,11 +17,16 @@ from eo_listener.foreach_batch.batch_guard import (
     is_of_another_topic,
     judge_batch,
 )
+from eo_listener.foreach_batch.dataframes import DataFrames
 from eo_listener.foreach_batch.first_batch import OtherHeads, is_unknown
-from eo_listener.foreach_batch.frames import Frames
-from eo_listener.foreach_batch.given_twice import GivenFrames, another_of_the_run, refuse_twice
 from eo_listener.foreach_batch.judgement import Judgement
-from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, LedgerNames
+from eo_listener.foreach_batch.process_writes import (
+    PROCESS_WRITES,
+    ProcessWrites,
+    refuse_shared_ledgers,
+    second_call,
+    second_writer,
+)
 from eo_listener.foreach_batch.query_start import from_the_beginning
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsError
@@ -40,9 +45,8 @@ Transform = Callable[[Any, PlannedBatch], Any]
 
 @dataclass(slots=True)
 class _BatchInProgress:
-    """A batch; `frame` is what foreachBatch was given, `sink` the one that is being written."""
+    """A batch; `sink` is the one that is being written."""
 
-    frame: Any
     plan: PlannedBatch
     name: str
     began: float
@@ -70,7 +74,7 @@ class BatchRunner:
         self,
         plans: PlanReader,
         sinks: Sequence[Sink],
-        frames: Frames,
+        frames: DataFrames,
         *,
         transform: Transform | None = None,
         name: str | None = None,
@@ -82,10 +86,10 @@ class BatchRunner:
         retry: RetryLimits | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
-        ledger_names: LedgerNames = OF_THIS_PROCESS,
+        process: ProcessWrites = PROCESS_WRITES,
     ) -> None:
         _refuse(on_gap=on_gap, on_first=on_first, on_recreated=on_recreated)
-        refuse_twice(sinks)
+        refuse_shared_ledgers(sinks)
         self._plans = plans
         self._sinks = tuple(sinks)
         self._frames = frames
@@ -97,16 +101,17 @@ class BatchRunner:
         self._new_checkpoint = new_checkpoint
         self._observers = observers or Observers()
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
-        self._ledger_names = ledger_names
+        self._process = process
+        self._writers = tuple(object() for _ in sinks)  # what each sink is known by there
         self._asked_in_run: dict[str, str] = {}  # by the sink's key: the run in which it was asked
-        self._given = GivenFrames(frames)
-        self._me = object()
+        self._returned: tuple[str, int] | None = None  # run and batch of the last call that did
 
     def run(self, frame: Any, batch_id: int) -> None:
         """Bring a batch into every sink that lacks it; `frame` is what foreachBatch was given.
 
-        Returns when all of it is durable in all of them. Raises what `judge_batch`, the sinks,
-        the plan reader and the transform raise.
+        Returns when all of it is durable in all of them. After that, a second call with the batch
+        in the same run is a SettingsError; after a call that failed it is a retry. Raises what
+        `judge_batch`, the sinks, the plan reader and the transform raise.
         """
         began = time.monotonic()
         plan: PlannedBatch | None = None
@@ -114,10 +119,10 @@ class BatchRunner:
         try:
             plan = self._plans.plan(frame, batch_id)
             reached("batch.planned")
-            self._given.begin(plan)
-            batch = _BatchInProgress(frame, plan, self._ledger(plan), began)
+            batch = _BatchInProgress(plan, self._ledger(plan), began)
+            self._refuse_second_call(plan)
             self._apply(frame, batch)
-            self._given.end()
+            self._returned = plan.run_id, plan.batch_id
         except Exception as error:  # of the transform and of Spark too: reported, and raised again
             run_id = "" if plan is None else plan.run_id
             name = batch.name if batch is not None else self._name or ""
@@ -126,10 +131,6 @@ class BatchRunner:
                 batch_failed(error, query=name, run_id=run_id, batch_id=batch_id, sink=sink)
             )
             raise
-
-    def close(self) -> None:
-        """Let go of the last batch's DataFrame, which is kept for a second call with it."""
-        self._given.release()
 
     def _ledger(self, plan: PlannedBatch) -> str:
         name = self._name or plan.query
@@ -142,9 +143,13 @@ class BatchRunner:
             )
         return name
 
+    def _refuse_second_call(self, plan: PlannedBatch) -> None:
+        if self._returned == (plan.run_id, plan.batch_id):
+            raise second_call(plan)
+
     def _apply(self, frame: Any, batch: _BatchInProgress) -> None:
         heads = [self._applied(sink, batch) for sink in self._sinks]
-        refuse_twice(self._sinks)  # by keys that are certain now
+        refuse_shared_ledgers(self._sinks)  # by keys that are certain now
         restart = self._on_recreated == "restart"
         if restart and any(is_of_another_topic(batch.plan, found) for found in heads):
             # A plan from before the topic was recreated, of a driver that was suspended, would put
@@ -175,7 +180,7 @@ class BatchRunner:
     def _applied(self, sink: Sink, batch: _BatchInProgress) -> Mapping[TopicPartition, Head]:
         batch.sink = sink
         heads = self._writer.read(sink, batch.name)
-        self._ledger_names.add(batch.plan.run_id, LedgerKey(sink.key, batch.name))
+        self._process.add_name(batch.plan.run_id, LedgerKey(sink.key, batch.name))
         return heads
 
     def _other_heads(
@@ -193,7 +198,7 @@ class BatchRunner:
         self._asked_in_run[sink.key] = plan.run_id
         if moved is None:
             return None
-        ours = self._ledger_names.of(plan.run_id)
+        ours = self._process.names(plan.run_id)
         others = {key: found for key, found in moved.items() if key not in ours}
         return OtherHeads(sink=sink.key, heads=others)
 
@@ -218,17 +223,12 @@ class BatchRunner:
             other_heads=other_heads,
             ledger=_ledger_of(sink),
         )
-        if self._given.has(place):
-            self._given.check(place, batch.frame, plan, sink, judgement)
-        elif judgement.replayed:
+        if judgement.replayed:
             # After a restart the batch that another one was refused is a replay for both.
-            key = LedgerKey(sink.key, batch.name)
-            runs = {heads[tp].run_id for tp in judgement.replayed}
-            if plan.run_id in runs or not self._ledger_names.replays(
-                plan.run_id, plan.batch_id, sink.label, key, self._me
-            ):
-                raise another_of_the_run(plan, sink)
-            self._given.add(place, batch.frame)
+            ledger, writer = _ledger_name(sink, batch), self._writers[place]
+            of_this_run = any(heads[tp].run_id == plan.run_id for tp in judgement.replayed)
+            if not self._process.claim_replay(plan, ledger, writer, of_this_run=of_this_run):
+                raise second_writer(plan, sink)
         # Once a sink has a batch of this checkpoint, one of its heads is of this query id.
         is_new = all(head.query_id != plan.query_id for head in heads.values())
         return _Due(place, sink, judgement, plan.stateful and bool(heads) and is_new)
@@ -271,21 +271,21 @@ class BatchRunner:
         there is less left to write.
         """
         least = None
+        ledger, writer = _ledger_name(due.sink, batch), self._writers[due.place]
         while due.judgement.entry.moves:
-            self._given.add(due.place, batch.frame)
+            is_new = self._process.begin_write(batch.plan, ledger, writer)
             try:
                 written = self._writer.write(due.sink, frame, due.judgement.entry, batch.plan)
             except ForeignWriterError as foreign:
-                if not (self._writer.doubtful or due.sink.per_partition):
-                    self._given.remove_last(due.place)
+                if is_new and not (self._writer.doubtful or due.sink.per_partition):
+                    self._process.end_write(batch.plan, ledger, None)
                 due = self._again(due, batch, foreign)
                 left = len(due.judgement.entry.moves)
                 if least is not None and left >= least:
                     raise
                 least = left
             else:
-                if written.applied is not None and not due.judgement.replayed:
-                    self._given.complete(due.place, batch.frame)
+                self._process.end_write(batch.plan, ledger, writer)
                 return due, written
         return due, None
 
@@ -324,7 +324,7 @@ class BatchRunner:
 
     def _check_made(self, made: Sequence[Any], *, several: bool) -> None:
         """Raise SettingsError where a sink would not get exactly one DataFrame."""
-        wrong = [type(one).__name__ for one in made if not self._frames.is_one(one)]
+        wrong = [type(one).__name__ for one in made if not self._frames.is_frame(one)]
         if not wrong and (not several or len(made) == len(self._sinks)):
             return
         given = f"{len(made)} results" if several else type(made[0]).__name__
@@ -343,6 +343,10 @@ def _refuse(**given: str) -> None:
             raise SettingsError(
                 f'{name} must be "fail" or "{consent}", got {value!r}', fix="Give one of these"
             )
+
+
+def _ledger_name(sink: Sink, batch: _BatchInProgress) -> tuple[str, LedgerKey]:
+    return sink.label, LedgerKey(sink.key, batch.name)
 
 
 def _ledger_of(sink: Sink) -> SinkLedger:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import SparkFrames, in_session_of
+from eo_listener.foreach_batch.dataframes import DataFrames, in_session_of
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
+from eo_listener.foreach_batch.process_writes import PROCESS_WRITES
 from eo_listener.foreach_batch.sink_writer import RetryLimits
-from eo_listener.foreach_batch.sinks_in_use import OF_THIS_PROCESS
 from eo_listener.foreach_batch.transform import Transform, adapted
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.observers import Observer, Observers
@@ -93,7 +93,7 @@ class ExactlyOnce:
         self._batches = BatchRunner(
             self._plans,
             given["sinks"],
-            SparkFrames(),
+            DataFrames(),
             transform=adapted(given["transform"]),
             name=given["name"],
             on_gap=given["on_gap"],
@@ -109,7 +109,10 @@ class ExactlyOnce:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Bring a batch into every sink that lacks it."""
         try:
-            with OF_THIS_PROCESS.used(self._given["sinks"], _SINK_TIMEOUT), in_session_of(frame):
+            with (
+                PROCESS_WRITES.exclusive(self._given["sinks"], _SINK_TIMEOUT),
+                in_session_of(frame),
+            ):
                 self._batches.run(frame, batch_id)
         except EoListenerError as error:
             _show_first(error)
@@ -118,7 +121,6 @@ class ExactlyOnce:
     def close(self) -> None:
         """Close the sinks' and Kafka's connections; they open again when they are needed."""
         self._plans.close()
-        self._batches.close()
         for sink in self._given["sinks"]:
             sink.close()
 

@@ -22,7 +22,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import LedgerNames
+from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.model.errors import FormatError, GuardError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.observers import Observers
@@ -196,7 +196,7 @@ class Driver:
                 [self.sink],
                 ListFrames(),
                 observers=observers,
-                ledger_names=LedgerNames(),
+                process=ProcessWrites(),
                 **self.how,
             )
         self._begin_run()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.frames import Frames
-from eo_listener.foreach_batch.ledger_names import LedgerNames
+from eo_listener.foreach_batch.dataframes import DataFrames
+from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.model.events import Event
 from eo_listener.model.observers import Observers
 from eo_listener.model.protocols import Sink
@@ -22,7 +22,7 @@ _OLD, _NEW = "the old driver", "the new driver"
 class Overlap:
     """The drivers; `events` are what the new one tells, `failed` what either has raised."""
 
-    def __init__(self, plans: Plans, frames: Frames) -> None:
+    def __init__(self, plans: Plans, frames: DataFrames) -> None:
         self.plans = plans
         self.frames = frames
         self.events: list[Event] = []
@@ -56,7 +56,7 @@ class Overlap:
             sinks,
             self.frames,
             observers=Observers(self.events.append) if who == _NEW else None,
-            ledger_names=LedgerNames(),
+            process=ProcessWrites(),
         )
 
         def work() -> None:

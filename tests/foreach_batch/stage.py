@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import LedgerNames
+from eo_listener.foreach_batch.dataframes import DataFrames
+from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model import fault_points
 from eo_listener.model.errors import StorageError
@@ -28,13 +29,9 @@ class Crash(BaseException):
 
 @dataclass
 class Frame:
-    """Rows that are computed when they are asked for; counts how often.
-
-    One that is `derived` cannot be compared with another.
-    """
+    """Rows that are computed when they are asked for; counts how often."""
 
     rows: list[dict[str, Any]]
-    derived: bool = False
     computed: int = 0
     held: bool = False
 
@@ -46,20 +43,14 @@ class Frame:
 
 
 @dataclass
-class ListFrames:
-    """`Frames` over `Frame`; `log` names what was done, in order."""
+class ListFrames(DataFrames):
+    """`DataFrames` over `Frame`; `log` names what was done, in order."""
 
     log: list[str] = field(default_factory=list)
 
-    def is_one(self, made: Any) -> bool:
+    def is_frame(self, made: Any) -> bool:
         """Whether it is a Frame."""
         return isinstance(made, Frame)
-
-    def are_same(self, one: Frame, other: Frame) -> bool | None:
-        """Whether they have the same rows."""
-        if one is not other and (one.derived or other.derived):
-            return None
-        return one.rows == other.rows
 
     def replan(self, frame: Frame) -> Frame:
         """Note it."""
@@ -164,7 +155,7 @@ class Stage:
     events: list[Event] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
     took: float = 0.0
-    ledger_names: LedgerNames = field(default_factory=LedgerNames)
+    process: ProcessWrites = field(default_factory=ProcessWrites)
 
     def batches(self, **how: Any) -> BatchRunner:
         """The steps, as a driver that starts now would have them."""
@@ -177,7 +168,7 @@ class Stage:
             observers=Observers(self.events.append),
             sleep=self.slept.append,
             clock=lambda: self.took + sum(self.slept),
-            ledger_names=self.ledger_names,
+            process=self.process,
             **how,
         )
 

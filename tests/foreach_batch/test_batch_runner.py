@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import LedgerNames
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import (
     ForeignWriterError,
@@ -36,7 +34,6 @@ from tests.foreach_batch.stage import (
     Crash,
     Frame,
     Plans,
-    Run,
     Stage,
     crashing,
     frame_of,
@@ -466,87 +463,6 @@ def test_partitions_alone_continue_from_their_heads() -> None:
     told = stage.events[0]
     assert isinstance(told, BatchApplied)
     assert told.replayed == {P0: OffsetRange(0, 2)}
-
-
-def test_two_of_them_for_one_sink_in_one_run_are_reported() -> None:
-    """The second's rows would be taken for applied; with a name of its own it writes them."""
-    stage = stage_of()
-    plans = Run(stage.plans, 0)
-    batches = [
-        BatchRunner(
-            plans, stage.sinks, stage.frames, name=name, observers=Observers(stage.events.append)
-        )
-        for name in ("one", "one", "two")
-    ]
-    for number in (0, 1):
-        batches[0].run(frame_of(TWO[number]), number)
-        with pytest.raises(SettingsError, match="in this run already"):
-            batches[1].run(frame_of(TWO[number]), number)
-        batches[2].run(frame_of(TWO[number]), number)
-    assert offsets(one(stage)) == sorted(WHOLE * 2)
-
-
-def test_two_of_them_for_one_sink_are_reported_after_a_restart_too() -> None:
-    """The batch in which the second was refused is one that the sink has, when it comes again."""
-    stage, names = stage_of(), LedgerNames()
-
-    def start(run: int) -> list[BatchRunner]:
-        plans = Run(stage.plans, run)
-        return [BatchRunner(plans, stage.sinks, stage.frames, ledger_names=names) for _ in range(2)]
-
-    for run in (0, 1):
-        first, second = start(run)
-        first.run(frame_of(TWO[0]), 0)
-        with pytest.raises(SettingsError, match="in this run already"):
-            second.run(frame_of(TWO[0]), 0)
-        first.run(frame_of(TWO[0]), 0)
-
-
-@pytest.mark.parametrize("per_partition", [False, True])
-def test_a_function_that_tries_again_itself_is_served(per_partition: bool) -> None:
-    """Within one run the same batch is given again: sinks that have it are left out."""
-    sinks = [MemorySink(key=key, per_partition=per_partition) for key in "ab"]
-    sinks[1].faults.extend([None, SinkFault.REFUSED] if per_partition else [SinkFault.REFUSED])
-    stage = stage_of(*sinks)
-    batches = stage.batches()
-    with pytest.raises(SinkError):
-        batches.run(frame_of(TWO[0]), 0)
-    for number in (0, 0, 1, 1):
-        batches.run(frame_of(TWO[number]), number)
-    assert offsets(sinks[0]) == offsets(sinks[1]) == WHOLE
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_batch_is_not_given_to_one_of_them_in_two_parts(again: bool) -> None:
-    """The sink has the batch by then, also where it had it before this run: said, not dropped."""
-    stage = stage_of()
-    if again:
-        stage.run(0)
-    batches = stage.batches()
-    part, rest = frame_of({P0: (0, 2)}), frame_of({P1: (0, 1)})
-    batches.run(part, 0)
-    with pytest.raises(
-        SettingsError, match="with other rows: they are not written, as memory rows"
-    ):
-        batches.run(rest, 0)
-    assert rest.computed == 0
-    told = stage.events[-1]
-    assert isinstance(told, BatchFailed)
-    assert told.problem.startswith("exactly_once(...) is given batch 0 a second time in this run")
-    batches.run(frame_of({P0: (0, 2)}), 0)
-    batches.run(frame_of(TWO[1]), 1)
-    stage.batches().run(rest, 1)
-
-
-def test_a_batch_that_has_failed_may_come_with_other_rows() -> None:
-    """A function may leave out the rows that a sink refuses, and give it the others."""
-    stage = stage_of()
-    one(stage).faults.append(SinkFault.REFUSED)
-    batches = stage.batches()
-    with pytest.raises(SinkError):
-        batches.run(frame_of(TWO[0]), 0)
-    batches.run(frame_of({P0: (0, 2)}), 0)
-    assert offsets(one(stage)) == [(0, 0), (0, 1)]
 
 
 def test_state_that_is_left_behind_is_reported_once() -> None:

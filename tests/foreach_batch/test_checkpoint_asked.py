@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import LedgerNames
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
+from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.model.errors import SettingsError
 from eo_listener.spark.checkpoint import Checkpoint
 from eo_listener.testing import MemorySink, MemoryStore
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def function(folder: Path, *parts: tuple[MemorySink, str], ledger_names: LedgerNames) -> None:
+def function(folder: Path, *parts: tuple[MemorySink, str], process: ProcessWrites) -> None:
     """Run the newest batch by an exactly_once(...) for each sink and name."""
     newest = Checkpoint(str(folder)).batches().planned[-1]
     for number, (sink, name) in enumerate(parts):
@@ -38,7 +38,7 @@ def function(folder: Path, *parts: tuple[MemorySink, str], ledger_names: LedgerN
             ListFrames(),
             name=name,
             on_first="accept",
-            ledger_names=ledger_names,
+            process=process,
         )
         each.run(Frame([{"value": 1}]), newest)
 
@@ -46,10 +46,10 @@ def function(folder: Path, *parts: tuple[MemorySink, str], ledger_names: LedgerN
 @pytest.mark.parametrize("tables", [("one", "two"), ("one", "one")])
 def test_two_of_one_function_accuse_nobody(folder: Path, tables: tuple[str, str]) -> None:
     """With a table or a name each, both get the batch, however the checkpoint is spelled."""
-    store, ledger_names = MemoryStore(), LedgerNames()
+    store, process = MemoryStore(), ProcessWrites()
     names = ("a", "a") if tables[0] != tables[1] else ("a", "b")
     parts = [(MemorySink(store, key=key), name) for key, name in zip(tables, names, strict=True)]
-    function(folder, *parts, ledger_names=ledger_names)
+    function(folder, *parts, process=process)
     assert sum(len(rows) for rows in store.rows.values()) == 2
 
 
@@ -57,7 +57,7 @@ def test_two_for_one_sink_and_name_are_refused(folder: Path) -> None:
     """The second would see the batch as applied, and write nothing."""
     sink = MemorySink()
     with pytest.raises(SettingsError, match=r"from another exactly_once\(\.\.\.\)"):
-        function(folder, (sink, "a"), (sink, "a"), ledger_names=LedgerNames())
+        function(folder, (sink, "a"), (sink, "a"), process=ProcessWrites())
     assert len(sink.rows) == 1
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import LedgerNames
 from eo_listener.model.errors import NotInLedgerError
 from eo_listener.model.events import BatchApplied, BatchReplayed
 from eo_listener.model.ledger import LedgerKey
@@ -171,9 +170,7 @@ def test_a_crash_between_two_functions_accuses_nobody(names: tuple[str, str]) ->
     def both(number: int) -> None:
         run = Run(stage.plans, number)
         for name in names:
-            each = BatchRunner(
-                run, stage.sinks, stage.frames, name=name, ledger_names=stage.ledger_names
-            )
+            each = BatchRunner(run, stage.sinks, stage.frames, name=name, process=stage.process)
             each.run(frame_of(TWO[0]), 0)
 
     with crashing("batch.applied"), pytest.raises(Crash):
@@ -249,7 +246,7 @@ def test_the_other_names_are_asked_for_only_where_a_head_is_missing() -> None:
 
     more = {2: {P0: (5, 6), P1: (2, 2), P2: (0, 1)}, 3: {P0: (6, 7), P1: (2, 2), P2: (1, 1)}}
     stage = Stage(Plans({**TWO, **more}), [Asked()])
-    for numbers, times in (((0, 1, 1), 1), ((1, 2, 3), 3), ((3, 3), 4)):
+    for numbers, times in (((0, 1), 1), ((1, 2, 3), 3), ((3,), 4)):
         batches = stage.batches()
         for number in numbers:
             batches.run(frame_of(stage.plans.ranges[number]), number)
@@ -268,18 +265,3 @@ def test_a_query_that_is_renamed_back_doubles_nothing() -> None:
         with pytest.raises(NotInLedgerError, match='name="two"'):
             stage.run(1, name="one", on_first=on_first)
     assert len(sink.rows) == 7
-
-
-def test_the_newest_runs_are_remembered() -> None:
-    """A process that starts queries forever does not grow."""
-    runs = LedgerNames()
-    keys = [LedgerKey("rows", str(number)) for number in range(3)]
-    for key in keys[:2]:
-        runs.add("r", key)
-    assert runs.of("r") == frozenset(keys[:2])
-    assert runs.of("other") == frozenset()
-    for number in range(1000):
-        runs.add(str(number), keys[2])
-    assert runs.of("r") == frozenset()
-    assert runs.of("0") == runs.of("999") == frozenset(keys[2:])
-    assert len(runs._names) == 1000

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.model.errors import ForeignWriterError, OverlapError, SettingsError, SinkError
 from eo_listener.model.events import BatchApplied, BatchReplayed
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.foreach_batch.overlap import Overlap
-from tests.foreach_batch.stage import P0, P1, Frame, ListFrames, Plans, Run, Stage, frame_of
+from tests.foreach_batch.stage import P0, P1, ListFrames, Plans, Stage, frame_of
 
 TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 
@@ -148,23 +147,3 @@ def test_two_sinks_whose_keys_turn_out_to_be_one_are_reported() -> None:
     with pytest.raises(SettingsError, match="named twice"):
         stage.run(0)
     assert not store.rows
-
-
-@pytest.mark.parametrize("per_partition", [False, True])
-def test_what_a_function_that_tries_again_has_written_is_its_own(per_partition: bool) -> None:
-    """A write of this run that was found by another try of it is no other exactly_once(...)."""
-    store = MemoryStore()
-    plans, frames = Plans(TWO), ListFrames()
-    run = Run(plans, 1)
-    sink = Meanwhile(store, per_partition=per_partition)
-    steps = BatchRunner(run, [sink], frames, name="flights")
-    sink.faults.append(SinkFault.REFUSED)
-    frame = frame_of(TWO[0])
-    with pytest.raises(SinkError):
-        steps.run(frame, 0)
-    own = MemorySink(store, per_partition=per_partition)
-    sink.acts.append(
-        lambda: BatchRunner(run, [own], frames, name="flights").run(Frame(frame.rows), 0)
-    )
-    steps.run(frame, 0)
-    assert len(store.rows["rows"]) == 3

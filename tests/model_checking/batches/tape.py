@@ -12,7 +12,8 @@ from typing import Any
 
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import LedgerNames
+from eo_listener.foreach_batch.dataframes import DataFrames
+from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Applied, Entry, Head
@@ -90,7 +91,7 @@ class Paused(BaseException):
 
 
 @dataclass(slots=True)
-class Tape:
+class Tape(DataFrames):
     """Gives the answers in their order; where they end, `pending` is what was asked."""
 
     answers: tuple[Answer, ...]
@@ -112,7 +113,7 @@ class Tape:
             raise answer.error(f"the world says so to {call.name}")
         return answer.value
 
-    # A `PlanReader`, the DataFrame of the batch, and `Frames`
+    # A `PlanReader`, the DataFrame of the batch, and `DataFrames`
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         planned: Planned = self.ask(Call("plan"))
@@ -126,11 +127,8 @@ class Tape:
         self.executed = True
         return list(self.rows)
 
-    def is_one(self, made: Any) -> bool:
+    def is_frame(self, made: Any) -> bool:
         return made is self
-
-    def are_same(self, one: Any, other: Any) -> bool:
-        return one is other
 
     def hold(self, frame: Any) -> Any:
         return frame
@@ -259,7 +257,7 @@ def play(
         retry=RETRY,
         sleep=slept.append,
         clock=lambda: sum(slept),
-        ledger_names=LedgerNames(),
+        process=ProcessWrites(),
     )
     try:
         steps.run(tape, batch_id)

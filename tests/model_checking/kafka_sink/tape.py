@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import LedgerNames
+from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import EoListenerError, ForeignWriterError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
@@ -143,7 +143,7 @@ def play(how: SinkHow, name: str, batch_id: int, answers: tuple[Answer, ...]) ->
         retry=RETRY if how.repeats else RetryLimits(timeout=0.0),
         sleep=slept.append,
         clock=lambda: sum(slept),
-        ledger_names=LedgerNames(),
+        process=ProcessWrites(),
     )
     try:
         runner.run(tape, batch_id)

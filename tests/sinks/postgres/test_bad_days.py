@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import SparkFrames
+from eo_listener.foreach_batch.dataframes import DataFrames
 from eo_listener.model.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
@@ -444,8 +444,8 @@ def test_a_predecessor_about_to_end(spark: SparkSession, dsn: str, number: int) 
     plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
     old, new = PostgresSink(dsn, TABLE), PostgresSink(dsn, TABLE)
     if number:
-        BatchRunner(Run(plans, 0), [old], SparkFrames()).run(spark.range(2), 0)
-    overlap = Overlap(plans, SparkFrames())
+        BatchRunner(Run(plans, 0), [old], DataFrames()).run(spark.range(2), 0)
+    overlap = Overlap(plans, DataFrames())
     overlap.run([old], [new], spark.range(2, 4), number)
     assert overlap.failed == []
     assert [type(event) for event in overlap.events] == [BatchReplayed]

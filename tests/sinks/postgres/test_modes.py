@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import SparkFrames
+from eo_listener.foreach_batch.dataframes import DataFrames
 from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
@@ -231,7 +231,7 @@ def test_one_table_by_two_names_is_reported(spark: SparkSession, dsn: str) -> No
     plans = Plans({0: {TP: (0, 2)}})
     sinks = [PostgresSink(dsn, "t"), PostgresSink(dsn, "t", schema=schema)]
     with pytest.raises(SettingsError, match="named twice"):
-        BatchRunner(Run(plans, 0), sinks, SparkFrames()).run(spark.range(2).toDF("v"), 0)
+        BatchRunner(Run(plans, 0), sinks, DataFrames()).run(spark.range(2).toDF("v"), 0)
     assert ask(dsn, "SELECT to_regclass('t')") == [None]
 
 
@@ -250,7 +250,7 @@ def test_functions_that_lead_to_two_servers(spark: SparkSession, dsn: str, besid
     """One table on each of them is two; before a connection nobody can say which server it is."""
     plans, rows = Plans({0: {TP: (0, 2)}}), spark.range(2).toDF("v")
     sinks = [PostgresSink(lambda: dsn, "t"), PostgresSink(lambda: beside, "t")]
-    BatchRunner(Run(plans, 0), sinks, SparkFrames()).run(rows, 0)
+    BatchRunner(Run(plans, 0), sinks, DataFrames()).run(rows, 0)
     for way in (dsn, beside):
         assert ask(way, "SELECT v FROM t ORDER BY v") == [0, 1]
     for sink, way in zip(sinks, (dsn, beside), strict=True):
@@ -264,7 +264,7 @@ def test_functions_that_lead_to_one_server(spark: SparkSession, dsn: str) -> Non
     plans, rows = Plans({0: {TP: (0, 2)}}), spark.range(2).toDF("v")
     sinks = [PostgresSink(lambda: dsn, "t"), PostgresSink(dsn, "t")]
     with pytest.raises(SettingsError, match="named twice"):
-        BatchRunner(Run(plans, 0), sinks, SparkFrames()).run(rows, 0)
+        BatchRunner(Run(plans, 0), sinks, DataFrames()).run(rows, 0)
     assert ask(dsn, "SELECT to_regclass('t')") == [None]
     with pytest.raises(SettingsError, match="named twice"):
-        BatchRunner(Run(plans, 0), [sinks[0]] * 2, SparkFrames())
+        BatchRunner(Run(plans, 0), [sinks[0]] * 2, DataFrames())

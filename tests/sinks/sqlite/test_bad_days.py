@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import SparkFrames
+from eo_listener.foreach_batch.dataframes import DataFrames
 from eo_listener.model.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.events import BatchReplayed
 from eo_listener.sinks.sqlite import SqliteSink
@@ -133,8 +133,8 @@ def test_a_predecessor_about_to_end(spark: SparkSession, path: Path, number: int
     plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
     old, new = SqliteSink(path, "t"), SqliteSink(path, "t")
     if number:
-        BatchRunner(Run(plans, 0), [old], SparkFrames()).run(spark.range(2).toDF("v"), 0)
-    overlap = Overlap(plans, SparkFrames())
+        BatchRunner(Run(plans, 0), [old], DataFrames()).run(spark.range(2).toDF("v"), 0)
+    overlap = Overlap(plans, DataFrames())
     overlap.run([old], [new], spark.range(2, 4).toDF("v"), number)
     assert overlap.failed == []
     assert [type(event) for event in overlap.events] == [BatchReplayed]

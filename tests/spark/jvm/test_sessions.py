@@ -75,5 +75,5 @@ def test_a_thread_that_had_none_has_none_again(spark: SparkSession) -> None:
 def test_a_session_that_is_no_classic_one_changes_nothing() -> None:
     """As that of Spark Connect, or of a frame that stands for one in a test."""
     before = there_are()
-    with working_in(SimpleNamespace()), in_session_of(object()):  # type: ignore[arg-type]
+    with working_in(SimpleNamespace()), in_session_of(object()):
         assert there_are() == before

@@ -1,0 +1,187 @@
+"""What this process has already written: the sinks in use, and the ledgers of each run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from eo_listener.model.errors import SettingsError, few
+from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.ledger_place import PlacedSink
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.protocols import Sink
+
+_KEPT: Final = 1000  # runs; one that is older than so many others has had its first batch
+
+SinkLedger: TypeAlias = tuple[str, LedgerKey]
+"""The label of a sink, and what its ledger is kept under."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """The ledgers that a run has read, and who has written its newest batch to which of them."""
+
+    names: set[LedgerKey] = field(default_factory=set)
+    batch_id: int | None = None
+    writers: dict[SinkLedger, object] = field(default_factory=dict)
+
+
+class ProcessWrites:
+    """Keeps two `exactly_once(...)` of one process apart. For any thread.
+
+    A sink writes one batch at a time, whichever query it belongs to. Within a run, one ledger of
+    one sink has one writer for each batch: rows that a second one brings would be taken for
+    applied. A writer is any object that stands for a sink of an `exactly_once(...)`.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._in_use: set[int] = set()  # by `id`: a user's sink need not be hashable
+        self._runs: dict[str, _Run] = {}
+
+    @contextmanager
+    def exclusive(self, sinks: Sequence[Sink], timeout: float) -> Iterator[None]:
+        """Keep other batches from these sinks, after up to `timeout` seconds for theirs to end.
+
+        Raises SettingsError if another batch still uses one of them.
+        """
+        ours = {id(sink) for sink in sinks}
+        with self._changed:
+            if not self._changed.wait_for(lambda: not ours & self._in_use, timeout):
+                theirs = [sink.label for sink in sinks if id(sink) in self._in_use]
+                raise SettingsError(
+                    "two queries run at once with the same exactly_once(...), or with the same "
+                    f"sink: {few(theirs)}",
+                    cause="a sink writes one batch at a time: it has its connections, and what it "
+                    "has read of its ledger, for that one",
+                    fix="Call exactly_once(...) for each query, with sinks of its own",
+                )
+            self._in_use |= ours
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in_use -= ours
+                self._changed.notify_all()
+
+    def add_name(self, run_id: str, key: LedgerKey) -> None:
+        """Note that a run uses a ledger's name.
+
+        One function may call several `exactly_once(...)`, with a name or a table each: the name
+        that one of them uses is not a former name of another.
+        """
+        with self._changed:
+            self._run(run_id).names.add(key)
+
+    def names(self, run_id: str) -> frozenset[LedgerKey]:
+        """Return the names that a run uses."""
+        with self._changed:
+            run = self._runs.get(run_id)
+            return frozenset(run.names if run else ())
+
+    def claim_replay(
+        self, plan: PlannedBatch, ledger: SinkLedger, writer: object, *, of_this_run: bool
+    ) -> bool:
+        """Claim a batch that the ledger has already; return False if it is another writer's.
+
+        If a head was moved in this run by nobody known here, a sink of another label did it.
+        """
+        with self._changed:
+            writers = self._writers(plan)
+            known = writers.get(ledger)
+            if known is not writer and (known is not None or of_this_run):
+                return False
+            writers[ledger] = writer
+            return True
+
+    def begin_write(self, plan: PlannedBatch, ledger: SinkLedger, writer: object) -> bool:
+        """Claim a batch that is about to be written; return whether nobody had claimed it."""
+        with self._changed:
+            writers = self._writers(plan)
+            is_new = ledger not in writers
+            writers.setdefault(ledger, writer)
+            return is_new
+
+    def end_write(self, plan: PlannedBatch, ledger: SinkLedger, writer: object | None) -> None:
+        """Name the writer of a batch; None takes the claim of a write back."""
+        with self._changed:
+            self._writers(plan).pop(ledger, None)
+            if writer is not None:
+                self._writers(plan)[ledger] = writer
+
+    def _run(self, run_id: str) -> _Run:
+        run = self._runs.setdefault(run_id, _Run())
+        while len(self._runs) > _KEPT:
+            del self._runs[next(iter(self._runs))]
+        return run
+
+    def _writers(self, plan: PlannedBatch) -> dict[SinkLedger, object]:
+        run = self._run(plan.run_id)
+        if run.batch_id != plan.batch_id:
+            run.batch_id, run.writers = plan.batch_id, {}
+        return run.writers
+
+
+PROCESS_WRITES: Final = ProcessWrites()
+
+
+def refuse_shared_ledgers(sinks: Sequence[Sink]) -> None:
+    """Raise SettingsError for no sink, and for two that share a ledger, as far as that is known."""
+    if not sinks:
+        raise SettingsError(
+            "exactly_once was given no sink",
+            fix="Pass at least one: exactly_once(PostgresSink(dsn, table=...))",
+        )
+    named: dict[tuple[object, str], Sink] = {}
+    for sink in sinks:
+        place = _ledger_of(sink), sink.key
+        first = named.get(place)
+        named[place] = sink
+        if first is None:
+            continue
+        problem = f"{sink.label} is named twice among the sinks"
+        fix = "Name it once; to write two tables in one transaction, use apply="
+        if first.label != sink.label:
+            problem = f"{first.label} and {sink.label} go by one name, {sink.key!r}, in one ledger"
+            fix = 'Give each a name of its own: KafkaSink(..., name="...")'
+        cause = "both would share one ledger, and the second would see each batch as applied"
+        raise SettingsError(problem, cause=cause, fix=fix)
+
+
+def second_call(plan: PlannedBatch) -> SettingsError:
+    """Return the error for a second call with a batch, after one that returned."""
+    return SettingsError(
+        f"exactly_once(...) was called a second time with batch {plan.batch_id}, after a call "
+        "that returned: the second call wrote nothing",
+        cause="a foreachBatch function calls the same exactly_once(...) twice, and a sink takes "
+        "each batch once",
+        fix="Call it once: union the DataFrames, or give it one sink for each and a transform that "
+        "returns a list. Or write each DataFrame with an exactly_once(...) of its own, under its "
+        'own name: exactly_once(..., name="...")',
+    )
+
+
+def second_writer(plan: PlannedBatch, sink: Sink) -> SettingsError:
+    """Return the error for a batch that another exactly_once of this run has written to `sink`."""
+    return SettingsError(
+        f"{sink.label} got batch {plan.batch_id} in this run already, from another "
+        "exactly_once(...)",
+        cause="one foreachBatch calls two of them for one sink under one name, or two sinks "
+        "of one name the same table; the second would see the batch as applied and write "
+        "nothing",
+        fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
+        'name of its own: exactly_once(..., name="...")',
+    )
+
+
+def _ledger_of(sink: Sink) -> object:
+    """Return what sinks of one ledger have in common; a topic may hold several targets' heads."""
+    place = sink.ledger_place if isinstance(sink, PlacedSink) else None
+    if place is not None and not place.is_known:
+        return id(sink)
+    if place is None or not place.is_apart:
+        return sink.label
+    return place.address, frozenset(one.strip() for one in (place.servers or "").split(","))
