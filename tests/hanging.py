@@ -6,8 +6,10 @@ that since 3.6, unless `transaction.partition.verification.enable` is false.
 
 from __future__ import annotations
 
+import shlex
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 )
 
 from eo_listener.model.offsets import TopicPartition
+from eo_listener.spark import java
+from tests.broker import Broker
 
 _PRODUCE, _VERSION = 0, 3
 _TRANSACTIONAL: Final = 0x10
@@ -39,6 +43,16 @@ def unverified(servers: str) -> Iterator[None]:
         yield
     finally:
         _set(servers, AlterConfigOpType.DELETE, None)
+
+
+def type_command(broker: Broker, command: str) -> None:
+    """Run Kafka's own command as it was printed, by the class that its script starts."""
+    script, *arguments = shlex.split(command)
+    assert script == "kafka-transactions.sh"
+    jars = ":".join(map(str, broker.release.jars()))
+    main = "org.apache.kafka.tools.TransactionsCommand"
+    program = [str(java.find().executable), "-cp", jars, main]
+    subprocess.run([*program, *arguments], check=True, capture_output=True, timeout=60)
 
 
 def append(

@@ -12,7 +12,6 @@ from pathlib import Path
 import trustme
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -233,38 +232,12 @@ class Secured:
     def allow(self, user: str, kind: str, name: str, operation: str) -> None:
         """Give a right; `*` for everything of the kind."""
         admin = self.admin
-        for done in admin.create_acls([self._binding(user, kind, name, operation)]).values():
-            done.result(30)
-
-    @contextmanager
-    def denied(self, user: str, kind: str, name: str) -> Iterator[None]:
-        """Deny a user one resource meanwhile, whatever is allowed of its kind."""
-        admin = self.admin
-        binding = self._binding(user, kind, name, "ALL", AclPermissionType.DENY)
+        binding = AclBinding(
+            ResourceType[kind], name, ResourcePatternType.LITERAL, f"User:{user}", "*",
+            AclOperation[operation], AclPermissionType.ALLOW,
+        )  # fmt: skip
         for done in admin.create_acls([binding]).values():
             done.result(30)
-        yield
-        filters = [
-            AclBindingFilter(
-                ResourceType[kind], name, ResourcePatternType.LITERAL, f"User:{user}", "*",
-                AclOperation.ALL, AclPermissionType.DENY,
-            )
-        ]  # fmt: skip
-        for removed in admin.delete_acls(filters).values():
-            removed.result(30)
-
-    def _binding(
-        self,
-        user: str,
-        kind: str,
-        name: str,
-        operation: str,
-        permission: AclPermissionType = AclPermissionType.ALLOW,
-    ) -> AclBinding:
-        return AclBinding(
-            ResourceType[kind], name, ResourcePatternType.LITERAL, f"User:{user}", "*",
-            AclOperation[operation], permission,
-        )  # fmt: skip
 
     def enrol(self, user: str) -> None:
         """Make a SCRAM user; Kafka takes one mechanism of a user at a time."""

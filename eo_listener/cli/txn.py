@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -20,39 +18,26 @@ from eo_listener.cli.options import (
     KafkaProperties,
     as_properties,
     console,
-    parse_partition,
     print_json,
     require_names,
     seconds,
 )
 from eo_listener.cli.txn_screen import (
-    TypedCommand,
+    Commands,
     abort_document,
     document,
     print_abort,
     print_reading,
 )
-from eo_listener.kafka.open_transactions import (
-    OpenTransaction,
-    TransactionVerdict,
-    has_moved,
-    with_stuck,
-)
+from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
 from eo_listener.kafka.transaction_reader import (
     OFFSETS_TOPIC,
     TransactionReader,
     TransactionReading,
 )
-from eo_listener.kafka.transaction_repair import EndedTransaction, TransactionRepair
+from eo_listener.kafka.transaction_repair import TransactionRepair
 from eo_listener.model import exit_codes
-from eo_listener.model.errors import (
-    InUseError,
-    KafkaError,
-    SettingsError,
-    UnavailableError,
-    few,
-)
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.errors import InUseError, SettingsError, UnavailableError, few
 from eo_listener.model.typed_command import ClusterCommands
 
 app = typer.Typer(
@@ -62,13 +47,12 @@ app = typer.Typer(
 )
 
 _WATCH: Final = 10.0
-_ENDING: Final = 5.0  # seconds: markers are written within some milliseconds
 
 
 class _Opened(NamedTuple):
     reader: TransactionReader
     repair: TransactionRepair
-    typed: TypedCommand
+    commands: Commands
 
 
 @app.command(name="list", epilog="Example: eo-listener txn list -b localhost:9092 --topic delays")
@@ -90,18 +74,18 @@ def list_(
     clients: Clients = None,
     as_json: Json = False,
 ) -> None:
-    """Show what holds consumers under read_committed up: since when, whose it is, what to type.
+    """Show the transactions that hold consumers under read_committed up: whose, since when.
 
-    Exit status 1 where a transaction hangs, is over its time, or its ending is stuck, 3 where that
-    is not known of one.
+    And how each ends, with the command for it. Exit status 1 if a transaction hangs or is over its
+    time, 3 if that is not known of one.
     """
     require_names("topic", topics or ())
     require_names("group", groups or ())
-    with _opened(servers, properties, clients) as (reader, _, typed):
+    with _opened(servers, properties, clients) as (reader, _, commands):
         wanted = {tp for group in groups or () for tp in reader.of_group(group)}
         if topics or not groups:
             wanted |= set(reader.partitions(topics))
-        reading = _read(reader, sorted(wanted))
+        reading = reader.read(sorted(wanted))
     found = reading.transactions or reading.errors
     if not topics and not found and {tp.topic for tp in wanted} == {OFFSETS_TOPIC}:
         raise SettingsError(
@@ -111,9 +95,9 @@ def list_(
         )
     now_ms = time.time_ns() // 1_000_000
     if as_json:
-        print_json(document(reading, typed, now_ms))
+        print_json(document(reading, commands, now_ms))
     else:
-        print_reading(console(), reading, typed, now_ms)
+        print_reading(console(), reading, commands, now_ms)
     status = _exit_status(reading, now_ms)
     if status:
         raise typer.Exit(status)
@@ -125,20 +109,12 @@ def list_(
 )
 def abort(
     servers: BootstrapServers,
-    properties: KafkaProperties = None,
     transactional_id: Annotated[
-        str | None,
-        typer.Option(help="End what this id has open, by fencing its producer."),
-    ] = None,
-    partitions: Annotated[
-        list[str] | None,
-        typer.Option("--partition", help="One that hangs: where, such as delays-0; repeatable."),
-    ] = None,
-    producer_id: Annotated[
-        int | None, typer.Option(min=0, help="One that hangs: its producer, as `list` shows it.")
-    ] = None,
+        str, typer.Option(help="End what this id has open, by fencing its producer.")
+    ],
+    properties: KafkaProperties = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Also where its producer is seen to be at work.")
+        bool, typer.Option("--live", help="Also if its producer is seen to be at work.")
     ] = False,
     watch: Annotated[
         float,
@@ -148,82 +124,31 @@ def abort(
     execute: Execute = False,
     as_json: Json = False,
 ) -> None:
-    """End one transaction, as `txn list` names it, and look whether it has ended.
+    """End one transaction by its id, as `txn list` names it, and look whether it has ended.
 
-    By its id: whoever produces with it is fenced. One that hangs, which no coordinator has, by the
-    marker of an abort; any other is refused that. Refused while the producer is at work. Exit
-    status 3 where it has not ended everywhere, or that is not known.
+    Whoever produces with the id is fenced. Refused while the producer is at work. Exit status 3 if
+    it has not ended everywhere, or that is not known.
     """
     watch = seconds("watch", watch, least=0.0)
-    wanted = _Wanted.of(transactional_id, partitions, producer_id)
-    with _opened(servers, properties, clients) as opened:
-        found = wanted.read(opened.reader)
-        ended = None
+    require_names("transactional id", [transactional_id])
+    with _opened(servers, properties, clients) as (reader, repair, _):
+        found = _open_of(reader, transactional_id)
+        left: Mapping[str, str] | None = None
         if found is not None and execute:
-            ended = _end(opened, wanted, found, watch=watch, live=live)
-        held = None if ended is None or not ended.whole else _still_held(opened.reader, ended)
+            time.sleep(watch)
+            again = _unchanged(found, _open_of(reader, transactional_id), watch, live=live)
+            left = None if again is None else repair.fence(transactional_id, again)
     if as_json:
-        print_json(abort_document(wanted.named, found, held, executed=execute, ended=ended))
+        print_json(abort_document(transactional_id, found, left, executed=execute))
     else:
-        print_abort(console(), wanted.named, found, held, executed=execute, ended=ended)
-    if ended is not None and not ended.whole:
+        print_abort(console(), transactional_id, found, left, executed=execute)
+    if left:
         raise typer.Exit(exit_codes.UNREACHABLE)
 
 
-class _Wanted(NamedTuple):
-    """Which transaction is to end: by its id, or what hangs of a producer in some partitions."""
-
-    transactional_id: str | None
-    partitions: tuple[TopicPartition, ...]
-    producer_id: int | None
-
-    @classmethod
-    def of(
-        cls, transactional_id: str | None, partitions: list[str] | None, producer_id: int | None
-    ) -> _Wanted:
-        """Read the options. Raises SettingsError."""
-        hanging = bool(partitions), producer_id is not None
-        if (transactional_id is not None) == any(hanging) or any(hanging) != all(hanging):
-            raise SettingsError(
-                "one transaction must be named, in one way",
-                fix="Give --transactional-id; or for one that hangs --partition and --producer-id, "
-                "as eo-listener txn list shows them",
-            )
-        if transactional_id is not None:
-            require_names("transactional id", [transactional_id])
-        return cls(transactional_id, tuple(map(parse_partition, partitions or ())), producer_id)
-
-    @property
-    def named(self) -> str:
-        """What it is called in texts."""
-        if self.transactional_id is not None:
-            return f"transactional id {self.transactional_id!r}"
-        where = ", ".join(map(str, self.partitions))
-        return f"producer {self.producer_id} in {where}"
-
-    def read(self, reader: TransactionReader) -> OpenTransaction | None:
-        """The transaction as it is now; None where none of that name is open.
-
-        Raises SettingsError for one that must be ended in the other way, and KafkaError where it is
-        not known which.
-        """
-        if self.transactional_id is not None:
-            return _of_id(reader, self.transactional_id)
-        existing = reader.partitions({tp.topic for tp in self.partitions})
-        for tp in self.partitions:
-            if tp not in existing:
-                raise SettingsError(f"partition {tp} does not exist", fix="Check its number")
-        reading = reader.read(self.partitions)
-        for error in reading.errors.values():
-            raise error
-        named = [one for one in reading.transactions if one.producer_id == self.producer_id]
-        for one in named:
-            _require_hanging(one)
-        return named[0] if named else None
-
-
-def _of_id(reader: TransactionReader, transactional_id: str) -> OpenTransaction | None:
-    reader.partitions(set())  # says best why, where Kafka cannot be reached
+def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransaction | None:
+    """The transaction that an id has open. Raises SettingsError and UnavailableError."""
+    reader.partitions(set())  # says best why, if Kafka cannot be reached
     described = reader.describe(transactional_id)
     if described.ending:
         raise UnavailableError(
@@ -245,38 +170,22 @@ def _of_id(reader: TransactionReader, transactional_id: str) -> OpenTransaction 
         raise SettingsError(
             f"the transaction of {transactional_id!r} is one of a two-phase commit (KIP-939): it "
             "may have been promised to be committed, which nobody but its program knows",
-            fix="Start that program again, which ends it. Where it is given up for good: Kafka's "
-            "own kafka-transactions.sh forceTerminateTransaction",
+            fix="Start that program again, which ends it. If it is given up for good: Kafka's own "
+            "kafka-transactions.sh forceTerminateTransaction",
         )
     return reader.open_of(transactional_id, described)
 
 
-def _require_hanging(found: OpenTransaction) -> None:
-    if found.verdict is TransactionVerdict.HANGING:
-        return
-    if found.verdict is TransactionVerdict.UNKNOWN:
-        raise UnavailableError(
-            f"it is not known whether the transaction of producer {found.producer_id} hangs",
-            cause=found.why,
-            fix="Only one that no coordinator has is ended by a marker: any other could still be "
-            "committed in other partitions. Find out first: eo-listener txn list",
-        )
-    raise SettingsError(
-        f"the transaction of producer {found.producer_id} does not hang: its coordinator has it, "
-        f"as {found.transactional_id!r}",
-        fix=f"Give --transactional-id {shlex.quote(str(found.transactional_id))} instead",
-    )
+def _unchanged(
+    found: OpenTransaction, again: OpenTransaction | None, watch: float, *, live: bool
+) -> OpenTransaction | None:
+    """The second reading of the transaction; None if it has ended by itself meanwhile.
 
-
-def _end(
-    opened: _Opened, wanted: _Wanted, found: OpenTransaction, *, watch: float, live: bool
-) -> EndedTransaction | None:
-    """End it; None where it has ended by itself meanwhile."""
-    time.sleep(watch)
-    again = wanted.read(opened.reader)
-    if again is None or not found.is_same(again):
+    Raises InUseError and UnavailableError unless the producer held still, or `live`.
+    """
+    if again is None or found.since != again.since:
         return None
-    if has_moved(found, again) and not live:
+    if (found.producers, found.described) != (again.producers, again.described) and not live:
         raise InUseError(
             f"the producer of the transaction is at work: it has written within {watch:g} s",
             cause="its program is alive, and ends the transaction itself",
@@ -288,39 +197,15 @@ def _end(
             cause=again.why,
             fix="Give that right; or add --live, to end the transaction all the same",
         )
-    if wanted.transactional_id is not None and again.described is not None:
-        return opened.repair.fence(wanted.transactional_id, again.described, again.producers)
-    return opened.repair.mark_aborted(again, live=live)
-
-
-def _still_held(
-    reader: TransactionReader, ended: EndedTransaction
-) -> dict[TopicPartition, OffsetRange] | None:
-    """What other transactions hold up there; None where that cannot be read everywhere."""
-    try:
-        stable = reader.stable(ended.partitions)
-    except KafkaError:
-        return None
-    return None if stable.errors else dict(stable.held)
-
-
-def _read(reader: TransactionReader, wanted: list[TopicPartition]) -> TransactionReading:
-    """Read; once more, some seconds later, where one is being ended."""
-    first = reader.read(wanted)
-    if all(one.verdict is not TransactionVerdict.ENDING for one in first.transactions):
-        return first
-    time.sleep(_ENDING)
-    again = reader.read(wanted)
-    return replace(again, transactions=with_stuck(first.transactions, again.transactions))
+    return again
 
 
 def _exit_status(reading: TransactionReading, now_ms: int) -> int:
     verdicts = {one.verdict for one in reading.transactions}
     if reading.errors or TransactionVerdict.UNKNOWN in verdicts:
         return exit_codes.UNREACHABLE
-    late = any(one.stuck or one.is_overdue(now_ms) for one in reading.transactions)
-    found = late or TransactionVerdict.HANGING in verdicts
-    return exit_codes.FOUND if found else exit_codes.FINE
+    late = any(one.is_overdue(now_ms) for one in reading.transactions)
+    return exit_codes.FOUND if late or TransactionVerdict.HANGING in verdicts else exit_codes.FINE
 
 
 @contextmanager
@@ -331,6 +216,5 @@ def _opened(servers: str, given: list[str] | None, clients: Path | None) -> Iter
         closing(TransactionReader(properties, transactions)) as reader,
     ):
         repair = TransactionRepair(properties, transactions, reader.stable)
-        more = [] if clients is None else ["--kafka-clients", str(clients)]
-        typed = TypedCommand(cluster=ClusterCommands.of(properties), more=tuple(more))
-        yield _Opened(reader, repair, typed)
+        more = () if clients is None else ("--kafka-clients", str(clients))
+        yield _Opened(reader, repair, Commands(ClusterCommands.of(properties), more))

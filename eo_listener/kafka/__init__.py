@@ -63,6 +63,6 @@ Transactions that are open:
   its own; the id of one that its coordinator has is taken over by librdkafka.
 - Leaders say where a transaction begins in a partition, and not of which id it is. Coordinators say
   the id, and leave out what the client may not describe, or what they have not read yet after a
-  move. Neither says that one hangs: that is what both say together (`transaction_reader`), where it
-  is proved that nothing was left out (`coordinator_proof`).
+  move. So a transaction hangs only if no coordinator names it, this client may describe any id, and
+  the newest record is older than coordinators let a transaction become (`open_transactions`).
 """

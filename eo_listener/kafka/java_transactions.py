@@ -76,12 +76,11 @@ class OpenProducer(NamedTuple):
 
     `start` is the transaction's first offset there. `last_sequence` counts its records;
     `last_written` is the time of the last one, in milliseconds since 1970, by the producer's clock
-    or the broker's, as the topic is set. `coordinator_epoch` is -1 where the leader knows none.
+    or the broker's, as the topic is set.
     """
 
     producer_id: int
     epoch: int
-    coordinator_epoch: int
     start: int
     last_sequence: int
     last_written: int
@@ -97,20 +96,6 @@ class DescribedTransactions:
 
     found: Mapping[str, DescribedTransaction] = field(default_factory=dict)
     errors: Mapping[str, KafkaError] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinators:
-    """Who coordinates transactions at a moment, and which rights tell transactional ids apart.
-
-    `epochs` are the leader epochs of the partitions of `__transaction_state`, None where one has no
-    leader; there are none before the first transaction. `authorizers` are the brokers' classes,
-    `patterns` what ACLs of transactional ids are of: `LITERAL:name` or `PREFIXED:name`.
-    """
-
-    epochs: tuple[int | None, ...]
-    authorizers: tuple[str, ...]
-    patterns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,16 +171,6 @@ class JavaTransactions:
             errors |= {name: failure(what, error) for name, error in answer["errors"].items()}
         return DescribedTransactions(found=found, errors=errors)
 
-    def coordinators(self, timeout: float) -> Coordinators:
-        """Ask who coordinates transactions now, and which rights tell ids apart."""
-        what = "asking for the coordinators of transactions"
-        answer = self._ask("transactions.coordinators", what, self._opening(timeout))
-        return Coordinators(
-            epochs=tuple(answer["epochs"]),
-            authorizers=tuple(answer["authorizers"]),
-            patterns=tuple(answer["patterns"]),
-        )
-
     def open_producers(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
@@ -220,18 +195,6 @@ class JavaTransactions:
             asked = {**self._opening(timeout), "producers": part}
             found |= dict(self._ask("transactions.list", "listing transactions", asked)["listed"])
         return found
-
-    def abort(self, tp: TopicPartition, producer: OpenProducer, timeout: float) -> None:
-        """Have the leader write the marker that aborts a transaction; no coordinator is asked."""
-        asked = {
-            **self._opening(timeout),
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "producerId": producer.producer_id,
-            "epoch": producer.epoch,
-            "coordinatorEpoch": max(0, producer.coordinator_epoch),  # as kafka-transactions does
-        }
-        self._ask("transactions.abort", f"aborting the transaction in {tp}", asked)
 
     def open_batch(
         self,

@@ -1,13 +1,13 @@
 """Transactions that are open in partitions: whose they are, and whether they end by themselves.
 
-No I/O. What leaders say of a partition's producers is laid beside what coordinators say of
-transactional ids (KIP-664).
+No I/O. The producers that leaders report for a partition are joined with the transactional ids
+that coordinators report (KIP-664).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -16,6 +16,8 @@ from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProduc
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
+LONGEST_MS: Final = 15 * 60_000
+"""What brokers allow as a time-out, `transaction.max.timeout.ms`, unless they are set otherwise."""
 _GRACE_MS: Final = 60_000  # by which clocks differ, and a coordinator is late
 
 OpenInPartitions = Mapping[TopicPartition, Sequence[OpenProducer]]
@@ -29,7 +31,7 @@ class TransactionVerdict(Enum):
     ENDING = "ending"
     """Its coordinator is writing the markers that end it."""
     UNKNOWN = "not known"
-    """No coordinator named it, and not all of them could be asked for all transactions."""
+    """No coordinator named it, and one may have it all the same."""
     HANGING = "hanging"
     """No coordinator has it: it never ends by itself."""
 
@@ -40,11 +42,10 @@ _KNOWN: Final = (TransactionVerdict.OPEN, TransactionVerdict.ENDING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorAnswers:
-    """What coordinators say of producers, asked after the leaders and before these once more.
+    """What coordinators report of producers.
 
-    `ids` are the transactional ids by producer id, as far as they were named. What describing one
-    has failed by is in `errors`. `incomplete` is why a transaction may not have been named; None
-    where each was.
+    `ids` are the transactional ids by producer id, `errors` why one could not be described;
+    `incomplete` is why coordinators may have left ids out.
     """
 
     ids: Mapping[int, str] = field(default_factory=dict)
@@ -57,10 +58,8 @@ class CoordinatorAnswers:
 class OpenTransaction:
     """A transaction of one producer that is open in one partition or several.
 
-    `holds` are those whose last stable offset is its first offset there. `described` is what its
-    coordinator says. `why` is what is missing for a verdict, or to see its producer at work.
-    `first_written` is the time of its oldest record, read from the log, in milliseconds since 1970.
-    `stuck`: it was being ended some seconds ago, and still is.
+    `holds` are those whose last stable offset is its first offset there. `described` is the answer
+    of its coordinator. `why` is what is missing for a verdict.
     """
 
     producer_id: int
@@ -70,56 +69,47 @@ class OpenTransaction:
     holds: frozenset[TopicPartition]
     described: DescribedTransaction | None = None
     why: str | None = None
-    first_written: int | None = None
-    stuck: bool = False
 
     @property
     def owner(self) -> IdOwner | None:
-        """Which sink or group of ours it is of."""
+        """The sink or group of ours that it belongs to; None: not ours."""
         return None if self.transactional_id is None else IdOwner.of(self.transactional_id)
 
     @property
     def since(self) -> int | None:
-        """When it began, in milliseconds since 1970: by its coordinator, else by its records."""
-        if self.described is not None and self.verdict in _KNOWN:
-            return self.described.started
-        return self.first_written
+        """When it began, in milliseconds since 1970; None if no coordinator has it."""
+        known = self.described is not None and self.verdict in _KNOWN
+        return self.described.started if known and self.described is not None else None
+
+    @property
+    def last_written(self) -> int | None:
+        """The time of its newest record, in milliseconds since 1970."""
+        return max((one.last_written for one in self.producers.values()), default=None)
 
     @property
     def ends_by(self) -> int | None:
         """When its coordinator ends it at the latest, in milliseconds since 1970; None: never."""
-        if self.verdict is not TransactionVerdict.OPEN or self.described is None:
+        if self.verdict is not TransactionVerdict.OPEN or self.two_phase or self.since is None:
             return None
-        if self.described.two_phase:
-            return None
-        started = self.described.started
-        return None if started is None else started + round(1000 * self.described.timeout)
+        assert self.described is not None  # noqa: S101  # `since` is its; for mypy
+        return self.since + round(1000 * self.described.timeout)
 
     @property
     def two_phase(self) -> bool:
-        """Whether only its own program may end it (KIP-939)."""
+        """True if only its own program may end it (KIP-939)."""
         return (
             self.verdict is TransactionVerdict.OPEN
             and self.described is not None
             and self.described.two_phase
         )
 
-    def is_same(self, later: OpenTransaction) -> bool:
-        """Whether another reading is of this one, not of a later one of the same producer."""
-        if self.verdict is TransactionVerdict.HANGING or self.described is None:
-            return any(
-                tp in later.producers and one.is_same(later.producers[tp])
-                for tp, one in self.producers.items()
-            )
-        return later.described is not None and later.described.started == self.described.started
-
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether its coordinator should have ended it a minute ago or more."""
+        """Return True if its coordinator should have ended it a minute ago or more."""
         return self.ends_by is not None and now_ms > self.ends_by + _GRACE_MS
 
 
 def still_open(before: OpenInPartitions, after: OpenInPartitions) -> OpenInPartitions:
-    """The producers of `after` whose transactions were open before: none that has begun since."""
+    """Return the producers of `after` whose transactions were open before."""
     known = {(tp, one.producer_id, one.start) for tp, found in before.items() for one in found}
     kept = {
         tp: tuple(one for one in found if (tp, one.producer_id, one.start) in known)
@@ -128,42 +118,32 @@ def still_open(before: OpenInPartitions, after: OpenInPartitions) -> OpenInParti
     return {tp: found for tp, found in kept.items() if found}
 
 
-def with_stuck(
-    before: Sequence[OpenTransaction], after: Sequence[OpenTransaction]
-) -> tuple[OpenTransaction, ...]:
-    """Those of `after`; `stuck` where it was being ended `before` too, as the same transaction."""
-    ending = {_ending(one) for one in before if one.verdict is TransactionVerdict.ENDING}
-    return tuple(
-        replace(one, stuck=one.verdict is TransactionVerdict.ENDING and _ending(one) in ending)
-        for one in after
-    )
-
-
 def judge_transactions(
-    found: OpenInPartitions,
+    opened: OpenInPartitions,
     answers: CoordinatorAnswers,
     held: Mapping[TopicPartition, OffsetRange],
+    now_ms: int,
 ) -> tuple[OpenTransaction, ...]:
-    """Join what is of one transaction, the gravest first.
+    """Join the partitions of each transaction, the gravest first.
 
-    `found` was open before the coordinators were asked, and after: so what they do not have then
-    hangs. `held` has each partition's last stable offset and end.
+    The producers of `opened` had their transactions open before the coordinators were asked, and
+    after. `held` has each partition's last stable offset and end.
     """
     joined: dict[tuple[int, TransactionVerdict], dict[TopicPartition, OpenProducer]] = {}
     reasons: dict[int, str] = {}
-    for tp, producers in sorted(found.items()):
-        for one in producers:
-            verdict, why = _verdict(tp, one, answers)
-            joined.setdefault((one.producer_id, verdict), {})[tp] = one
+    for tp, producers in sorted(opened.items()):
+        for producer in producers:
+            verdict, why = _verdict(tp, producer, answers, now_ms)
+            joined.setdefault((producer.producer_id, verdict), {})[tp] = producer
             if why is not None:
-                reasons[one.producer_id] = why
+                reasons[producer.producer_id] = why
     transactions = [
         OpenTransaction(
             producer_id=producer_id,
             transactional_id=(name := answers.ids.get(producer_id)),
             verdict=verdict,
             producers=producers,
-            holds=frozenset(tp for tp, one in producers.items() if holds(tp, one, held)),
+            holds=holding(producers, held),
             described=None if name is None else answers.described.get(name),
             why=reasons.get(producer_id) if verdict is TransactionVerdict.UNKNOWN else None,
         )
@@ -174,30 +154,21 @@ def judge_transactions(
     )
 
 
-def holds(
-    tp: TopicPartition, producer: OpenProducer, held: Mapping[TopicPartition, OffsetRange]
-) -> bool:
-    """Whether the last stable offset of a partition is where this producer's transaction begins."""
-    return tp in held and held[tp].start == producer.start
-
-
-def has_moved(before: OpenTransaction, after: OpenTransaction) -> bool:
-    """Whether its producer was at work between two readings."""
-    return (before.producers, before.described) != (after.producers, after.described)
-
-
-def _ending(one: OpenTransaction) -> tuple[int, int | None]:
-    return one.producer_id, one.since
+def holding(
+    producers: Mapping[TopicPartition, OpenProducer], held: Mapping[TopicPartition, OffsetRange]
+) -> frozenset[TopicPartition]:
+    """Return the partitions whose last stable offset is where the producer's transaction begins."""
+    return frozenset(
+        tp for tp, one in producers.items() if tp in held and held[tp].start == one.start
+    )
 
 
 def _verdict(
-    tp: TopicPartition, producer: OpenProducer, answers: CoordinatorAnswers
+    tp: TopicPartition, producer: OpenProducer, answers: CoordinatorAnswers, now_ms: int
 ) -> tuple[TransactionVerdict, str | None]:
     name = answers.ids.get(producer.producer_id)
     if name is None:
-        if answers.incomplete is not None:
-            return TransactionVerdict.UNKNOWN, answers.incomplete
-        return TransactionVerdict.HANGING, None
+        return _unnamed(producer, answers.incomplete, now_ms)
     described = answers.described.get(name)
     if described is None or described.producer_id != producer.producer_id:
         error = answers.errors.get(name)
@@ -208,8 +179,22 @@ def _verdict(
     if tp in described.partitions and described.ending:
         return TransactionVerdict.ENDING, None
     if described.state_known:
-        return TransactionVerdict.HANGING, None
+        return _unnamed(producer, None, now_ms)
     return TransactionVerdict.UNKNOWN, (
         f"its state is {described.state}: the brokers are newer than Kafka's Java client here; use "
         "a newer one: --kafka-clients"
     )
+
+
+def _unnamed(
+    producer: OpenProducer, incomplete: str | None, now_ms: int
+) -> tuple[TransactionVerdict, str | None]:
+    """Judge a transaction that no coordinator reports, by its age: a coordinator may be moving."""
+    if incomplete is not None:
+        return TransactionVerdict.UNKNOWN, incomplete
+    if now_ms - producer.last_written < LONGEST_MS:
+        return TransactionVerdict.UNKNOWN, (
+            "no coordinator reports it, but one that is moving may have it: its newest record is "
+            "less than 15 minutes old. Look again later"
+        )
+    return TransactionVerdict.HANGING, None

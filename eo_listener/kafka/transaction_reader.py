@@ -1,37 +1,25 @@
 """Reads which transactions are open in partitions, and hold up who reads committed records only.
 
 The leaders are asked for the producers of a partition, the coordinators for these, and then the
-leaders once more: a transaction that was open before and after, and that no coordinator had in
-between, hangs. That each coordinator was asked, and would have named it, is proved
-(`coordinator_proof`); else it is not known.
+leaders again: only a transaction that was open before and after is judged.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+from uuid import uuid4
 
 from eo_listener.client_config.acls import command_for
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.coordinator_proof import (
-    NO_ID_RIGHT,
-    NO_TOPIC_RIGHT,
-    NOT_FOUND,
-    CoordinatorProof,
-)
-from eo_listener.kafka.java_transactions import (
-    DescribedTransaction,
-    DescribedTransactions,
-    JavaTransactions,
-)
-from eo_listener.kafka.oldest_records import oldest_records
+from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions
 from eo_listener.kafka.open_transactions import (
     CoordinatorAnswers,
-    OpenInPartitions,
     OpenTransaction,
     TransactionVerdict,
-    holds,
+    holding,
     judge_transactions,
     still_open,
 )
@@ -42,7 +30,9 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
-_TIMES: Final = 5.0  # seconds for reading when records were written
+NOT_FOUND: Final = "TRANSACTIONAL_ID_NOT_FOUND"
+_NO_ID_RIGHT: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+_NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +62,6 @@ class TransactionReader:
         self._java = java
         self._timeout = timeout
         self._cluster = ClusterReader(properties, timeout=timeout)
-        self._proof = CoordinatorProof(properties, java, timeout)
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
         """All of these topics, or of all but Kafka's own. Raises SettingsError for one missing."""
@@ -92,7 +81,7 @@ class TransactionReader:
         if not stores:
             raise KafkaError(
                 f"where group {group} keeps its offsets cannot be seen",
-                code=NO_TOPIC_RIGHT,
+                code=_NO_TOPIC_RIGHT,
                 cause=f"this client may not Describe {OFFSETS_TOPIC}, or there is none yet",
                 fix="Name the topics instead: --topic; or as an administrator of the cluster: "
                 + command_for(self._properties, ["Read"], ["--topic", OFFSETS_TOPIC]),
@@ -107,23 +96,24 @@ class TransactionReader:
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
         """Read which transactions are open in these partitions."""
         stable = self.stable(partitions)
-        held = stable.held
-        before = self._java.open_producers(held, self._timeout)
-        answers = self._coordinators(before.found)
+        before = self._java.open_producers(stable.held, self._timeout)
+        producers = {one.producer_id for opened in before.found.values() for one in opened}
+        answers = self._coordinators(producers)
         after = self._java.open_producers(before.found, self._timeout)
-        transactions = judge_transactions(still_open(before.found, after.found), answers, held)
+        opened = still_open(before.found, after.found)
+        now_ms = time.time_ns() // 1_000_000
         refused = {
-            tp: self._explained(error, NO_TOPIC_RIGHT, "Read", "--topic", tp.topic)
+            tp: self._explained(error, _NO_TOPIC_RIGHT, "Read", "--topic", tp.topic)
             for tp, error in {**before.errors, **after.errors}.items()
         }
         return TransactionReading(
-            held=held,
-            transactions=self._with_times(transactions),
+            held=stable.held,
+            transactions=judge_transactions(opened, answers, stable.held, now_ms),
             errors={**stable.errors, **refused},
         )
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """What the coordinator says of an id. Raises SettingsError where it has none such."""
+        """Ask the coordinator of an id. Raises SettingsError if it does not know the id."""
         try:
             return self._java.describe(transactional_id, self._timeout)
         except KafkaError as error:
@@ -134,23 +124,23 @@ class TransactionReader:
                     fix="See which there are: eo-listener txn list",
                 ) from None
             id_ = ("--transactional-id", transactional_id)
-            raise self._explained(error, NO_ID_RIGHT, "Describe", *id_) from error
+            raise self._explained(error, _NO_ID_RIGHT, "Describe", *id_) from error
 
     def open_of(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
-        """The transaction that is open under an id, with what its partitions' leaders say of it.
+        """The transaction that is open under an id, with what its partitions' leaders report.
 
-        Partitions whose leader does not answer are left out, and the reason stands in `why`; so
-        does that no partition shows it.
+        Partitions whose leader does not answer are left out, and the reason is in `why`, as it is
+        if no partition shows the producer.
         """
         answer = self._java.open_producers(described.partitions, self._timeout)
         producers = {
             tp: one
-            for tp, open_there in answer.found.items()
-            for one in open_there
+            for tp, opened in answer.found.items()
+            for one in opened
             if one.producer_id == described.producer_id
         }
         why = [
-            str(self._explained(error, NO_TOPIC_RIGHT, "Read", "--topic", tp.topic))
+            str(self._explained(error, _NO_TOPIC_RIGHT, "Read", "--topic", tp.topic))
             for tp, error in sorted(answer.errors.items())
         ]
         # Kafka leaves out topics that a client may not describe, without an error.
@@ -159,13 +149,12 @@ class TransactionReader:
                 "no leader shows its producer: it has written nothing yet, or this client may not "
                 "Describe its topics"
             )
-        held = self.stable(producers).held
         return OpenTransaction(
             producer_id=described.producer_id,
             transactional_id=transactional_id,
             verdict=TransactionVerdict.OPEN,
             producers=producers,
-            holds=frozenset(tp for tp, one in producers.items() if holds(tp, one, held)),
+            holds=holding(producers, self.stable(producers).held),
             described=described,
             why=why[0] if why else None,
         )
@@ -174,55 +163,30 @@ class TransactionReader:
         """Close the connections."""
         self._cluster.close()
 
-    def _coordinators(self, found: OpenInPartitions) -> CoordinatorAnswers:
-        producers = {one.producer_id for open_there in found.values() for one in open_there}
+    def _coordinators(self, producers: Collection[int]) -> CoordinatorAnswers:
         try:
-            ids = dict(self._java.transactional_ids(producers, self._timeout))
+            ids = self._java.transactional_ids(producers, self._timeout)
+            hidden = None if set(producers) <= ids.keys() else self._hidden()
+            answer = self._java.describe_all(ids.values(), self._timeout)
         except KafkaError as error:
             return CoordinatorAnswers(incomplete=str(error))
-        why = None
-        if producers - ids.keys():
-            named = self._proof.named(producers - ids.keys())
-            ids |= named.ids
-            why = named.incomplete
-        answer = self._described(ids.values())
         return CoordinatorAnswers(
-            ids=ids, described=answer.found, errors=answer.errors, incomplete=why
+            ids=ids, described=answer.found, errors=answer.errors, incomplete=hidden
         )
 
-    def _described(self, names: Collection[str]) -> DescribedTransactions:
-        try:
-            return self._java.describe_all(names, self._timeout)
-        except KafkaError as error:
-            return DescribedTransactions(errors=dict.fromkeys(names, error))
-
-    def _with_times(self, found: tuple[OpenTransaction, ...]) -> tuple[OpenTransaction, ...]:
-        """The same; the time of the first record where no coordinator says when it began."""
-        starts: dict[TopicPartition, int] = {}
-        for one in found:
-            if one.since is None:
-                for tp, producer in one.producers.items():
-                    starts[tp] = min(producer.start, starts.get(tp, producer.start))
-        times = oldest_records(self._properties, starts, committed=False, seconds=_TIMES)
-        return tuple(
-            one
-            if one.since is not None
-            else replace(
-                one,
-                first_written=min(
-                    (
-                        times[tp]
-                        for tp, producer in one.producers.items()
-                        if tp in times and starts[tp] == producer.start
-                    ),
-                    default=None,
-                ),
-            )
-            for one in found
-        )
+    def _hidden(self) -> str | None:
+        """Why coordinators may leave ids out: an id that nobody has stands for any other."""
+        answer = self._java.describe_all([uuid4().hex], self._timeout)
+        for error in answer.errors.values():
+            if error.code == _NO_ID_RIGHT:
+                all_ids = ("--transactional-id", "*")
+                return str(self._explained(error, _NO_ID_RIGHT, "Describe", *all_ids))
+            if error.code != NOT_FOUND:
+                return str(error)
+        return None
 
     def _explained(self, error: KafkaError, refused: str, right: str, *resource: str) -> KafkaError:
-        """The same error; with the command that gives the right, where that was `refused`."""
+        """The same error; with the command that gives the right if it was `refused`."""
         if error.code != refused:
             return error
         return KafkaError(

@@ -152,17 +152,17 @@ def test_one_of_ours_is_found_and_fenced(broker: Broker) -> None:
         assert json.loads(run(broker, *command, "--json").stdout)["executed"] is False
         assert listed(broker, "-t", topic)[1], "a dry run"
         done = json.loads(run(broker, *command, *QUICK).stdout)
-        assert (done["ended"], done["still_held"]) == (True, [])
+        assert (done["ended"], done["not_ended"]) == (True, {})
         assert listed(broker, "-t", topic, "-g", group) == (0, [])
         with pytest.raises(KafkaException, match=r"fenced|FENCED"):
             producer.commit_transaction(30)
-    assert "nothing to end" in run(broker, *command).stdout
-    with pytest.raises(SettingsError, match="no coordinator has"):
+    assert json.loads(run(broker, *command, "--json").stdout)["transaction"] is None
+    with pytest.raises(SettingsError):
         run(broker, "txn", "abort", "--transactional-id", unique("nosuch"))
 
 
-def test_one_that_hangs_is_ended_by_a_marker(broker: Broker) -> None:
-    """No coordinator has it, and nobody but a marker ends it; not one that has a coordinator."""
+def test_one_that_hangs_is_ended_by_kafkas_own_command(broker: Broker) -> None:
+    """No coordinator has it; the command that `list` prints is typed, and readers go on."""
     servers = broker.bootstrap_servers
     topic, producer_id = Topics(servers).create(partitions=1), next(_producer_ids)
     with hanging.unverified(servers):
@@ -172,14 +172,21 @@ def test_one_that_hangs_is_ended_by_a_marker(broker: Broker) -> None:
     assert plain.flush(30) == 0
     code, (found,) = listed(broker, "-t", topic)
     assert (code, found["verdict"], found["transactional_id"]) == (1, "hanging", None)
-    assert (found["since"], found["by_coordinator"]) == (1_600_000_000_000, False)
-    assert f"--partition {topic}-0 --producer-id {producer_id}" in found["abort"]
     assert shown_committed(broker, topic) == []
-    command = ("txn", "abort", "--partition", f"{topic}-0", "--producer-id", str(producer_id))
-    done = json.loads(run(broker, *command, *QUICK).stdout)
-    assert (done["ended"], done["still_held"]) == (True, [])
+    (command,) = found["commands"]
+    hanging.type_command(broker, command)
     assert shown_committed(broker, topic) == ["behind"]
-    assert "nothing to end" in run(broker, *command).stdout
+    assert listed(broker, "-t", topic) == (0, [])
+
+
+def test_one_that_may_have_a_coordinator_is_not_known(broker: Broker) -> None:
+    """No coordinator has it, but its record is new: no command, and exit status 3."""
+    servers = broker.bootstrap_servers
+    topic, producer_id = Topics(servers).create(partitions=1), next(_producer_ids)
+    with hanging.unverified(servers):
+        hanging.append(servers, TopicPartition(topic, 0), producer_id)
+    code, (found,) = listed(broker, "-t", topic)
+    assert (code, found["verdict"], found["commands"]) == (3, "not known", [])
 
 
 @pytest.mark.slow
@@ -192,7 +199,7 @@ def test_a_time_out_that_brokers_no_longer_allow(start_broker: StartBroker, tmp_
         lowered = start_broker(data=tmp_path, properties={"transaction.max.timeout.ms": "5000"})
         assert listed(lowered, "-t", topic)[1][0]["timeout"] == 60.0
         done = json.loads(run(lowered, "txn", "abort", "--transactional-id", name, *QUICK).stdout)
-        assert (done["ended"], done["still_held"]) == (True, [])
+        assert (done["ended"], done["not_ended"]) == (True, {})
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 from collections import Counter
@@ -198,8 +197,3 @@ class Pipeline:
         """Partition and offset of each record that the topic has now."""
         found = committed(self.topics.servers, self.topic)
         return Counter((one.partition(), one.offset()) for one in found)
-
-
-def abort_commands(text: str) -> list[str]:
-    """What `txn list` says is to be typed."""
-    return [line.strip() for line in re.findall(r"eo-listener txn abort .*", text)]

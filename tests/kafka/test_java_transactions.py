@@ -35,7 +35,7 @@ class Shim:
         (numbers,) = asked["topics"].values()
         self.sizes.append(len(numbers))
         errors = {"t": {str(one): REFUSED for one in numbers if one == 17}}
-        return {"open": {"t": [[one, 9, 0, 0, 5, 1, 1] for one in numbers]}, "errors": errors}
+        return {"open": {"t": [[one, 9, 0, 5, 1, 1] for one in numbers]}, "errors": errors}
 
     def list(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.sizes.append(len(asked["producers"]))
@@ -65,7 +65,7 @@ def test_the_producers_of_many_partitions_are_asked_for_in_parts() -> None:
     answer = JavaTransactions(shim, {}).open_producers(partitions, 1.0)
     assert shim.sizes == [10, 10, 5]
     assert set(answer.found) == set(partitions)
-    assert answer.found[partitions[3]] == (OpenProducer(9, 0, 0, 5, 1, 1),)
+    assert answer.found[partitions[3]] == (OpenProducer(9, 0, 5, 1, 1),)
     assert [error.code for error in answer.errors.values()] == ["NOT_COORDINATOR"]
 
 

@@ -1,4 +1,4 @@
-"""What is said of a transaction whose partitions do not show it; Java's client is a stand-in."""
+"""What is read of open transactions; Java's client is a stand-in."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.kafka import transaction_reader
-from eo_listener.kafka.coordinator_proof import NO_ID_RIGHT, NOT_FOUND
 from eo_listener.kafka.java_transactions import (
-    Coordinators,
     DescribedTransaction,
     DescribedTransactions,
     OpenProducer,
@@ -19,11 +16,12 @@ from eo_listener.kafka.java_transactions import (
 )
 from eo_listener.kafka.open_transactions import TransactionVerdict
 from eo_listener.kafka.stable_offsets import StableOffsets
-from eo_listener.kafka.transaction_reader import TransactionReader
+from eo_listener.kafka.transaction_reader import NOT_FOUND, TransactionReader
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 T0, T1 = TopicPartition("delays", 0), TopicPartition("delays", 1)
+SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 ONGOING = DescribedTransaction(
     state="Ongoing",
     producer_id=4711,
@@ -34,64 +32,64 @@ ONGOING = DescribedTransaction(
 )
 
 
-@pytest.mark.parametrize(
-    ("producer_id", "why"), [(4711, None), (4712, "no leader shows its producer")]
-)
-def test_whether_its_producer_is_at_work(
-    producer_id: int, why: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where no leader shows it nobody can tell, and a live one would be fenced unseen."""
+class Java:
+    """One producer is open in a partition, and no coordinator names its id.
 
-    class Java:
-        def open_producers(self, partitions: Collection[TopicPartition], _: float) -> OpenProducers:
-            one = OpenProducer(producer_id, 0, 0, 120, 1, 1_000_000)
-            return OpenProducers(found={T0: (one,)}, errors={})
+    Describing any id is answered by `code`.
+    """
 
-    java: Any = Java()
-    with closing(TransactionReader({"bootstrap.servers": "127.0.0.1:1"}, java)) as reader:
+    def __init__(self, code: str = NOT_FOUND, producer_id: int = 4711) -> None:
+        self.code = code
+        self.producer_id = producer_id
+
+    def open_producers(self, partitions: Collection[TopicPartition], _: float) -> OpenProducers:
+        found = {T0: (OpenProducer(self.producer_id, 0, 5, 1, 1_000),)}
+        return OpenProducers(found=found if partitions else {}, errors={})
+
+    def transactional_ids(self, producers: Collection[int], _: float) -> Mapping[int, str]:
+        if self.code == "_TRANSPORT":
+            raise KafkaError("listing failed", code=self.code)
+        return {}
+
+    def describe_all(self, names: Collection[str], _: float) -> DescribedTransactions:
+        refused = KafkaError("describing failed", code=self.code)
+        return DescribedTransactions(errors=dict.fromkeys(names, refused))
+
+
+@pytest.mark.parametrize("producer_id", [4711, 4712])
+def test_whether_its_producer_is_at_work(producer_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no leader shows it nobody can tell, and a live one would be fenced unseen."""
+    java: Any = Java(producer_id=producer_id)
+    with closing(TransactionReader(SERVERS, java)) as reader:
         monkeypatch.setattr(reader, "stable", lambda partitions: StableOffsets())
         found = reader.open_of("id", ONGOING)
-    assert (found.why or "")[:28] == (why or "")
+    assert (found.why is None) == (producer_id == ONGOING.producer_id)
 
 
-@pytest.mark.parametrize("hidden", [True, False])
-def test_one_whose_id_a_right_of_others_hides(
-    hidden: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "verdict", "why"),
+    [
+        (NOT_FOUND, TransactionVerdict.HANGING, ""),
+        (
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            TransactionVerdict.UNKNOWN,
+            "--operation Describe --transactional-id '*'",
+        ),
+        ("COORDINATOR_LOAD_IN_PROGRESS", TransactionVerdict.UNKNOWN, "describing failed"),
+        ("_TRANSPORT", TransactionVerdict.UNKNOWN, "listing failed"),
+    ],
+)
+def test_an_id_that_coordinators_may_have_left_out(
+    code: str, verdict: TransactionVerdict, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in no list, as though nobody had it: it hangs only where nothing is hidden."""
-
-    class Java:
-        def open_producers(self, partitions: Collection[TopicPartition], _: float) -> OpenProducers:
-            return OpenProducers(found={T0: (OpenProducer(7, 0, 0, 5, 1, 1_000),)}, errors={})
-
-        def transactional_ids(self, producers: Collection[int], _: float) -> Mapping[int, str]:
-            return {}
-
-        def coordinators(self, _: float) -> Coordinators:
-            standard = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-            return Coordinators(
-                epochs=(1,), authorizers=(standard,), patterns=("LITERAL:payments",)
-            )
-
-        def describe_all(self, names: Collection[str], _: float) -> DescribedTransactions:
-            codes = {
-                name: NO_ID_RIGHT if hidden and name == "payments" else NOT_FOUND for name in names
-            }
-            return DescribedTransactions(
-                errors={name: KafkaError("failed", code=code) for name, code in codes.items()}
-            )
-
-    java: Any = Java()
-    monkeypatch.setattr(transaction_reader, "oldest_records", lambda *_, **__: {})
-    with closing(TransactionReader({"bootstrap.servers": "127.0.0.1:1"}, java)) as reader:
-        lost = KafkaError("no leader", code="LEADER_NOT_AVAILABLE")
-        ends = StableOffsets(ranges={T0: OffsetRange(5, 9)}, errors={T1: lost})
+    """It hangs only if this client may describe an id of any name."""
+    java: Any = Java(code)
+    lost = KafkaError("no leader", code="LEADER_NOT_AVAILABLE")
+    ends = StableOffsets(ranges={T0: OffsetRange(5, 9)}, errors={T1: lost})
+    with closing(TransactionReader(SERVERS, java)) as reader:
         monkeypatch.setattr(reader, "stable", lambda partitions: ends)
         reading = reader.read([T0, T1])
     (found,) = reading.transactions
-    if hidden:
-        assert found.verdict is TransactionVerdict.UNKNOWN
-        assert "LITERAL:payments" in (found.why or "")
-    else:
-        assert found.verdict is TransactionVerdict.HANGING
+    assert found.verdict is verdict
+    assert why in (found.why or "")
     assert reading.errors == {T1: lost}, "it does not hold up the other"

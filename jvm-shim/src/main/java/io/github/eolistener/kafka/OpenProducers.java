@@ -17,8 +17,7 @@ import org.apache.kafka.common.TopicPartition;
  * Asks the leaders of partitions which producers have a transaction open there (KIP-664).
  *
  * <p>{@code {"topics":{topic:[partition, ...]}}} gives {@code
- * "open":{topic:[[partition,producerId,epoch,coordinatorEpoch,start,lastSequence,lastTimestamp],
- * ...]}}, the coordinator's epoch being -1 where the leader does not know it, and {@code
+ * "open":{topic:[[partition,producerId,epoch,start,lastSequence,lastTimestamp], ...]}} and {@code
  * "errors":{topic:{partition:{"code","cause"}}}} with the partitions that could not be asked for.
  */
 final class OpenProducers implements GroupAdmin.Operation {
@@ -63,7 +62,6 @@ final class OpenProducers implements GroupAdmin.Operation {
       tp.partition(),
       state.producerId(),
       state.producerEpoch(),
-      state.coordinatorEpoch().orElse(-1),
       state.currentTransactionStartOffset().getAsLong(),
       state.lastSequence(),
       state.lastTimestamp()

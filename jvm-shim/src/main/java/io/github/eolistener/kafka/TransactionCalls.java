@@ -21,11 +21,6 @@ public final class TransactionCalls {
     return GroupCalls.run(arguments, new TransactionDescribe(arguments));
   }
 
-  /** See {@link TransactionCoordinators}. */
-  public static Map<String, Object> coordinators(CallArguments arguments) {
-    return GroupCalls.run(arguments, new TransactionCoordinators());
-  }
-
   /** See {@link OpenProducers}. */
   public static Map<String, Object> producers(CallArguments arguments) {
     return GroupCalls.run(arguments, new OpenProducers(arguments));
@@ -34,10 +29,5 @@ public final class TransactionCalls {
   /** See {@link TransactionList}. */
   public static Map<String, Object> list(CallArguments arguments) {
     return GroupCalls.run(arguments, new TransactionList(arguments));
-  }
-
-  /** See {@link TransactionAbort}. */
-  public static Map<String, Object> abort(CallArguments arguments) {
-    return GroupCalls.run(arguments, new TransactionAbort(arguments));
   }
 }

@@ -19,9 +19,8 @@ import java.util.Map;
  * <p>{@code stores.pem}: a key store as PEM ({@link KeyStoreReader}). {@code groups.commit}, {@code
  * groups.snapshot}, {@code groups.close}: consumer groups through Spark's own kafka-clients ({@link
  * GroupCalls}). {@code transactions.missing}, {@code transactions.describe}, {@code
- * transactions.coordinators}, {@code transactions.producers}, {@code transactions.list}, {@code
- * transactions.abort}: transactions ({@link TransactionCalls}). {@code rows.open}, {@code
- * rows.there}, {@code rows.reports}, {@code rows.close}: a batch that tasks write, into one or into
+ * transactions.producers}, {@code transactions.list}: transactions ({@link TransactionCalls}).
+ * {@code rows.open}, {@code rows.there}, {@code rows.reports}, {@code rows.close}: a batch that tasks write, into one or into
  * none ({@link BatchWrites}).
  * {@code rows.partitioner}: whether a partitioner can be used ({@link UserPartitioner}). An answer
  * is an object that begins with {@code "v":1}.
@@ -72,14 +71,10 @@ public final class ShimCalls {
         return TransactionCalls.missing();
       case "transactions.describe":
         return TransactionCalls.describe(arguments);
-      case "transactions.coordinators":
-        return TransactionCalls.coordinators(arguments);
       case "transactions.producers":
         return TransactionCalls.producers(arguments);
       case "transactions.list":
         return TransactionCalls.list(arguments);
-      case "transactions.abort":
-        return TransactionCalls.abort(arguments);
       case "rows.partitioner":
         return UserPartitioner.check(arguments);
       case "rows.open":

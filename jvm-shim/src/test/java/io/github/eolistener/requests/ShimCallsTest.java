@@ -68,7 +68,6 @@ class ShimCallsTest {
         "transactions.producers | {\"topics\":7} | topics",
         "transactions.describe | {\"transactionalIds\":[7]} | transactionalIds",
         "transactions.list | {\"producers\":[\"hunter2\"]} | producers",
-        "transactions.abort | {\"topic\":\"t\",\"partition\":-1} | partition",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":0} | timeoutMs",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1} | client",
         "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1"
