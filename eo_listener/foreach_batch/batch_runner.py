@@ -196,8 +196,6 @@ class BatchRunner:
             return None
         moved = self._writer.ask(lambda: sink.moved_by(plan.query_id))
         self._asked_in_run[sink.key] = plan.run_id
-        if moved is None:
-            return None
         ours = self._process.names(plan.run_id)
         others = {key: found for key, found in moved.items() if key not in ours}
         return OtherHeads(sink=sink.key, heads=others)

@@ -185,12 +185,12 @@ class Sink(Protocol):
         """
         ...
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read all heads of the store's ledger that `query_id` has moved last, under any key.
 
         Asked after `applied`, in the first batch of a run, and where that has no head for a
-        partition that is read. None where the sink keeps no ledger: then no missing head is
-        doubted. Where each target keeps a ledger of its own, those of that one. Raises SinkError.
+        partition that is read. Where each target keeps a ledger of its own, those of that one.
+        Raises SinkError.
         """
         ...
 

@@ -22,18 +22,10 @@ Apply: TypeAlias = "str | Sequence[str] | Function"
 
 
 class Mode(Enum):
-    """What happens to the rows.
-
-    IDEMPOTENT is UPSERT without a ledger: nothing is judged, and rows that a repeated batch no
-    longer has stay where they are.
-    """
+    """What happens to the rows."""
 
     APPEND = "append"
     UPSERT = "upsert"
-    IDEMPOTENT = "idempotent"
-
-
-WITH_LEDGER: Final = (Mode.APPEND, Mode.UPSERT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +55,10 @@ class Target:
         create: bool,
         dead_letters: str | None,
         max_dead_letters: float = SHARE,
-        modes: Sequence[Mode] = tuple(Mode),
     ) -> Target:
-        """Check the arguments of a sink, which has these `modes`; raises SettingsError."""
+        """Check the arguments of a sink; raises SettingsError."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
-        how = mode_of(mode, modes)
+        how = mode_of(mode)
         _check_names(table, dead_letters, (*names, version_column))
         check_keys(how, names, version_column, delete_when)
         if apply is not None and how is not Mode.APPEND:
@@ -86,11 +77,6 @@ class Target:
             dead_letters=dead_letters,
             limit=DeadLetterLimit(max_dead_letters),
         )
-
-    @property
-    def has_ledger(self) -> bool:
-        """Whether a ledger is kept, by which batches are judged."""
-        return self.mode is not Mode.IDEMPOTENT
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -127,15 +113,15 @@ def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | N
         )
 
 
-def mode_of(mode: str, modes: Sequence[Mode]) -> Mode:
-    """Return the mode of that name, which must be one of `modes`; raises SettingsError."""
-    found = next((one for one in modes if one.value == mode), None)
-    if found is None:
+def mode_of(mode: str) -> Mode:
+    """Return the mode of that name; raises SettingsError."""
+    try:
+        return Mode(mode)
+    except ValueError:
         raise SettingsError(
-            f"mode must be one of {', '.join(repr(one.value) for one in modes)}, got {mode!r}",
+            f"mode must be one of {', '.join(repr(one.value) for one in Mode)}, got {mode!r}",
             fix="Give one of these",
-        )
-    return found
+        ) from None
 
 
 def check_keys(

@@ -185,7 +185,7 @@ class MemorySink:
             raise SinkError(f"{self.label} cannot be read")
         return self.store.read(self._key, query)
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read what a query id has moved."""
         return self.store.moved_by(query_id)
 

@@ -214,27 +214,6 @@ def test_a_sink_beside_one_that_has_the_batch_is_taken_up() -> None:
     assert (len(one.rows), len(two.rows)) == (7, 4)
 
 
-def test_a_sink_without_a_ledger_goes_on() -> None:
-    """It never has a head, and is not asked for one."""
-
-    class Bare(MemorySink):
-        def applied(self, query: str) -> Any:
-            return {}
-
-        def moved_by(self, query_id: str) -> None:
-            return None
-
-        def _move(self, transaction: Any, entry: Any) -> None:
-            pass
-
-    sink = Bare()
-    stage = stage_of(sink)
-    stage.run(0)
-    stage.plans.continued = READ
-    stage.run(1)
-    assert len(sink.rows) == 7
-
-
 def test_the_other_names_are_asked_for_only_where_a_head_is_missing() -> None:
     """Once in a run, and once more for a partition that is new; never again."""
     asked: list[str] = []

@@ -109,12 +109,6 @@ def test_records_that_are_lost_besides_are_a_gap_of_their_own() -> None:
     assert found.entry.moves[P0].gap == OffsetRange(0, 7)
 
 
-def test_a_sink_without_a_ledger_is_not_doubted() -> None:
-    """In mode idempotent no head is ever there, and nothing is judged by one."""
-    plan = plan_of({P0: (5, 9)}, continued=frozenset([P0]))
-    assert judged(plan, {}).verdict is BatchVerdict.FIRST
-
-
 @pytest.mark.parametrize(
     ("batch_id", "planned", "head"),
     [

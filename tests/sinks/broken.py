@@ -286,17 +286,17 @@ class KnowsNoQueryId(Broken):
         return {LedgerKey(*key): heads for key, heads in self.store.heads.items()}
 
 
-class HasNoLedger(Broken):
-    """It says that no ledger is kept."""
+class ForgetsTheQueryId(Broken):
+    """It says that the query id has moved nothing."""
 
-    def moved_by(self, query_id: str) -> None:
-        return None
+    def moved_by(self, query_id: str) -> dict[LedgerKey, Mapping[TopicPartition, Head]]:
+        return {}
 
 
 BUGS = (
     KnowsItselfOnly,
     KnowsNoQueryId,
-    HasNoLedger,
+    ForgetsTheQueryId,
     WritesOneChunk,
     DropsOtherHeads,
     LedgerOfItsOwn,

@@ -39,7 +39,6 @@ def target(**given: Any) -> Target:
         ({"dead_letters": "eo_ledger_history"}, "cannot be used together"),
         ({"keys": "k"}, "keys= has no meaning"),
         ({"mode": "upsert"}, "mode 'upsert' needs to know"),
-        ({"mode": "idempotent"}, "mode 'idempotent' needs to know"),
         ({"version_column": "v"}, "version_column= has no meaning"),
         ({"mode": "upsert", "keys": ("k", "v"), "version_column": "v"}, "is one of keys="),
         ({"mode": "upsert", "keys": "k", "apply": "DELETE FROM a"}, "has no meaning with it"),
@@ -54,16 +53,11 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
 
 
 def test_what_was_said_is_kept() -> None:
-    """One key may come without a list; a ledger is kept in all modes but one."""
+    """One key may come without a list."""
     one = target(mode="upsert", keys="key", version_column="v", dead_letters="d", create=False)
     assert (one.table, one.mode, one.keys, one.version_column) == ("t", Mode.UPSERT, ("key",), "v")
     assert (one.dead_letters, one.create, one.apply, one.limit.most) == ("d", False, None, 0.5)
-    assert [target(mode=mode, keys="k").has_ledger for mode in ("upsert", "idempotent")] == [
-        True,
-        False,
-    ]
-    assert target().has_ledger
-    assert target(mode="idempotent", keys=["a", "b"]).keys == ("a", "b")
+    assert target(mode="upsert", keys=["a", "b"]).keys == ("a", "b")
     assert target(max_dead_letters=7).limit.most == 7
 
 

@@ -41,10 +41,8 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
         if not heads:
             raise SettingsError(
                 f"the ledger of {sink.label} holds nothing of query {query!r}",
-                cause="the name is another one, nothing was written yet, or the sink has "
-                'mode="idempotent", which keeps no ledger',
-                fix="Give the name that the ledger has; for a first start, no startingOffsets; "
-                "without a ledger, begin from checkpoint= or group=",
+                cause="the name is another one, or nothing was written yet",
+                fix="Give the name that the ledger has; for a first start, no startingOffsets",
             )
         of_sink = of_heads(sink.label, query, heads)
         found, ids = of_sink.offsets, of_sink.topic_ids

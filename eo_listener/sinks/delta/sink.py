@@ -87,7 +87,7 @@ class DeltaSink:
         """Read the heads of `query`; none where there is no table yet."""
         return self._connection.ledger(self._connection.session(), query).heads
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in this table, under any name."""
         session = self._connection.session()
         log = self._connection.log(session)

@@ -37,7 +37,7 @@ from eo_listener.sinks.iceberg.write_methods import RowWriter
 from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.sifted_rows import flaws, marks, sifted
 from eo_listener.sinks.spark_columns import check_upsert, part_of, types_of
-from eo_listener.sinks.target import WITH_LEDGER, Apply, Mode, Target
+from eo_listener.sinks.target import Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, session
 from eo_listener.spark.jvm.sessions import working_in
@@ -115,7 +115,6 @@ class IcebergSink:
             create=create,
             dead_letters=dead_letters,
             max_dead_letters=max_dead_letters,
-            modes=WITH_LEDGER,
         )
         for statement in self._target.statements:
             check_statement(statement)
@@ -169,7 +168,7 @@ class IcebergSink:
         self._report(found)
         return found.heads
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in this table: each has a ledger of its own."""
         with self._explained():
             table = self._found()

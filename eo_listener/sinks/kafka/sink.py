@@ -162,7 +162,7 @@ class KafkaSink:
         except KafkaError as error:
             raise explain.translated(error) from error
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in this ledger."""
         explain = self._explanation("")
         try:

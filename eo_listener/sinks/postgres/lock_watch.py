@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psycopg
 
 from eo_listener.model.errors import SinkError, SinkLockedError
+from eo_listener.sinks.ledger_sql import HEADS
 from eo_listener.sinks.postgres.catalog import identifier
 
 if TYPE_CHECKING:
@@ -62,14 +63,12 @@ class LockWatch:
 
     A connection by the same name, thus of the same sink and query, that holds the ledger and waits
     for no lock itself is a zombie or a second driver: it is ended, and its transaction with it. Of
-    anybody else only the name is shown. `ledger` is None where there is none to hold: then the name
-    of the connection is enough. `open_second` opens the connection that does this.
+    anybody else only the name is shown. `open_second` opens the connection that does this.
     """
 
     label: str
     application: str
     schema: str | None
-    ledger: str | None
     waited: float
     open_second: Callable[[], Connection]
 
@@ -91,9 +90,7 @@ class LockWatch:
             )
             return
         with second:
-            table = None
-            if self.ledger is not None:
-                table = identifier(self.schema, self.ledger).as_string(second)
+            table = identifier(self.schema, HEADS).as_string(second)
             rows = second.execute(_BLOCKERS, (waiting, table)).fetchall()
             found = [Blocker(*row) for row in rows if row[0]]
             ours = [one for one in found if self._is_ours(one)]
@@ -108,7 +105,7 @@ class LockWatch:
                 raise self._prepared(second.execute(_PREPARED).fetchall())
 
     def _is_ours(self, found: Blocker) -> bool:
-        return found.application == self.application and (found.ledger or self.ledger is None)
+        return found.application == self.application and found.ledger
 
     def _end(self, second: Connection, found: Blocker) -> None:
         try:

@@ -54,12 +54,11 @@ class PostgresSink:
     connection. `table` and the ledger lie in `schema` (None: where the
     search_path shows the table, else the first of it) and are made when absent, unless `create` is
     False. `mode`: "append"; "upsert" by `keys` (the newest row of a key, by `version_column` if
-    there is one, else by offset); "idempotent", the same without a ledger: nothing is judged, and a
-    batch that is repeated with other rows leaves the old ones behind. `apply`: your own SQL
-    statements, or a function of (connection, entry), run in the transaction on the rows, which are
-    then in the table eo_batch; `table` is then only the sink's name in the ledger. `dead_letters`
-    names a table for rows that cannot be written, at most `max_dead_letters` of a transaction: a
-    number, or a share of its rows as a float.
+    there is one, else by offset). `apply`: your own SQL statements, or a function of (connection,
+    entry), run in the transaction on the rows, which are then in the table eo_batch; `table` is
+    then only the sink's name in the ledger. `dead_letters` names a table for rows that cannot be
+    written, at most `max_dead_letters` of a transaction: a number, or a share of its rows as a
+    float.
 
     `atomicity`: with "batch" a batch is one transaction, with "partition" each of its Kafka
     partitions may be one, which the task writes that reads it. `write_method`: "driver" brings rows
@@ -76,7 +75,7 @@ class PostgresSink:
         table: str,
         *,
         schema: str | None = None,
-        mode: Literal["append", "upsert", "idempotent"] = "append",
+        mode: Literal["append", "upsert"] = "append",
         keys: str | Sequence[str] = (),
         version_column: str | None = None,
         apply: Apply | None = None,
@@ -151,18 +150,14 @@ class PostgresSink:
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""
-        if not self._target.has_ledger:
-            return {}
         try:
             writer = self._writer(query)
             return self._kept.ask(writer, lambda link: self._heads(link, writer))
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in the ledger of this schema."""
-        if not self._target.has_ledger:
-            return None
         try:
             writer = self._writer(self._kept.query)
             return self._kept.ask(writer, lambda link: writer.ledger.moved_by(link, query_id))
@@ -265,7 +260,7 @@ class PostgresSink:
         columns = None if there is None else there.columns
         layout = ColumnLayout.of(frame.schema.jsonValue(), columns, target, direct=direct)
         if main is not None and there is None:
-            heads = writer.ledger.read(link, writer.query) if target.has_ledger else {}
+            heads = writer.ledger.read(link, writer.query)
             refuse_dropped(self.label, self.key, writer.query, heads)
             make_target(link, layout, target.keys, (schema, main), create=target.create)
         if target.dead_letters is not None and target.dead_letters not in found:

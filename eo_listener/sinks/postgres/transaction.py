@@ -21,7 +21,6 @@ from eo_listener.model.errors import OutcomeUnknownError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letter_limit import Refusals
-from eo_listener.sinks.ledger_sql import HEADS
 from eo_listener.sinks.postgres.catalog import identifier
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import (
@@ -148,7 +147,6 @@ class TransactionWriter:
             label=self.label,
             application=application,
             schema=self.access.schema,
-            ledger=HEADS if self.target.has_ledger else None,
             waited=self.access.lock_timeout,
             open_second=lambda: connect(self.access, self.label, "eo_listener lock watch"),
         )
@@ -190,9 +188,6 @@ class TransactionWriter:
 
         Raises ForeignWriterError where they are not what it has found.
         """
-        if not self.target.has_ledger:
-            begin(link, self.access)
-            return
         answer = begin(link, self.access, lambda: self.ledger.hold(link, entry))
         if answer is not None:
             self.ledger.held(link, entry, answer)
@@ -213,8 +208,7 @@ class TransactionWriter:
             link.may_end = True
             counts.dead_letters.refusals.check(counts.given)
             reached("sink.rows-written")
-            if self.target.has_ledger:
-                self.ledger.move(link, entry, rows=counts.rows)
+            self.ledger.move(link, entry, rows=counts.rows)
             commit(link, self.label, link.limit, sent=lambda: reached("sink.commit-sent"))
         except psycopg.Error as error:
             roll_back(link, error)

@@ -44,8 +44,7 @@ class SqliteSink:
     """Writes batches into `table` of the SQLite file `path`, each of them once.
 
     `mode`: "append"; "upsert" by `keys` (the newest row of a key, by `version_column` if there is
-    one, else by offset); "idempotent", an upsert without a ledger, which promises only that a
-    repeated batch with the same rows changes nothing.
+    one, else by offset).
     `apply`: SQL statements, one each, or a function of connection and entry, run on the batch's
     rows (in the temporary table `eo_batch`) instead of a write to `table`, in the same
     transaction. `dead_letters` names a table for rows that cannot be written, at most
@@ -125,9 +124,7 @@ class SqliteSink:
         return LedgerPlace(address=f"sqlite:{self._file.path}")
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`; in mode "idempotent" there are none."""
-        if not self._target.has_ledger:
-            return {}
+        """Read the heads of `query`."""
         connection = self._file.connection()
         try:
             return self._ledger.applied(connection, query)
@@ -137,10 +134,8 @@ class SqliteSink:
                 raise self._explained(error) from error
             raise
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in the ledger of this file."""
-        if not self._target.has_ledger:
-            return None
         try:
             return self._ledger.moved_by(self._file.connection(), query_id)
         except sqlite3.Error as error:
@@ -161,9 +156,7 @@ class SqliteSink:
             batches = chain((first,) if first is not None else (), rows)
             applied = self._write(connection, schema, batches, entry)
             reached("sink.rows-written")
-            moved = not self._target.has_ledger or self._ledger.move(
-                connection, entry, rows=applied.rows or 0
-            )
+            moved = self._ledger.move(connection, entry, rows=applied.rows or 0)
             if moved:
                 reached("sink.ledger-moved")
                 reached("sink.commit-sent")
@@ -197,8 +190,7 @@ class SqliteSink:
         entry: Entry,
     ) -> Applied:
         if self._target.apply is None and not columns_of(connection, self._target.table):
-            ours = self._target.has_ledger
-            heads = self._ledger.read(connection, entry.query) if ours else {}
+            heads = self._ledger.read(connection, entry.query)
             refuse_dropped(self.label, self.key, entry.query, heads)
         table = target_table(connection, self._target, schema)
         writing = Writing(connection, table)

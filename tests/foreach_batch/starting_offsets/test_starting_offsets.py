@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as Wire
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from eo_listener import SqliteSink, starting_offsets
+from eo_listener import starting_offsets
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import (
@@ -183,13 +183,6 @@ def test_single_partitions_and_patterns(topics: Topics) -> None:
     for hidden in ("nosuch.*", "__consumer_offsets"):
         with pytest.raises(SettingsError, match="Kafka has no topic that matches"):
             started(topics, ledger=sink, query="q", options={"subscribePattern": hidden})
-
-
-def test_a_sink_without_a_ledger(topics: Topics, tmp_path: Path) -> None:
-    """In mode "idempotent" a sink keeps none, and that is said."""
-    sink = SqliteSink(tmp_path / "a.db", table="d", mode="idempotent", keys="k")
-    with pytest.raises(SettingsError, match='mode="idempotent", which keeps no ledger'):
-        started(topics, ledger=sink, query="q")
 
 
 def test_a_location_without_a_scheme(

@@ -114,7 +114,7 @@ class TapeSink:
     def applied(self, query: str) -> Heads:
         return self.client(None).read_ledger(query)
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Heads] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Heads]:
         found: Mapping[LedgerKey, Heads] = self.tape.ask(Call("moved", KEY, query_id))
         return found
 

@@ -29,12 +29,13 @@ WRITE_METHODS = pytest.mark.parametrize("write_method", ["driver", "staging"])
 FLIGHTS = "topic string, partition int, offset bigint, id int, delay double"
 
 
-def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1") -> Entry:
+def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1", query: str = QUERY) -> Entry:
     """A batch of `count` offsets behind those that the sink has."""
-    heads = sink.applied(QUERY)
+    heads = sink.applied(query)
     head = heads.get(TP)
     start, batch = (head.range.until, head.batch_id + 1) if head else (0, 0)
-    return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=batch, run_id=run)
+    ranges = {TP: OffsetRange(start, start + count)}
+    return entry_of(heads, ranges, batch_id=batch, run_id=run, query=query)
 
 
 def write(sink: Sink, frame: Any, count: int = 10) -> Applied:
@@ -47,14 +48,16 @@ def put(
     sink: PostgresSink,
     fields: Mapping[str, str],
     batches: Generator[pa.RecordBatch, None, None],
+    *,
+    query: str = QUERY,
     **how: Any,
 ) -> Applied:
     """Write record batches, as they come, as the sink's next batch: what it does without Spark.
 
     `how` are other fields of the writer.
     """
-    writer, link, layout = prepared(sink, fields, **how)
-    return writer.write_arrow(link, layout, batches, next_entry(sink))
+    writer, link, layout = prepared(sink, fields, query=query, **how)
+    return writer.write_arrow(link, layout, batches, next_entry(sink, query=query))
 
 
 def prepared(

@@ -50,7 +50,7 @@ class WriterOnly:
     def applied(self, query: str) -> dict[TopicPartition, Head]:
         return dict(self.sink.applied(query))
 
-    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         return self.sink.moved_by(query_id)
 
     def apply(self, frame: object, entry: Entry, plan: PlannedBatch) -> Applied:

@@ -380,25 +380,6 @@ def test_a_staging_table_that_is_held_is_left(dsn: str) -> None:
     sink.close()
 
 
-def test_a_zombie_without_a_ledger_is_ended_too(dsn: str) -> None:
-    """In mode idempotent the name of the connection tells our own from others."""
-    script(dsn, f"CREATE TABLE {TABLE} (id bigint PRIMARY KEY, run text)")
-    first, sink = (
-        PostgresSink(dsn, TABLE, mode="idempotent", keys="id", lock_timeout=0.3) for _ in range(2)
-    )
-    first.applied(QUERY)
-    stopped = first._kept.connection(first._writer(QUERY))
-    stopped.execute(b"BEGIN")
-    stopped.execute(f"LOCK TABLE {TABLE}".encode())
-    writer = sink._writer(QUERY)
-    link = sink._kept.connection(writer)
-    with writer.transaction(link, next_entry(sink)):
-        link.execute(f"INSERT INTO {TABLE} VALUES (1, 'r')".encode())
-    assert ask(dsn, IDS) == [1]
-    first.close()
-    sink.close()
-
-
 def test_a_commit_in_doubt_ends_no_other_transaction(dsn: str) -> None:
     """A backend that has gone on to another transaction, as behind a pooler, is not waited for."""
     sink = PostgresSink(dsn, TABLE, lock_timeout=30)

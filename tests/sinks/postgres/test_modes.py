@@ -1,4 +1,4 @@
-"""Append, upsert, idempotent, and the user's own SQL, on both write methods."""
+"""Append, upsert, and the user's own SQL, on both write methods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from tests.sinks.postgres.course import (
     WRITE_METHODS,
     ask,
     flights,
-    next_entry,
     script,
     write,
 )
@@ -89,17 +88,6 @@ def test_keys_need_an_index(spark: SparkSession, dsn: str) -> None:
     sink = PostgresSink(dsn, "t", mode="upsert", keys="id")
     with pytest.raises(SinkError, match="CREATE UNIQUE INDEX"):
         write(sink, spark.createDataFrame([(1, "a")], "id int, v string"))
-
-
-def test_idempotent_keeps_no_ledger(spark: SparkSession, dsn: str) -> None:
-    """The same batch twice leaves the same rows, and nothing is judged."""
-    sink = PostgresSink(dsn, "t", mode="idempotent", keys="id")
-    frame = spark.createDataFrame([(1, "a"), (2, "b")], "id int, v string")
-    entry = next_entry(sink)
-    for _ in range(2):
-        sink.apply(frame, entry, plan_of(entry))
-    assert ask(dsn, "SELECT * FROM t ORDER BY id") == [(1, "a"), (2, "b")]
-    assert ask(dsn, "SELECT to_regclass('eo_ledger')") == [None]
 
 
 @WRITE_METHODS
@@ -213,16 +201,6 @@ def test_a_dropped_table_is_not_recreated(spark: SparkSession, dsn: str, write_m
     script(dsn, str(raised.value.fix).partition("empty one: ")[2].rpartition(", and")[0])
     write(sink, frame)
     assert ask(dsn, 'SELECT count(*) FROM "t\'s"') == [2]
-
-
-def test_a_sink_without_a_ledger_recreates_its_table(spark: SparkSession, dsn: str) -> None:
-    """In mode idempotent nothing says that there were rows."""
-    sink = PostgresSink(dsn, "t", mode="idempotent", keys="v")
-    for _ in range(2):
-        write(sink, spark.range(2).toDF("v"))
-        assert ask(dsn, "SELECT v FROM t ORDER BY v") == [0, 1]
-        assert sink.moved_by("query-1") is None
-        script(dsn, "DROP TABLE t")
 
 
 def test_one_table_by_two_names_is_reported(spark: SparkSession, dsn: str) -> None:

@@ -78,7 +78,6 @@ def move(writer: TransactionWriter, link: Connection, entry: Entry) -> None:
     [
         ({}, 7),
         ({"mode": "upsert", "keys": "id"}, 13),
-        ({"mode": "idempotent", "keys": "id"}, 11),
         ({"dead_letters": "dead"}, 7),
     ],
 )

@@ -24,14 +24,17 @@ ARROW = {"string": pa.string(), "integer": pa.int32(), "long": pa.int64()}
 ORIGIN = {"topic": "string", "partition": "integer", "offset": "long"}
 
 
-def rows_put(sink: PostgresSink, fields: dict[str, str], *rows: tuple[Any, ...]) -> Applied:
+def rows_put(
+    sink: PostgresSink, fields: dict[str, str], *rows: tuple[Any, ...], query: str = QUERY
+) -> Applied:
     """Write rows as the sink's next batch; the last value of each is its offset."""
     kinds = {**fields, **ORIGIN}
     full = [(*row[:-1], *TP, row[-1]) for row in rows]
     arrays = [
         pa.array([row[at] for row in full], ARROW[kind]) for at, kind in enumerate(kinds.values())
     ]
-    return put(sink, kinds, (one for one in [pa.RecordBatch.from_arrays(arrays, list(kinds))]))
+    batches = (one for one in [pa.RecordBatch.from_arrays(arrays, list(kinds))])
+    return put(sink, kinds, batches, query=query)
 
 
 KV = {"k": "integer", "v": "integer"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -125,17 +126,20 @@ def test_a_version_column_must_be_there(dsn: str) -> None:
 
 
 def test_two_writers_of_the_same_keys_do_not_deadlock(dsn: str) -> None:
-    """20,000 keys, in opposite order: each waits for the other, and both write."""
+    """20,000 keys of two queries, in opposite order: each waits for the other, and both write."""
     count, failed = 20_000, list[EoListenerError]()
     script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int)")
+    with closing(PostgresSink(dsn, "t")) as sink:
+        sink.applied(QUERY)  # the ledger exists from here on
 
     def writes(turn: int) -> None:
-        sink = PostgresSink(dsn, "t", mode="idempotent", keys="k", lock_timeout=60)
+        sink = PostgresSink(dsn, "t", mode="upsert", keys="k", lock_timeout=60)
         keys = range(count) if turn else range(count - 1, -1, -1)
         try:
             for _ in range(3):
                 both.wait()
-                rows_put(sink, KV, *((key, turn, at) for at, key in enumerate(keys)))
+                rows = ((key, turn, at) for at, key in enumerate(keys))
+                rows_put(sink, KV, *rows, query=f"query {turn}")
         except EoListenerError as error:
             failed.append(error)
             both.abort()

@@ -166,15 +166,6 @@ def test_keys_must_be_unique_in_the_table(spark: SparkSession, path: Path) -> No
         write(SqliteSink(path, "t", mode="upsert", keys="nosuch"), frame)
 
 
-def test_the_idempotent_mode_has_no_ledger(spark: SparkSession, path: Path) -> None:
-    """The same batch twice leaves the same rows, and no head."""
-    sink = SqliteSink(path, "t", mode="idempotent", keys="k")
-    for _ in range(2):
-        write(sink, spark.sql("SELECT explode(array(1, 2)) AS k"))
-    assert sink.applied(QUERY) == {}
-    assert ask(path, "SELECT name FROM sqlite_schema WHERE type = 'table'") == ["t"]
-
-
 def test_history_says_what_was_applied(spark: SparkSession, path: Path) -> None:
     """Each range has its row, with batch, verdict and how many rows the batch had."""
     sink = SqliteSink(path, "t")
@@ -224,13 +215,3 @@ def test_a_dropped_table_is_not_recreated(spark: SparkSession, path: Path) -> No
     script(path, str(raised.value.fix).partition("empty one: ")[2].rpartition(", and")[0])
     write(sink, frame)
     assert ask(path, 'SELECT count(*) FROM "t\'s"') == [2]
-
-
-def test_a_sink_without_a_ledger_recreates_its_table(spark: SparkSession, path: Path) -> None:
-    """In mode idempotent nothing says that there were rows."""
-    sink = SqliteSink(path, "t", mode="idempotent", keys="v")
-    for number in range(2):
-        write(sink, spark.range(2).toDF("v"), batch_id=number)
-        assert ask(path, "SELECT v FROM t ORDER BY v") == [0, 1]
-        assert sink.moved_by("query-1") is None
-        script(path, "DROP TABLE t")
