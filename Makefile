@@ -14,11 +14,11 @@ TESTS := -m tests.run --jobs $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo ready junit test test-all test-matrix campaign check docs wording size pictures jar wheel bench bench-full lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix campaign campaign-report check docs wording size pictures jar wheel bench bench-full lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'ARGS goes on to the command: make demo ARGS="--rows 20000 --keep", make test ARGS="-k status"'
 
 needs:
@@ -59,8 +59,11 @@ test-all: ## the slow tests too, and the listener on Kafka 3.9; about an hour
 	@$(BIN)/python $(TESTS) --select "not campaign" $(ARGS)
 	@EO_TEST_KAFKA=3.9.2 $(BIN)/python $(TESTS) --select "not slow and not campaign" tests/kafka tests/listener $(ARGS)
 
-campaign: ready ## every crash point and zombie of each sink, the model's long searches: some hours
-	@$(BIN)/python $(TESTS) --select campaign $(ARGS)
+campaign: ready ## every crash point and zombie of each sink, the model's long searches; goes on where it stopped
+	@$(BIN)/python -m tests.campaign --jobs $(JOBS) $(ARGS)
+
+campaign-report: $(STAMP) ## what of the campaign has passed, on which commits, and what is left
+	@$(BIN)/python -m tests.campaign --report $(ARGS)
 
 test-matrix: $(SPARKS:%=test-spark-%) ## the Spark tests on each supported Spark
 
