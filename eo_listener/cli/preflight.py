@@ -74,7 +74,7 @@ def preflight(
     sink_create: sink_options.Create = True,
     sink_dead_letters: sink_options.DeadLetters = None,
     sink_group: sink_options.Group = None,
-    sink_write_method: sink_options.Method = "driver",
+    sink_write_method: sink_options.Method = None,
     sink_transactions: sink_options.Transactions = True,
     sink_transaction_timeout: sink_options.Timeout = TRANSACTION_TIMEOUT,
     sink_tables: table_check.Tables = None,

@@ -47,11 +47,11 @@ Group = Annotated[
     ),
 ]
 Method = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--sink-write-method",
         autocompletion=completion.one_of(_METHODS),
-        help="The sink's write_method=",
+        help="The sink's write_method=, by default as there.",
     ),
 ]
 Transactions = Annotated[
@@ -77,7 +77,7 @@ def sink_plan(
     create: bool,
     dead_letters: str | None,
     group: str | None,
-    write_method: str,
+    write_method: str | None,
     transactions: bool,
     transaction_timeout: float,
 ) -> SinkPlan | None:
@@ -97,9 +97,10 @@ def sink_plan(
     require_names("ledger topic", [ledger_topic])
     require_names("topic of dead letters", () if dead_letters is None else [dead_letters])
     require_names("group", () if group is None else [group])
-    require_one_of("sink-write-method", write_method, _METHODS)
+    if write_method is not None:
+        require_one_of("sink-write-method", write_method, _METHODS)
     if not transactions:
-        _refuse_with_none(group=group, dead_letters=dead_letters)
+        _refuse_with_none(group=group, dead_letters=dead_letters, write_method=write_method)
     return SinkPlan(
         topics=tuple(dict.fromkeys(topics)),
         key=name or sink_key(topics),
@@ -108,17 +109,20 @@ def sink_plan(
         create=create,
         dead_letters=dead_letters,
         group=group,
-        write_method=write_method,
+        write_method=write_method or ("driver" if transactions else "executors"),
         transactions=transactions,
         transaction_timeout=seconds("sink-transaction-timeout", transaction_timeout, least=1.0),
     )
 
 
-def _refuse_with_none(*, group: str | None, dead_letters: str | None) -> None:
+def _refuse_with_none(
+    *, group: str | None, dead_letters: str | None, write_method: str | None
+) -> None:
     """Raise SettingsError for what a sink refuses with transactions=False."""
     given = {
         "--sink-group": group is not None,
         "--sink-dead-letters": dead_letters is not None,
+        "--sink-write-method driver": write_method == "driver",
     }
     for option, is_given in given.items():
         if is_given:

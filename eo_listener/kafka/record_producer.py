@@ -41,6 +41,7 @@ _CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"
 """What only says that there was an error before: in the transaction, or of the record before."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
 _MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
+_ASK: Final = 1.0  # seconds for an answer with metadata
 _REPORT: Final = 1.0  # seconds to wait for the report of a record that has failed already
 _LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
 _SIZE: Final = "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
@@ -193,11 +194,27 @@ class RecordProducer:
 class IdempotentProducer(RecordProducer):
     """A producer without transactions: what it has sent stays, and nobody can be fenced by it.
 
-    Where a record was not delivered, none behind it is, so what is written later is in its order.
+    If a record was not delivered, none behind it is.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__({**_DELIVERY, **properties}, {"enable.gapless.guarantee": "true"})
+
+    def connect(self, topic: str) -> None:
+        """Ask for metadata of a topic that exists; records may be sent without that.
+
+        A new client asks for its producer id when metadata come, and otherwise half a second later.
+        The first answer may come before it waits for that.
+        """
+        with suppress(KafkaException):
+            for _ in range(2):
+                self._producer.list_topics(topic, timeout=_ASK)
+
+    def leave(self) -> None:
+        """Let go of the connections. What was not sent yet is not sent any more."""
+        with suppress(KafkaException):
+            self._producer.purge()
+        super().leave()
 
     def _first(self) -> Answer | None:
         """The record's own error: the client may say first that it sends none behind it."""
@@ -206,21 +223,6 @@ class IdempotentProducer(RecordProducer):
             with suppress(KafkaException):
                 self._producer.poll(_MOMENT)
         return self._failed
-
-    def is_usable(self) -> bool:
-        """Whether it can send another batch, some time after one that was acknowledged."""
-        try:
-            self._producer.poll(0)  # what its connections have reported since, or ask for a login
-        except KafkaException:  # of an error that is fatal
-            return False
-        self._errors.forget()
-        return self._failed is None and self._errors.fatal is None
-
-    def leave(self) -> None:
-        """Let go of the connections. What was not sent yet is not sent any more."""
-        with suppress(KafkaException):
-            self._producer.purge()
-        super().leave()
 
 
 def _thrown(error: BaseException) -> KafkaException:

@@ -57,7 +57,7 @@ def judge_target(
         yield note(
             about,
             "it has 1 partition, so one task writes all rows: nothing is gained over the driver",
-            'give it more partitions; or write_method="driver"',
+            "give it more partitions" + ('; or write_method="driver"' if sink.transactions else ""),
         )
     if "compact" in (settings or {}).get(_POLICY, "") and is_letters:
         yield problem(

@@ -122,6 +122,18 @@ def test_a_machine_without_spark_can_be_all_right(
         (
             [
                 "-b",
+                "h:1",
+                "--sink-topic",
+                "t",
+                "--no-sink-transactions",
+                "--sink-write-method",
+                "driver",
+            ],
+            ["--sink-write-method driver", "--no-sink-transactions"],
+        ),
+        (
+            [
+                "-b",
                 "127.0.0.1:1",
                 "--sink-topic",
                 "t",

@@ -114,7 +114,10 @@ def test_one_partition_is_one_task() -> None:
     single = replace(TARGET, ends={0: 0})
     well(target(single, {}))
     by_executors = replace(SINK, write_method="executors")
-    assert "one task writes all" in told(target(single, {}, by_executors), Level.NOTE).what
+    for sink in (by_executors, replace(by_executors, transactions=False)):
+        one = told(target(single, {}, sink), Level.NOTE)
+        assert "one task writes all" in one.what
+        assert ("write_method" in one.advice) is sink.transactions
     well(target(replace(single, name="dead"), {}, by_executors))
 
 

@@ -6,8 +6,7 @@ can log in to.
 - A transaction has the id of its sink and query, always the same. Its producer is made for one try
   of one batch: `init_transactions` ends whatever an earlier one left open, and fences it. Only then
   is the ledger read and compared with what the batch was judged by: nobody else can move it now.
-- `batch_transaction` has the order of the steps and what is compared between them, without I/O:
-  the models run it. `transaction` speaks to Kafka for it.
+- `transaction` has the order of the steps and what is compared between them; the models run it.
 - With `write_method="executors"` tasks join the driver's transaction (`executor_writer`); rows
   never leave the JVM. What is done there is described in `jvm-shim/README.md`.
 - A try that has failed is ended by `init_transactions` of another producer, not by
@@ -22,25 +21,22 @@ can log in to.
 
 Without transactions:
 
-- `unfenced_batch` has the order of the steps and all decisions, `tail` and `batch_records` what
-  they are made of, without I/O; `unfenced` speaks to Kafka for it, and the models run both.
+- `unfenced` has the order of the steps and all decisions, `tail` what they are made of; the models
+  run it.
 - All that a batch lacks after a crash is known from the identities behind the ends that were stored
   when it began. A count would be wrong: partitions are written side by side, and others may write.
 - A finished batch is checked by a count all the same. Each row that was acknowledged has an offset
   behind those ends; where there are no more offsets than rows, there can be nothing else. Only
   where they are not as many is the target read back, and its rows are counted by their identity:
   what others have written may hide that some were lost.
-- The producer stops at the first record that it cannot deliver (`enable.gapless.guarantee`): else
-  what is behind it would be there before it, and a replay could not put it in its place.
-- The driver's producer is kept from one batch to the next, unless a try has failed: then what it
-  has sent may still come. A task's is not, since a task that is killed may go on: so each batch
-  leaves the brokers a producer id for each partition, for `producer.id.expiration.ms`.
+- The producer of the ledger's records stops at the first that it cannot deliver
+  (`enable.gapless.guarantee`): else that a batch is begun could hide heads that are not there.
+- No producer is kept from one batch to the next, since a task that is killed may go on: so each
+  batch leaves the brokers a producer id for each partition, for `producer.id.expiration.ms`.
 - A row without a key goes to a partition by its identity. Kafka's own choice is another each time,
   so what a replay adds could come before rows that were there, and its order would be another.
-- Through the driver rows are sorted by Spark, over the whole batch. For that Spark computes the
-  batch twice where it is not small: once to find the bounds of its tasks.
-- By the executors they are sorted within the task that has all rows of a partition. `task_rows`
-  says what can happen to a task, and which rule is for it.
+- Rows are sorted within the task that has all rows of a partition. `task_rows` says what can
+  happen to a task, and which rule is for it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from eo_listener.client_config.identities import MOST_BYTES, sink_transactional_id
 from eo_listener.client_config.kafka_options import PREFIX
@@ -13,6 +14,12 @@ from eo_listener.model.errors import SettingsError, few
 _TOPIC: Final = "topic"
 # Of Spark's own sink: where rows go, and whether headers do, which here a column decides.
 _OF_SPARK: Final = frozenset({_TOPIC, "includeheaders"})
+_WHY: Final = "without a transaction"
+_DELIVERY: Final = "delivery.timeout.ms"
+_LONGEST_MS: Final = 900_000  # as the brokers' default for a transaction
+
+WriteMethod = Literal["driver", "executors"]
+OnRepeated = Literal["fail", "accept"]
 
 
 def require_options(options: object, topics: Sequence[str]) -> None:
@@ -40,12 +47,19 @@ def require_options(options: object, topics: Sequence[str]) -> None:
             )
 
 
-def require_method(write_method: object, dead_letters: str | None) -> None:
-    """Raise SettingsError for a write method that is none, or has no dead letters."""
-    if write_method not in ("driver", "executors"):
+def method_of(write_method: object, *, transactions: bool, dead_letters: str | None) -> WriteMethod:
+    """Return how rows are written; None is the default. Raises SettingsError."""
+    if write_method not in (None, "driver", "executors"):
         raise SettingsError(
             f'write_method must be "driver" or "executors", got {write_method!r}',
             fix="Give one of them",
+        )
+    if write_method == "driver" and not transactions:
+        raise SettingsError(
+            'write_method="driver" is not possible with transactions=False',
+            cause="without a transaction only executors send rows, each target partition by one "
+            "task",
+            fix="Leave one of them out",
         )
     if write_method == "executors" and dead_letters is not None:
         raise SettingsError(
@@ -53,6 +67,9 @@ def require_method(write_method: object, dead_letters: str | None) -> None:
             cause="the executors do not bring rows to the driver, which writes dead letters",
             fix='Leave one of them out; or: write_method="driver"',
         )
+    if write_method == "executors" or not transactions:
+        return "executors"
+    return "driver"
 
 
 def require_names(**given: object) -> None:
@@ -109,3 +126,100 @@ def _distinct(topics: object) -> tuple[str, ...]:
             fix='Give its name, or a list of several: ["delays", "cancelled"]',
         )
     return tuple(dict.fromkeys(topics))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfencedSettings:
+    """The columns of a row's identity, None for the source's own; and whether to go on where rows
+    are there twice, or were lost.
+    """
+
+    identity: tuple[str, ...] | None
+    accept: bool
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        transactions: bool,
+        identity: str | Sequence[str] | None,
+        on_repeated: str,
+        tuning: Mapping[str, str],
+        group: str | None,
+        dead_letters: str | None,
+    ) -> UnfencedSettings | None:
+        """Check the arguments of a sink; None where it has transactions. Raises SettingsError.
+
+        `tuning` are its producer's properties, in librdkafka's names.
+        """
+        if not isinstance(transactions, bool):
+            raise SettingsError(
+                f"transactions must be True or False, got {transactions!r}", fix="Give one of them"
+            )
+        if on_repeated not in ("fail", "accept"):
+            raise SettingsError(
+                f'on_repeated must be "fail" or "accept", got {on_repeated!r}',
+                fix="Give one of them",
+            )
+        if transactions:
+            _refuse_alone("id", identity is not None)
+            _refuse_alone("on_repeated", on_repeated != "fail")
+            return None
+        _refuse_together(group, dead_letters)
+        _refuse_endless(tuning.get(_DELIVERY))
+        names = _names(identity)
+        return cls(identity=names, accept=on_repeated == "accept")
+
+
+def _refuse_alone(name: str, given: bool) -> None:
+    if given:
+        raise SettingsError(
+            f"{name}= has no meaning with transactions",
+            cause="in a transaction rows cannot be there twice",
+            fix=f"Drop {name}=, or add transactions=False",
+        )
+
+
+def _refuse_together(group: str | None, dead_letters: str | None) -> None:
+    if group is not None:
+        raise SettingsError(
+            "group= is not possible with transactions=False",
+            cause=f"{_WHY} the group's offsets and the rows cannot be committed together",
+            fix="Drop group=, and have the listener commit what the checkpoint has: the reader's "
+            f"option eo.commit.group={group}, and OffsetCommitListener",
+        )
+    if dead_letters is not None:
+        raise SettingsError(
+            "dead_letters= is not possible with transactions=False",
+            cause=f"{_WHY} a batch that is refused for too many of them would leave rows behind",
+            fix="Filter such rows in the transform, and write them by a sink of their own: "
+            "return [good, bad] for two sinks",
+        )
+
+
+def _refuse_endless(delivery: str | None) -> None:
+    """Raise SettingsError for a time that a batch is not to wait for; librdkafka's 0 is no end."""
+    if delivery is None:
+        return
+    text = delivery.strip()
+    if not text.isdigit() or not 1 <= int(text) <= _LONGEST_MS:
+        raise SettingsError(
+            f"the option kafka.{_DELIVERY} must be from 1 to {_LONGEST_MS:,} with "
+            "transactions=False",
+            cause="nothing else ends a batch whose records no broker takes",
+            fix="Leave it out (two minutes), or give less",
+        )
+
+
+def _names(identity: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if identity is None:
+        return None
+    names = (identity,) if isinstance(identity, str) else tuple(identity)
+    if not names or not all(names):
+        raise SettingsError(
+            f"id= must name one or more columns, got {identity!r}",
+            fix='Name those that no two rows share: id=("column", ...)',
+        )
+    if len(set(names)) < len(names):
+        raise SettingsError(f"id= names a column twice: {names!r}", fix="Name each once")
+    return names

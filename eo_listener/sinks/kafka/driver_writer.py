@@ -23,9 +23,8 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_rows import TooManyBytesError, schema_of, stream
 from eo_listener.sinks.dead_letters import REASON, DeadLetter, RowFilter
-from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, TaskReport
+from eo_listener.sinks.kafka.transaction import BegunTransaction, OpenTransaction, TaskReport
 from eo_listener.sinks.kafka.types import Record, RecordColumns
-from eo_listener.sinks.kafka.write_methods import BegunTransaction
 
 
 class DriverWriter:

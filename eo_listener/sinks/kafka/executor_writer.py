@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
@@ -25,12 +25,15 @@ from eo_listener.model.errors import (
 from eo_listener.model.fault_points import reached
 from eo_listener.sinks.arrow_rows import is_connect, schema_of
 from eo_listener.sinks.dead_letters import REASON
-from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch, TaskReport
+from eo_listener.sinks.kafka.transaction import (
+    BegunTransaction,
+    OpenTransaction,
+    ProducerEpoch,
+    TaskReport,
+)
 from eo_listener.sinks.kafka.types import RecordColumns
-from eo_listener.sinks.kafka.write_methods import BegunTransaction
 
 _SPECULATION: Final = "spark.speculation"
-INSTEAD: Final = 'Use write_method="driver"'
 # By the numbers that the shim's TargetPartitions and RowColumns give to rows that are not sent.
 _REASONS: Final = {
     -1: "its topic is null",
@@ -121,32 +124,47 @@ def task_count(frame: Any) -> int:
     return max(1, int(frame.sparkSession.sparkContext.defaultParallelism))
 
 
-def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
+class Request(NamedTuple):
+    """The argument for which executors are to send the rows, and what to do if they cannot."""
+
+    argument: str
+    instead: str
+
+
+BY_EXECUTORS: Final = Request('write_method="executors"', 'Use write_method="driver"')
+UNFENCED: Final = Request(
+    "transactions=False",
+    "Leave transactions=False out: the driver then sends the rows, in a transaction",
+)
+
+
+def joining(frame: Any, properties: Mapping[str, str], request: Request) -> JavaTransactions:
     """Return the client through which tasks of this session write, and join a transaction.
 
-    `properties` are a producer's, in Java's names. Raises SettingsError where the user's settings
-    forbid it; `missing_members` says what kafka-clients lacks to join one.
+    `properties` are a producer's, in Java's names. Raises SettingsError if the session forbids it;
+    `missing_members` says what kafka-clients lacks to join one.
     """
     if is_connect(frame):
         raise SettingsError(
-            'write_method="executors" is not possible with Spark Connect',
-            cause="a client of Spark Connect has no JVM in which its tasks could be prepared",
-            fix=INSTEAD,
+            f"{request.argument} is not possible with Spark Connect",
+            cause="executors send the rows, and a client of Spark Connect has no JVM in which "
+            "their tasks could be prepared",
+            fix=request.instead,
         )
     configured = frame.sparkSession.sparkContext.getConf().get(_SPECULATION, "false")
     if str(configured).lower() == "true":
         raise SettingsError(
-            f'write_method="executors" is not possible with {_SPECULATION}=true',
+            f"{request.argument} is not possible with {_SPECULATION}=true",
             cause="only the first copy of a task may send records: where another one ends before "
             "it, the whole batch is written again",
-            fix=f"Set {_SPECULATION}=false; or: {INSTEAD}",
+            fix=f"Set {_SPECULATION}=false; or: {request.instead}",
         )
     from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
 
     return JavaTransactions(JvmShimClient(), properties)
 
 
-def missing_members(transactions: JavaTransactions) -> str | None:
+def missing_members(transactions: JavaTransactions, request: Request) -> str | None:
     """Return what kafka-clients lacks for tasks that join; None where it has all.
 
     Raises SettingsError where the JVM has no shim: it will have none in a minute either.
@@ -158,9 +176,9 @@ def missing_members(transactions: JavaTransactions) -> str | None:
         if not isinstance(why, JvmError):
             raise
         raise SettingsError(
-            f'write_method="executors" is not possible: {why.problem}',
+            f"{request.argument} is not possible: {why.problem}",
             cause=why.cause,
-            fix=f"{why.fix}; or: {INSTEAD}",
+            fix=f"{why.fix}; or: {request.instead}",
         ) from error
 
 
@@ -186,7 +204,7 @@ def task_reports(
         raise SinkError(
             f"Spark has planned {planned} tasks for the rows of a batch, not {tasks}",
             cause="an extension of Spark changes its plans",
-            fix=INSTEAD,
+            fix="Leave that extension out of the session",
         )
     empty = (
         TaskReport(partition_id=number, attempt=0, stage_attempt=0, records={})

@@ -13,17 +13,24 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from eo_listener.client_config.topic_commands import alter_topic
 from eo_listener.model.errors import FormatError, SettingsError
-from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey
-from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord, encoded, newest
-from eo_listener.sinks.kafka.repair_records import RepairKey, RepairRecord
+from eo_listener.model.ledger import (
+    FORMAT,
+    GAP_ACCEPTED,
+    UNKNOWN_TIME,
+    AppliedBatch,
+    BatchVerdict,
+    Entry,
+    Head,
+    LedgerKey,
+)
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.packed_heads import Heads, Movers, read_row
 
 PER_RECORD: Final = 500
@@ -33,6 +40,287 @@ SETTINGS: Final = {
     "segment.bytes": str(32 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+class BatchKey(NamedTuple):
+    """Of a batch without transactions: whose record it is.
+
+    A run has a key of its own, so that a driver that was replaced and goes on takes nothing away
+    from its successor's.
+    """
+
+    sink: str
+    query: str
+    run: str
+
+    def encode(self) -> bytes:
+        """As it stands in Kafka."""
+        return encoded({"v": FORMAT, **self._asdict()})
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEnds:
+    """Where the logs of a target's partitions ended; `id` is the topic's, None where unknown."""
+
+    id: str | None
+    ends: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord:
+    """A batch without transactions that was begun, or was applied where `size` is set.
+
+    A run has one record of each sink and query, which it writes before a batch's first row, and
+    again once every row is acknowledged. That second record is the batch's commit: the heads it
+    moves are those of its moves, until a later batch has written them into the records of heads.
+
+    `number` counts the batches of a sink and query, from 1. `moves` are its ranges; `topic_ids` has
+    what tells the topics of all its ranges from others of their names. `left` has what was begun
+    under this number and is not applied: more than the moves where a batch of another checkpoint
+    was shorter than the one before it. `since` has
+    the ends of the targets before the first row of this number, and `size` is how many offsets were
+    behind them after the last. `rows` is how many of these are rows of this number; None where the
+    record does not say. `identity` names the columns by which rows are known.
+    """
+
+    number: int
+    query_id: str
+    run_id: str
+    batch_id: int
+    identity: tuple[str, ...]
+    moves: Ranges
+    topic_ids: Mapping[str, str | None]
+    left: Ranges
+    since: Mapping[str, TargetEnds]
+    size: int | None = None
+    rows: int | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all that was begun is applied."""
+        return self.size is not None and not self.left
+
+    def heads(self) -> dict[TopicPartition, Head]:
+        """The heads that it has moved; none where it was only begun."""
+        if self.size is None:
+            return {}
+        return {
+            tp: Head(
+                range=one,
+                topic_id=self.topic_ids[tp.topic],
+                query_id=self.query_id,
+                run_id=self.run_id,
+                batch_id=self.batch_id,
+            )
+            for tp, one in self.moves.items()
+        }
+
+    def encode(self) -> bytes:
+        """As it stands in Kafka."""
+        return encoded(
+            {
+                "v": FORMAT,
+                "number": self.number,
+                "moved": [self.query_id, self.run_id, self.batch_id],
+                "id": list(self.identity),
+                "moves": self._topics(self.moves),
+                "left": self._topics(self.left),
+                "since": [
+                    [name, one.id, sorted(one.ends.items())] for name, one in self.since.items()
+                ],
+                "size": self.size,
+                "rows": self.rows,
+            }
+        )
+
+    def _topics(self, ranges: Ranges) -> list[list[Any]]:
+        return [[name, self.topic_ids[name], rows] for name, rows in _by_topic(ranges).items()]
+
+    @classmethod
+    def decode(cls, given: Mapping[str, Any]) -> BatchRecord:
+        """Read it. Raises FormatError."""
+        try:
+            query_id, run_id, batch_id = given["moved"]
+            return cls(
+                number=given["number"],
+                query_id=query_id,
+                run_id=run_id,
+                batch_id=batch_id,
+                identity=tuple(given["id"]),
+                moves=_ranges((name, rows) for name, _, rows in given["moves"]),
+                topic_ids={
+                    name: topic_id for name, topic_id, _ in (*given["moves"], *given["left"])
+                },
+                left=_ranges((name, rows) for name, _, rows in given["left"]),
+                since={
+                    name: TargetEnds(topic_id, dict(ends))
+                    for name, topic_id, ends in given["since"]
+                },
+                size=given["size"],
+                rows=given["rows"],
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise FormatError(
+                f"the ledger's topic holds a batch that cannot be read: {type(error).__name__}",
+                cause="another program writes to this topic",
+                fix="Give the ledger a topic of its own, ledger_topic=",
+            ) from error
+
+
+def newest(records: Iterable[BatchRecord]) -> BatchRecord | None:
+    """The batch that counts, of those of all runs: of the highest number, and rather applied.
+
+    Of several that were begun under one number the lowest ends count: whose rows came first is not
+    known, and to read more of a log than is needed does no harm.
+    """
+    found = sorted(records, key=lambda one: (one.number, one.size is not None))
+    if not found:
+        return None
+    last = found[-1]
+    if last.size is None:
+        for other in found[:-1]:
+            if other.number == last.number:
+                last = replace(
+                    last,
+                    since=_lowest(last.since, other.since),
+                    left={**other.left, **last.left},
+                    topic_ids={**other.topic_ids, **last.topic_ids},
+                )
+    return last
+
+
+def _lowest(
+    one: Mapping[str, TargetEnds], other: Mapping[str, TargetEnds]
+) -> dict[str, TargetEnds]:
+    both = {**other, **one}
+    for name in one.keys() & other.keys():
+        if one[name].id == other[name].id:
+            ends, others = one[name].ends, other[name].ends
+            lower = {at: min(ends[at], others[at]) for at in ends.keys() & others.keys()}
+            both[name] = TargetEnds(one[name].id, lower)
+    return both
+
+
+def _by_topic(ranges: Ranges) -> dict[str, list[list[int]]]:
+    found: defaultdict[str, list[list[int]]] = defaultdict(list)
+    for tp, one in sorted(ranges.items()):
+        found[tp.topic].append([tp.partition, *one])
+    return found
+
+
+def _ranges(topics: Iterable[tuple[str, list[list[int]]]]) -> dict[TopicPartition, OffsetRange]:
+    return {
+        TopicPartition(name, number): OffsetRange(start, until)
+        for name, rows in topics
+        for number, start, until in rows
+    }
+
+
+class RepairKey(NamedTuple):
+    """Whose ledger was repaired; `repair` is another text for each record."""
+
+    sink: str
+    query: str
+    repair: str
+
+    def encode(self) -> bytes:
+        """As it stands in Kafka."""
+        return encoded({"v": FORMAT, **self._asdict()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRecord:
+    """Heads of `topic` as a repair found them, and what it made of each: of PER_RECORD at most.
+
+    The topic has heads and no history of batches; these records are all that it remembers.
+
+    With `gap` the next offset was moved over it, by `run_id`; without, the ledger was renamed, as
+    `verdict` says. `at` is when, in ISO 8601.
+    """
+
+    topic: str
+    heads: Heads
+    run_id: str
+    verdict: str
+    gap: OffsetRange | None
+    at: str
+
+    def encode(self) -> bytes:
+        """As it stands in Kafka."""
+        movers = Movers()
+        rows = [movers.row(tp, head) for tp, head in sorted(self.heads.items())]
+        return encoded(
+            {
+                "v": FORMAT,
+                "topic": self.topic,
+                "moved": movers.listed,
+                "heads": rows,
+                "run": self.run_id,
+                "verdict": self.verdict,
+                "gap": self.gap,
+                "at": self.at,
+            }
+        )
+
+    @classmethod
+    def decode(cls, given: Mapping[str, Any]) -> RepairRecord:
+        """Read it. Raises FormatError."""
+        try:
+            topic, gap = given["topic"], given["gap"]
+            return cls(
+                topic=topic,
+                heads=dict(read_row(topic, row, given["moved"]) for row in given["heads"]),
+                run_id=given["run"],
+                verdict=given["verdict"],
+                gap=None if gap is None else OffsetRange(*gap),
+                at=given["at"],
+            )
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            raise FormatError(
+                f"the ledger's topic holds a repair that cannot be read: {type(error).__name__}",
+                cause="another program writes to this topic, or a newer release of eo_listener has",
+                fix="Give the ledger a topic of its own, ledger_topic=, or use that release",
+            ) from error
+
+    def applied(self) -> Iterator[AppliedBatch]:
+        """For each partition what was found, and what it was made."""
+        for tp, found in self.heads.items():
+            yield AppliedBatch(
+                partition=tp,
+                head=found,
+                rows=None,
+                verdict=BatchVerdict.NEXT.value,
+                gap=None,
+                applied_at=UNKNOWN_TIME,
+            )
+            at = found.range.until if self.gap is None else self.gap.until
+            run_id = found.run_id if self.gap is None else self.run_id
+            yield AppliedBatch(
+                partition=tp,
+                head=replace(found, range=OffsetRange(at, at), run_id=run_id),
+                rows=0,
+                verdict=self.verdict if self.gap is None else GAP_ACCEPTED,
+                gap=self.gap,
+                applied_at=self.at,
+            )
+
+
+def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
+    """What repairs have found and made, each partition's in the order of offsets.
+
+    A head that one has made and the next has found is there once.
+    """
+    found: list[AppliedBatch] = []
+    seen: set[tuple[TopicPartition, Head]] = set()
+    for one in sorted(repairs, key=lambda one: one.at):
+        for applied in one.applied():
+            place = (applied.partition, applied.head)
+            if applied.applied_at != UNKNOWN_TIME or place not in seen:
+                found.append(applied)
+            seen.add(place)
+    return sorted(found, key=lambda one: (one.partition, one.head.range.until))
 
 
 class RecordKey(NamedTuple):
@@ -337,6 +625,11 @@ def refuse_policy(topic: str, policy: str, servers: str) -> None:
         fix=alter_topic(servers, topic, "cleanup.policy=compact")
         + "; or name another topic, ledger_topic=",
     )
+
+
+def encoded(value: object) -> bytes:
+    """JSON as the ledger's topic holds it: the same bytes for the same value."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
 def _key(sink: str, query: str, tp: TopicPartition) -> RecordKey:

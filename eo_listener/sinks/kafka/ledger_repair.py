@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from eo_listener.client_config.acls import command_for
@@ -32,12 +33,105 @@ from eo_listener.model.errors import (
     few,
 )
 from eo_listener.model.fault_points import reached
-from eo_listener.model.ledger import Entry, LedgerKey
+from eo_listener.model.ledger import GAP_ACCEPTED, Entry, Head, LedgerKey
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka.errors import AS_ADMINISTRATOR, NO_TOPIC_RIGHT, is_fenced, with_right
-from eo_listener.sinks.kafka.ledger import LedgerRecords, concerns, refuse_policy
-from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
-from eo_listener.sinks.kafka.repaired_records import Repair, Written, accepted, renamed
+from eo_listener.sinks.kafka.ledger import (
+    PER_RECORD,
+    BatchKey,
+    LedgerRecords,
+    RepairKey,
+    RepairRecord,
+    concerns,
+    encode_heads,
+    records_of_heads,
+    refuse_policy,
+)
+from eo_listener.sinks.kafka.ledger_topic import KafkaLedgerReader
 from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_moved
+
+
+class Written(NamedTuple):
+    """A record of `owner` for a partition of the ledger's topic; without a value it is deleted."""
+
+    owner: LedgerKey
+    partition: int
+    key: bytes
+    value: bytes | None
+
+
+class Repair(NamedTuple):
+    """An id that no other repair has, and when it is made; `partitions` are those of the topic."""
+
+    id: str
+    at: str
+    partitions: int
+
+
+def renamed(records: LedgerRecords, rename: Rename, repair: Repair) -> Iterator[Written]:
+    """Yield all records of a ledger under its new name, and the end of those under the old one.
+
+    Rows without transactions carry who has written them, which the name is a part of: so how many
+    of the offsets behind the ends of a batch are its rows is not said any more.
+    """
+    old, new = rename.old, rename.new
+    there = records.partition(*new, repair.partitions)
+    carried: dict[bytes, tuple[bytes, bytes]] = {}
+    for key, stored in records.records.items():
+        if key[:2] == old:
+            value = encode_heads(stored.heads, stored.targets)
+            carried[key.encode()] = key._replace(**new._asdict()).encode(), value
+    for run in records.batch_keys(*old):
+        value = replace(records.batches[run].batch, rows=None).encode()
+        carried[run.encode()] = run._replace(**new._asdict()).encode(), value
+    for earlier, kept in records.repairs.items():
+        if earlier[:2] == old:
+            value = kept.repair.encode()
+            carried[earlier.encode()] = earlier._replace(**new._asdict()).encode(), value
+    here = records.partition(*old, repair.partitions)
+    for before, (after, value) in carried.items():
+        yield Written(old, here, before, None)
+        yield Written(new, there, after, value)
+    parts: defaultdict[tuple[str, int], dict[TopicPartition, Head]] = defaultdict(dict)
+    for tp, head in rename.heads.items():
+        parts[tp.topic, tp.partition // PER_RECORD][tp] = head
+    for number, ((topic, _), heads) in enumerate(sorted(parts.items())):
+        record = RepairRecord(
+            topic=topic,
+            heads=heads,
+            run_id=repair.id,
+            verdict=rename.verdict,
+            gap=None,
+            at=repair.at,
+        )
+        name = RepairKey(*new, f"{repair.id}/{number}")
+        yield Written(new, there, name.encode(), record.encode())
+
+
+def accepted(records: LedgerRecords, sink: str, entry: Entry, repair: Repair) -> Iterator[Written]:
+    """Yield what moves the one head of `entry` over its gap."""
+    owner = LedgerKey(sink, entry.query)
+    here = records.partition(*owner, repair.partitions)
+    batch = records.batch(*owner)
+    ((tp, move),) = entry.moves.items()
+    heads = {tp: entry.head(tp)}
+    written = records.written_heads(*owner)
+    for record in records_of_heads(*owner, heads, written, records.targets(*owner)):
+        yield Written(owner, here, record.key, record.value)
+    if batch is not None and tp in batch.moves:  # which counts before the record of heads
+        left = {other: one for other, one in batch.moves.items() if other != tp}
+        key = BatchKey(*owner, batch.run_id)
+        yield Written(owner, here, key.encode(), replace(batch, moves=left).encode())
+    kept = RepairRecord(
+        topic=tp.topic,
+        heads={} if move.found is None else {tp: move.found},
+        run_id=entry.run_id,
+        verdict=GAP_ACCEPTED,
+        gap=move.gap,
+        at=repair.at,
+    )
+    yield Written(owner, here, RepairKey(*owner, repair.id).encode(), kept.encode())
+
 
 _OPEN: Final = 60.0  # seconds after which the coordinator ends the transaction of a repair
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

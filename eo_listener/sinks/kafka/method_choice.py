@@ -1,19 +1,20 @@
-"""How the rows of each batch go: by the executors where that is wanted, else through the driver."""
+"""How the rows of each batch reach Kafka: by the executors, or through the driver."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
 from eo_listener.sinks.kafka.executor_writer import (
+    BY_EXECUTORS,
+    UNFENCED,
     ExecutorWriter,
     joining,
     missing_members,
     task_count,
 )
-from eo_listener.sinks.kafka.ordered_rows import OrderedRows
 from eo_listener.sinks.kafka.task_rows import TaskRows, end_timeout, unfenced_properties
 
 if TYPE_CHECKING:
@@ -21,11 +22,9 @@ if TYPE_CHECKING:
 
     from eo_listener.kafka.java_transactions import JavaTransactions
     from eo_listener.model.planned_batch import PlannedBatch
+    from eo_listener.sinks.kafka.arguments import WriteMethod
     from eo_listener.sinks.kafka.connection import ConnectionSettings
-    from eo_listener.sinks.kafka.unfenced_rows import UnfencedRows
-    from eo_listener.sinks.kafka.write_methods import RowWriter
-
-WriteMethod = Literal["driver", "executors"]
+    from eo_listener.sinks.kafka.transaction import RowWriter
 
 logger = logging.getLogger("eo_listener")
 
@@ -46,7 +45,7 @@ class MethodChoice:
         self._access = access
         if not transactions:
             self._refuse_chosen()
-        if not self._by_executors:
+        elif not self._by_executors:
             self._refuse_partitioner(
                 'with write_method="driver"', instead='Use write_method="executors"'
             )
@@ -70,20 +69,14 @@ class MethodChoice:
             partitioner=self._access.partitioner,
         )
 
-    def unfenced_rows(
-        self, frame: Any, plan: PlannedBatch, identity: Sequence[str] | None
-    ) -> UnfencedRows:
+    def task_rows(self, frame: Any, plan: PlannedBatch, identity: Sequence[str] | None) -> TaskRows:
         """Return what writes the rows of `frame` without a transaction; for one try.
 
         Raises as `writer` does, and SettingsError for columns.
         """
-        if not self._by_executors:
-            return OrderedRows(
-                frame, plan, label=self._label, one_topic=self._one_topic, identity=identity
-            )
         if self._joined is None:
-            transactions = joining(frame, unfenced_properties(self._access.java))
-            missing_members(transactions)  # none are needed, but the shim is
+            transactions = joining(frame, unfenced_properties(self._access.java), UNFENCED)
+            missing_members(transactions, UNFENCED)  # none are needed, but the shim is
             self._joined = transactions
         return TaskRows(
             frame,
@@ -109,8 +102,8 @@ class MethodChoice:
         """What tasks join transactions by; None where this kafka-clients has no way to it."""
         if self._joined is not None:
             return self._joined
-        transactions = joining(frame, self._access.java)
-        missing = missing_members(transactions)
+        transactions = joining(frame, self._access.java, BY_EXECUTORS)
+        missing = missing_members(transactions, BY_EXECUTORS)
         unusable = None if missing else self._unusable(transactions)
         if unusable is not None:
             raise SettingsError(

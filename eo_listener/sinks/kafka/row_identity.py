@@ -5,10 +5,9 @@ Format 1, without transactions only. The header `eo-identity` is JSON:
     {"v":1,"w":"4ad1…","n":17,"id":["flights",0,5]}
 
 `w` stands for the sink and the query, `n` is the number of the batch in their ledger, and `id` has
-the values of the identity's columns: in ASCII, bytes as hex, decimals, dates and times as text.
-These are written here, and where tasks write rows by the shim's IdentityText, to the same bytes;
-all else of the header is written here alone. A row without a key goes by the CRC-32 of the values
-to a partition, in both too.
+the values of the identity's columns: in ASCII, bytes as hex, decimals and dates as text.
+Tasks write these by the shim's IdentityText; what a batch no longer has is found by the same text,
+written here. A row without a key goes by the CRC-32 of the values to a partition.
 """
 
 from __future__ import annotations
@@ -35,11 +34,6 @@ class RowIdentity(NamedTuple):
     writer: str
     batch: int
     values: str
-
-    def encode(self) -> str:
-        """As it stands in the header."""
-        before, after = around_values(self.writer, self.batch)
-        return before + self.values + after
 
     @classmethod
     def of(cls, headers: Sequence[tuple[str, str | bytes | None]]) -> RowIdentity | None:
@@ -124,7 +118,6 @@ def _is_exact(kind: pa.DataType) -> bool:
         kinds.is_boolean,
         kinds.is_decimal,
         kinds.is_date,
-        kinds.is_timestamp,
     )
     return any(is_kind(kind) for is_kind in exact)
 
@@ -134,7 +127,7 @@ def _json(value: object) -> str:
 
 
 def _text(value: Any) -> str:
-    """Write what JSON has no form for: bytes, decimals, dates and timestamps."""
+    """Write what JSON has no form for: bytes, decimals and dates."""
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

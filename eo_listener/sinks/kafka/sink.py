@@ -17,22 +17,21 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka.arguments import (
-    require_method,
+    OnRepeated,
+    UnfencedSettings,
+    WriteMethod,
+    method_of,
     require_names,
     require_options,
     require_transactional_id,
     topics_of,
 )
 from eo_listener.sinks.kafka.connection import ConnectionSettings
-from eo_listener.sinks.kafka.dead_letters import DeadLetters
 from eo_listener.sinks.kafka.errors import Explanation
-from eo_listener.sinks.kafka.kept_producer import KeptProducer
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
-from eo_listener.sinks.kafka.method_choice import MethodChoice, WriteMethod
-from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction
+from eo_listener.sinks.kafka.method_choice import MethodChoice
+from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction, BatchTry, DeadLetters
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
-from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL, OnRepeated, UnfencedSettings
-from eo_listener.sinks.kafka.write_methods import BatchTry
 
 
 class _Connections(NamedTuple):
@@ -42,7 +41,6 @@ class _Connections(NamedTuple):
     heads: LedgerTopic
     logs: Logs
     targets: TargetLogs
-    producer: KeptProducer
 
 
 class KafkaSink:
@@ -56,20 +54,21 @@ class KafkaSink:
     be sent, at most `max_dead_letters` of a batch: a number, or a share of its rows as a float. The
     ledger is in the topic `ledger_topic`, which is made when absent, unless `create` is False.
 
-    `write_method="driver"` brings rows through the driver; with "executors" tasks send them, by
-    Spark's own kafka-clients, a `kafka.partitioner.class` of Java can choose partitions, and there
-    are no dead letters. Where these kafka-clients lack what it takes, rows go through the driver,
-    which is logged. Time-outs are in seconds: `timeout` for each question to Kafka,
-    `transaction_timeout` for a batch's transaction, while which is open its rows are computed and
-    sent. Raises SettingsError, also for a cluster that only Java's client can log in to.
+    `write_method="driver"`, the default, brings rows through the driver; with "executors" tasks
+    send them, by Spark's own kafka-clients, a `kafka.partitioner.class` of Java can choose
+    partitions, and there are no dead letters. Where these kafka-clients lack what it takes, rows go
+    through the driver, which is logged. Time-outs are in seconds: `timeout` for each question to
+    Kafka, `transaction_timeout` for a batch's transaction, while which is open its rows are
+    computed and sent. Raises SettingsError, also for a cluster that only Java's client can log in
+    to.
 
-    With `transactions=False` the cluster, and this user's rights, need not have them. What each
-    batch lacks after a crash is found by reading the target back from where it ended when the batch
-    began: `id` names the columns by which rows are known again, by default the source's topic,
-    partition and offset. No two rows of a batch may share them; each record carries them in the
-    header `eo-identity`, and rows are written in their order. Named so, the columns topic and
-    partition do not say where a row goes. A row without a key goes to a partition by its identity.
-    While the target is read back the driver keeps the identities of `max_tail` rows at most.
+    With `transactions=False` the cluster, and this user's rights, need not have them. Executors
+    write the rows. What each batch lacks after a crash is found by reading the target back from
+    where it ended when the batch began: `id` names the columns by which rows are known again, by
+    default the source's topic, partition and offset. No two rows of a batch may share them; each
+    record carries them in the header `eo-identity`, and rows are written in their order. Named so,
+    the columns topic and partition do not say where a row goes. A row without a key goes to a
+    partition by its identity.
 
     Its limit: Kafka keeps nobody out. Readers see rows before the batch is whole. Where a second
     driver of the query runs, a suspended one goes on, or what was sent arrives after it was given
@@ -92,17 +91,15 @@ class KafkaSink:
         max_dead_letters: float = SHARE,
         ledger_topic: str = LEDGER_TOPIC,
         create: bool = True,
-        write_method: WriteMethod = "driver",
+        write_method: WriteMethod | None = None,
         transactions: bool = True,
         id: str | Sequence[str] | None = None,  # noqa: A002  # what identifies a row
         on_repeated: OnRepeated = "fail",
-        max_tail: int = MAX_TAIL,
         timeout: float = 30.0,
         transaction_timeout: float = TRANSACTION_TIMEOUT,
     ) -> None:
         self._topics = topics_of(topic, dead_letters, ledger_topic)
         require_options(options, self._topics)
-        require_method(write_method, dead_letters)
         require_names(name=name, group=group)
         self._access = ConnectionSettings.of(
             options, timeout=timeout, transaction_timeout=transaction_timeout
@@ -111,7 +108,6 @@ class KafkaSink:
             transactions=transactions,
             identity=id,
             on_repeated=on_repeated,
-            max_tail=max_tail,
             tuning=self._access.tuning,
             group=group,
             dead_letters=dead_letters,
@@ -124,7 +120,7 @@ class KafkaSink:
         self._ledger_topic = ledger_topic
         self._create = create
         self._choice = MethodChoice(
-            write_method,
+            method_of(write_method, transactions=transactions, dead_letters=dead_letters),
             self._access,
             label=self.label,
             one_topic=len(self._topics) == 1,
@@ -198,7 +194,6 @@ class KafkaSink:
             self._opened.heads.close()
             self._opened.logs.close()
             self._opened.targets.close()
-            self._opened.producer.close()
         self._choice.close()
         self._opened = None  # a fork leaves its parent's connections alone
 
@@ -249,12 +244,10 @@ class KafkaSink:
                 access=self._access,
                 explain=explain,
                 accept=settings.accept,
-                max_tail=settings.max_tail,
             ),
             heads=opened.heads,
             logs=opened.targets,
-            kept=opened.producer,
-            rows=self._choice.unfenced_rows(frame, plan, settings.identity),
+            rows=self._choice.task_rows(frame, plan, settings.identity),
             entry=entry,
             reads=plan.partitions,
         )
@@ -269,7 +262,6 @@ class KafkaSink:
                 heads=LedgerTopic(access, self._ledger_topic, self.key, create=self._create),
                 logs=Logs(properties),
                 targets=TargetLogs(properties, timeout=access.timeout),
-                producer=KeptProducer(),
             )
         return self._opened
 

@@ -7,14 +7,18 @@ producers may write in between, and so may a task that was given up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.ledger import Unexpected, UnexpectedRecords
+from eo_listener.model.errors import SettingsError, TargetRecordsError, few
+from eo_listener.model.ledger import Entry, Unexpected, UnexpectedRecords
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.row_identity import RowIdentity
+
+MAX_TAIL: Final = 5_000_000
+"""Rows of which the driver keeps the identities, of some 320 bytes each: 1.6 GB."""
+ACCEPT: Final = 'on_repeated="accept"'
 
 
 class TailRecord(NamedTuple):
@@ -59,10 +63,10 @@ class Tail:
     findings: Findings
 
 
-def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int, max_tail: int) -> Tail:
+def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int) -> Tail:
     """Judge the records behind the ends that `writer` has stored for its batch of that number.
 
-    Raises SettingsError where these are more than `max_tail` rows of the batch.
+    Raises SettingsError if they are more than MAX_TAIL rows of the batch.
     """
     rows: dict[str, tuple[TopicPartition, int]] = {}
     findings = Findings()
@@ -74,24 +78,85 @@ def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int, max_ta
             findings.add(Unexpected.LATE, tp, here)
         elif identity.values in rows:
             findings.add(Unexpected.REPEATED, tp, here)
-        elif len(rows) == max_tail:
-            raise _too_many(max_tail)
+        elif len(rows) == MAX_TAIL:
+            raise _too_many()
         else:
             rows[identity.values] = tp, offset
     return Tail(rows=rows, findings=findings)
 
 
-def _too_many(max_tail: int) -> SettingsError:
+def _too_many() -> SettingsError:
     return SettingsError(
-        f"the target holds more than max_tail={max_tail:,} rows of one batch, which have to be "
-        "read back",
-        cause="the batch was broken off, or others have written beside it; the driver keeps the "
-        "identity of each of its rows meanwhile, some 320 bytes",
-        fix=f"Give the driver's Python more memory, and KafkaSink(..., max_tail={2 * max_tail}); "
-        "smaller batches from the next one on: maxOffsetsPerTrigger at the reader",
+        f"the target holds more than {MAX_TAIL:,} rows of one batch, which have to be read back",
+        cause="the batch was broken off, or others have written beside it; the driver would have "
+        "to keep the identity of each of its rows meanwhile",
+        fix='Give the sink another name, KafkaSink(..., name="..."), and start once with '
+        'exactly_once(..., on_first="accept"): a batch that was broken off is then written whole, '
+        "behind what is there of it. Have smaller batches: maxOffsetsPerTrigger at the reader",
     )
 
 
 def size_of(ranges: Mapping[TopicPartition, OffsetRange]) -> int:
     """How many offsets these are."""
     return sum(one.until - one.start for one in ranges.values())
+
+
+def records_error(
+    wrong: Sequence[UnexpectedRecords], entry: Entry, *, label: str, where: str
+) -> TargetRecordsError:
+    """Return the error for records that should not be there, or are missing; `where` that is."""
+    cause, fix = _reason({one.kind for one in wrong})
+    return TargetRecordsError(
+        f"{label}: batch {entry.batch_id} is not written, since {where} there are "
+        + "; ".join(describe(one) for one in wrong),
+        ranges=around(one.ranges for one in wrong),
+        cause=cause,
+        fix=fix,
+    )
+
+
+def describe(found: UnexpectedRecords) -> str:
+    """Say what it is, and where."""
+    where = few(f"{tp} {one}" for tp, one in sorted(found.ranges.items()))
+    return f"{found.count} {found.kind.value} (within {where})"
+
+
+def around(
+    many: Iterable[Mapping[TopicPartition, OffsetRange]],
+) -> dict[TopicPartition, OffsetRange]:
+    """One range for each partition, around all of its ranges."""
+    found: dict[TopicPartition, OffsetRange] = {}
+    for ranges in many:
+        for tp, one in ranges.items():
+            before = found.get(tp, one)
+            found[tp] = OffsetRange(min(before.start, one.start), max(before.until, one.until))
+    return found
+
+
+def _reason(kinds: Collection[Unexpected]) -> tuple[str, str]:
+    """Cause and fix."""
+    if {*kinds} == {Unexpected.UNKNOWN}:
+        cause = (
+            "the identity of a row changes each time that it is computed (the time, a random "
+            "value), or the transform was changed since the batch was begun"
+        )
+        fix = (
+            "Have the transform compute the same identities each time; then start with "
+            f"{ACCEPT}, once: the rows that are there stay, and those of the batch that are not "
+            "there are written behind them"
+        )
+        return cause, fix
+    if Unexpected.LOST in kinds:
+        cause = (
+            "a broker lost what it had acknowledged, Kafka deleted records before they were read "
+            "back, or somebody truncated the log"
+        )
+    else:
+        cause = (
+            "another driver of this query wrote at the same time, or what a driver or a task sent "
+            "came after it was given up. Without transactions nobody can be fenced"
+        )
+    return cause, (
+        "See to it that a single driver runs, and make the target right, by the header "
+        f"eo-identity; then start with {ACCEPT}, once"
+    )

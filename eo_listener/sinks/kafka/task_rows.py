@@ -1,4 +1,4 @@
-"""The rows of a batch without transactions by the executors: all rows of a partition in one task.
+"""The rows of a batch without transactions: all rows of a partition are sent by one task.
 
 What can happen to a task, and what is done about it:
 
@@ -19,30 +19,37 @@ to their tasks, by a shuffle of its own. What is there is left out wherever it l
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from contextlib import closing, suppress
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
 from eo_listener.model.errors import KafkaError, PoisonRowError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.arrow_rows import schema_of, stream
 from eo_listener.sinks.dead_letters import REASON
-from eo_listener.sinks.kafka.batch_transaction import refuse_repeated
+from eo_listener.sinks.kafka.catalog import Targets
+from eo_listener.sinks.kafka.driver_writer import explained
 from eo_listener.sinks.kafka.executor_writer import (
-    INSTEAD,
     refuse_errors,
     refused,
     refused_rows,
     task_reports,
 )
-from eo_listener.sinks.kafka.row_identity import HEADER, around_values
-from eo_listener.sinks.kafka.unfenced_batch import Places
-from eo_listener.sinks.kafka.unfenced_rows import KnownRows, RowsTarget, stays, twice
+from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, around_values
+from eo_listener.sinks.kafka.transaction import refuse_repeated
+from eo_listener.sinks.kafka.types import PARTITION, TOPIC, RecordColumns
+from eo_listener.sinks.spark_columns import quoted
+
+Places = dict[str, tuple[TopicPartition, int]]
+"""Where rows lie, by their identity."""
 
 TWICE: Final = -7
 PRESENT: Final = -8
@@ -85,11 +92,20 @@ def end_timeout(java: Mapping[str, str], timeout: float) -> float:
     return max(timeout, min(longest, _LONGEST))
 
 
-class TaskRows:
-    """The `UnfencedRows` for `write_method="executors"`.
+class RowsTarget(NamedTuple):
+    """Where rows go, and whose they are."""
 
-    Raises SettingsError for columns. `tasks` is how many write; `timeout` is how many seconds those
-    of a try that has failed are waited for, as `end_timeout` says.
+    targets: Targets
+    writer: str
+    batch: int
+
+
+class TaskRows:
+    """The rows of one try of a batch. Raises SettingsError for columns.
+
+    Columns that are part of the identity do not say where a row goes. `tasks` is how many write;
+    `timeout` is how many seconds those of a try that has failed are waited for, as `end_timeout`
+    says.
     """
 
     def __init__(
@@ -104,9 +120,12 @@ class TaskRows:
         tasks: int,
         timeout: float,
     ) -> None:
-        self._label = label
-        self._known = KnownRows.of(frame, plan, one_topic=one_topic, identity=identity)
-        _refuse_times(self._known)
+        schema = schema_of(frame)
+        self._frame, self._plan, self._label = frame, plan, label
+        self._identity = IdentityColumns.of(schema, identity)
+        others = _without_origin(schema, self.identity, one_topic=one_topic)
+        self._columns = RecordColumns.of(others, one_topic=one_topic)
+        self._mark = REASON if REASON in schema.names else None
         self._transactions = transactions
         self._timeout = timeout
         self._tasks = tasks
@@ -114,17 +133,26 @@ class TaskRows:
     @property
     def identity(self) -> tuple[str, ...]:
         """The columns by which rows are known."""
-        return self._known.identity.names
-
-    def prepare(self) -> None:
-        """Do nothing: the rows are computed when they are sent."""
+        return self._identity.names
 
     def absent(self, there: Places) -> Places:
-        """Those of them that no row has. Spark computes their identities once more for it."""
-        return self._known.absent(there)
+        """Return those of `there` that no row has; Spark computes the rows once for it."""
+        left = dict(there)
+        only = identities(self._frame, self.identity)
+        with closing(explained(stream(only, self._plan, task_rows=sys.maxsize))) as batches:
+            for batch in batches:
+                for values in self._identity.values(batch):
+                    left.pop(values, None)
+                if not left:
+                    break
+        return left
 
     def write(self, target: RowsTarget, there: Places) -> int:
-        """Have Spark run the tasks. Raises RetriableSinkError unless all ended at once."""
+        """Send each row that is not `there`; return how many. What it meets is taken out of it.
+
+        On return each row is acknowledged. Raises RetriableSinkError unless all tasks of Spark
+        ended at their first attempt.
+        """
         reports = self._written(target, there)
         met = refused_rows(reports)[PRESENT]
         left = {} if met == len(there) else self.absent(there)
@@ -138,9 +166,6 @@ class TaskRows:
         for values in there.keys() - left.keys():
             del there[values]
         return sum(sum(one.records.values()) for one in reports)
-
-    def close(self) -> None:
-        """Do nothing: the tasks have ended with the try."""
 
     def _written(self, target: RowsTarget, there: Places) -> Sequence[WrittenRows]:
         batch = uuid.uuid4().hex
@@ -170,24 +195,28 @@ class TaskRows:
         )
 
         write_identified_rows(
-            self._known.frame,
+            self._frame,
             batch,
             topics=topics,
             tasks=self._tasks,
-            columns=self._known.columns.names,
-            mark=REASON if self._known.marked else None,
+            columns=self._columns.names,
+            mark=self._mark,
             identity=self.identity,
             header=IdentityHeader(HEADER, *around_values(target.writer, target.batch)),
         )
 
     def _refuse_rows(self, reports: Sequence[WrittenRows]) -> None:
-        """Raise PoisonRowError for rows that were not sent, and are not there."""
         found = refused_rows(reports)
         found.pop(PRESENT, None)
         for reason, count in sorted(found.items(), reverse=True):
             if reason == TWICE:
-                raise twice(self._label, self.identity, f" ({count} such rows)")
-            raise stays(PoisonRowError(refused(self._label, reason, count)))
+                raise _twice(self._label, self.identity, count)
+            raise PoisonRowError(
+                refused(self._label, reason, count),
+                cause="the batch fails at such a row; what was written of it before stays, and is "
+                "not written again",
+                fix="Filter such rows out in the transform",
+            )
 
     def _await_end(self, batch: str) -> None:
         """Wait until no task of the try can send any more; say so where that takes too long."""
@@ -204,13 +233,30 @@ class TaskRows:
             time.sleep(_PAUSE)
 
 
-def _refuse_times(known: KnownRows) -> None:
-    for name in known.identity.names:
-        kind = known.schema.field(name).type
-        if pa.types.is_timestamp(kind):
-            raise SettingsError(
-                f'the column {name!r} is of type {kind}, which with write_method="executors" '
-                "cannot be part of an identity",
-                cause="Java and Python write times in different ways",
-                fix=f"Cast it to a string or a whole number in the transform; or: {INSTEAD}",
-            )
+def identities(frame: Any, names: Sequence[str]) -> Any:
+    """Return the rows of a DataFrame, of these columns alone."""
+    return frame.select(*map(quoted, names))
+
+
+def _twice(label: str, identity: tuple[str, ...], count: int) -> PoisonRowError:
+    return PoisonRowError(
+        f"{label}: the batch has two rows of one identity ({count} such rows)",
+        cause=f"the columns {', '.join(identity)} are equal in both; after a crash it could not be "
+        "said which of them is there. Others of its rows may be written already",
+        fix="Drop one of them in the transform: what is there is then not written again. Or "
+        'name other columns, that no two rows share, id=("column", ...), and start with '
+        'on_repeated="accept", once: the batch is then written whole, behind what is there',
+    )
+
+
+def _without_origin(schema: pa.Schema, identity: tuple[str, ...], *, one_topic: bool) -> pa.Schema:
+    """Return the columns that say what a record is, and where it goes."""
+    taken = {TOPIC, PARTITION} & set(identity)
+    if TOPIC in taken and not one_topic:
+        raise SettingsError(
+            "the sink has several topics, and the column 'topic' is part of the rows' identity",
+            cause="it would have to be the topic that a row is from, and the one it goes to",
+            fix="Rename the source's columns in the transform, and name them: "
+            'id=("source_topic", "source_partition", "source_offset")',
+        )
+    return pa.schema([field for field in schema if field.name not in taken])

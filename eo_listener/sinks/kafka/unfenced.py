@@ -1,9 +1,28 @@
-"""One try of a batch, as `unfenced_batch.write_unfenced` asks for it: what speaks to Kafka."""
+"""One batch without transactions: the order of its steps, and what is decided between them. No I/O.
+
+1. The ledger is read, and compared with what the batch was judged by.
+2. Where the batch before it is finished, its targets are checked: as many offsets as were written
+   means that nothing else was. Otherwise they are read, and what should not be there is named.
+3. The targets' ends are made durable in the ledger: the batch is begun. Where one was begun and is
+   not finished, its ends stay, for all rows that are there lie behind them.
+4. A batch that had begun reads its targets from those ends on, and leaves out each row that is
+   there, by its identity. What is there and is no row of the batch stops it before anything is
+   sent: where identities change, each try would write all rows once more.
+5. The rows are written, always in the same order, so that what an earlier try has written is the
+   beginning of each partition's rows.
+6. The batch is marked as applied, by a single record, which moves its heads.
+
+Nobody is fenced. What a driver writes that was replaced is found by step 2 of the next batch, or
+by step 4.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from eo_listener.kafka.record_producer import IdempotentProducer, TooLargeError
 from eo_listener.kafka.target_logs import TargetLog, TargetLogs
@@ -14,40 +33,384 @@ from eo_listener.model.errors import (
     RetriableSinkError,
     SettingsError,
     SinkError,
+    UnfinishedBatchError,
+    few,
 )
 from eo_listener.model.fault_points import reached
-from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.ledger import Applied, Entry, Head, Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.foreign_writer import foreign_writer
+from eo_listener.sinks.foreign_writer import foreign_writer, refuse_moved
 from eo_listener.sinks.kafka import ledger
-from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord
-from eo_listener.sinks.kafka.catalog import Target, Targets
+from eo_listener.sinks.kafka.catalog import Target, Targets, topic_recreated
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
-from eo_listener.sinks.kafka.kept_producer import KeptProducer
+from eo_listener.sinks.kafka.ledger import BatchKey, BatchRecord, Ranges, TargetEnds
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
-from eo_listener.sinks.kafka.tail import TailRecord
-from eo_listener.sinks.kafka.unfenced_batch import (
-    Places,
-    StoredState,
-    UnfencedHow,
-    write_unfenced,
+from eo_listener.sinks.kafka.tail import (
+    ACCEPT,
+    Findings,
+    Tail,
+    TailRecord,
+    around,
+    describe,
+    judge_tail,
+    records_error,
+    size_of,
 )
-from eo_listener.sinks.kafka.unfenced_rows import RowsTarget, UnfencedRows
-from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL
+from eo_listener.sinks.kafka.task_rows import Places, RowsTarget, TaskRows
+from eo_listener.sinks.newest_row import ORIGIN
+
+Logs = Mapping[str, TargetLog]
+
+_EARLIER = "by an earlier try of this batch"
+
+logger = logging.getLogger("eo_listener")
+
+
+class StoredState(NamedTuple):
+    """What the ledger holds of a sink and query; `batch` is the last that was begun, if any."""
+
+    heads: Mapping[TopicPartition, Head]
+    batch: BatchRecord | None
+
+
+class UnfencedClient(Protocol):
+    """A try to write a batch, with a producer of its own. Its methods raise RetriableSinkError.
+
+    Whatever Kafka answers or does not answer, what was sent may be there, or still come.
+    """
+
+    def read_ledger(self, query: str) -> StoredState:
+        """Read it to its high watermark of this moment."""
+        ...
+
+    def read_targets(self) -> Logs:
+        """Ask for each target: its id, and where its logs begin and end."""
+        ...
+
+    def write_begun(self, record: BatchRecord) -> None:
+        """Make it durable. Raises ForeignWriterError where another driver has begun meanwhile."""
+        ...
+
+    def read_records(self, ranges: Ranges) -> Iterable[TailRecord]:
+        """The records between these offsets, of no transaction or of any."""
+        ...
+
+    def absent(self, there: Places) -> Places:
+        """Those of them that no row of the batch has; writes nothing."""
+        ...
+
+    def write_rows(self, batch: int, there: Places) -> int:
+        """Write the rows that are not `there`, acknowledged; returns how many.
+
+        Those that it meets are taken out of `there`.
+        """
+        ...
+
+    def write_applied(self, record: BatchRecord) -> None:
+        """Make it durable.
+
+        Raises ForeignWriterError where another driver has begun meanwhile, and OutcomeUnknownError
+        where Kafka does not answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfencedHow:
+    """What the steps need to know of a sink and query.
+
+    `writer` is what stands for both in records, `identity` the columns of a row's, `reads` all
+    partitions that the query reads. `accept`: what is there twice, or is lost, is named and no
+    error.
+    """
+
+    label: str
+    writer: str
+    identity: tuple[str, ...]
+    reads: frozenset[TopicPartition]
+    accept: bool
+
+
+def write_unfenced(client: UnfencedClient, entry: Entry, how: UnfencedHow) -> Applied:
+    """Write the batch of `entry`, or what is missing of it.
+
+    Raises what `client` raises, ForeignWriterError, TopicRecreatedError, TargetRecordsError,
+    UnfinishedBatchError, and SettingsError for too long a tail.
+    """
+    state = client.read_ledger(entry.query)
+    refuse_moved(how.label, entry, state.heads)
+    logs = client.read_targets()
+    before, found = state.batch, Findings()
+    if before is not None and (before.is_finished or before.number > 1):
+        refuse_recreated(before, entry, logs, how)
+    if before is not None and before.is_finished:
+        found = check_finished(client, before, logs, how)
+        refuse_found(found, entry, how, f"behind batch {before.batch_id}")
+    elif before is not None and not is_finished_by(before, entry, logs, how):
+        before = replace(before, left={}, size=0)  # given up: this one begins behind its rows
+    record = begin(entry, before, logs, how.identity)
+    client.write_begun(record)
+    tail, size = Tail(rows={}, findings=Findings()), 0
+    if before is not None and before.number == record.number:
+        logs = client.read_targets()
+        tail, size = read_tail(client, record, logs, how)
+        refuse_found(tail.findings, entry, how, _EARLIER)
+        if tail.rows and not how.accept and not finish(record, 0, 0).left:
+            absent = client.absent(dict(tail.rows))
+            refuse_found(not_of_batch(absent, state.heads, how), entry, how, _EARLIER)
+    there = dict(tail.rows)
+    written = client.write_rows(record.number, there)
+    refuse_changed(logs, client.read_targets(), how)
+    applied = finish(record, size + written, len(tail.rows) + written)
+    if not applied.left:  # else they may be of the rest, which the next batch has
+        unknown = not_of_batch(there, state.heads, how)
+        refuse_found(unknown, entry, how, _EARLIER)
+        tail = replace(tail, findings=tail.findings.with_those_of(unknown))
+    client.write_applied(applied)
+    return Applied(
+        rows=written + len(tail.rows) - len(there),
+        unexpected=(*found.records(), *tail.findings.records()),
+    )
+
+
+def not_of_batch(there: Places, heads: Mapping[TopicPartition, Head], how: UnfencedHow) -> Findings:
+    """What of a tail the batch does not have, nor one before it that has finished a part of it."""
+    unknown = Findings()
+    for values, (tp, offset) in there.items():
+        if how.identity != ORIGIN or not _is_below(values, heads):
+            unknown.add(Unexpected.UNKNOWN, tp, OffsetRange(offset, offset + 1))
+    return unknown
+
+
+def begin(
+    entry: Entry, before: BatchRecord | None, logs: Logs, identity: tuple[str, ...]
+) -> BatchRecord:
+    """The record of a batch that begins now, or goes on with what `before` had begun."""
+    moves = {tp: move.range for tp, move in entry.moves.items()}
+    record = BatchRecord(
+        number=1 if before is None else before.number + 1,
+        query_id=entry.query_id,
+        run_id=entry.run_id,
+        batch_id=entry.batch_id,
+        identity=identity,
+        moves=moves,
+        topic_ids={tp.topic: move.topic_id for tp, move in entry.moves.items()},
+        left=moves,
+        since={name: _ends(log) for name, log in logs.items()},
+    )
+    if before is None or before.is_finished:
+        return record
+    since = {name: before.since.get(name, ends) for name, ends in record.since.items()}
+    # All that a topic holds which was made since was written since.
+    kept = {
+        name: ends if _is_same(ends, logs[name]) else TargetEnds(logs[name].id, {})
+        for name, ends in since.items()
+    }
+    left = around((before.left, moves))
+    ids = {**before.topic_ids, **record.topic_ids}
+    return replace(
+        record,
+        number=before.number,
+        left=left,
+        topic_ids={tp.topic: ids[tp.topic] for tp in left},
+        since=kept,
+    )
+
+
+def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchRecord:
+    """The record of a batch whose rows are all there: `rows` of the `size` offsets behind its ends.
+
+    Without `rows` it does not say how many they are.
+    """
+    left = {tp: _rest(one, record.moves.get(tp)) for tp, one in record.left.items()}
+    left = {tp: one for tp, one in left.items() if one.start < one.until}
+    return replace(record, size=size, rows=rows, left=left)
+
+
+def check_finished(
+    client: UnfencedClient, before: BatchRecord, logs: Logs, how: UnfencedHow
+) -> Findings:
+    """What is behind the ends that a finished batch has stored, and is not its rows.
+
+    Every row was acknowledged, so each has an offset there. If there are no more offsets than that,
+    nobody else has written, unless as many were lost. A topic that was made again since is another.
+    """
+    since = {name: one for name, one in before.since.items() if _is_same(one, logs.get(name))}
+    ranges, gone = tail_ranges(since, logs)
+    size, is_whole = size_of(ranges), since.keys() == before.since.keys()
+    if size == before.size and is_whole and not gone:
+        return Findings()
+    kept = {tp: _still_there(one, tp, logs) for tp, one in ranges.items()}
+    tail = judge(client, kept, how, before.number)
+    found = tail.findings
+    lost = (before.size or 0) - size if is_whole else 0
+    if before.rows is not None and is_whole and kept == ranges:  # none of them has aged
+        lost = max(lost, before.rows - len(tail.rows))
+    if lost > 0 or gone:
+        places = gone or ranges or {tp: OffsetRange(end, end) for tp, end in _places(since)}
+        for number, (tp, one) in enumerate(places.items()):  # of each partition nobody knows
+            count = 0 if number else max(lost, 0) + size_of(gone)
+            found.add(Unexpected.LOST, tp, one, count)
+    return found
+
+
+def read_tail(
+    client: UnfencedClient, record: BatchRecord, logs: Logs, how: UnfencedHow
+) -> tuple[Tail, int]:
+    """What there is of a batch that had begun, and how many offsets its tails have."""
+    ranges, gone = tail_ranges(record.since, logs)
+    kept = {tp: _still_there(one, tp, logs) for tp, one in ranges.items()}
+    tail = judge(client, kept, how, record.number)
+    # What Kafka has deleted may have been rows of the batch: which, nobody knows.
+    gone.update({tp: OffsetRange(one.start, kept[tp].start) for tp, one in ranges.items()})
+    for tp, one in gone.items():
+        if one.start < one.until:
+            tail.findings.add(Unexpected.LOST, tp, one, one.until - one.start)
+    return tail, size_of(ranges)
+
+
+def tail_ranges(
+    since: Mapping[str, TargetEnds], logs: Logs
+) -> tuple[dict[TopicPartition, OffsetRange], dict[TopicPartition, OffsetRange]]:
+    """The offsets behind these ends, and those below them that the logs do not reach any more."""
+    ranges, gone = {}, {}
+    for name, stored in since.items():
+        for number, log in logs[name].ranges.items():
+            tp, start = TopicPartition(name, number), stored.ends.get(number, 0)
+            if log.until < start:
+                gone[tp] = OffsetRange(log.until, start)
+            elif log.until > start:
+                ranges[tp] = OffsetRange(start, log.until)
+    return ranges, gone
+
+
+def judge(client: UnfencedClient, ranges: Ranges, how: UnfencedHow, batch: int) -> Tail:
+    """Read these ranges, as far as there is anything in them."""
+    wanted = {tp: one for tp, one in ranges.items() if one.start < one.until}
+    records = client.read_records(wanted) if wanted else ()
+    return judge_tail(records, writer=how.writer, batch=batch)
+
+
+def refuse_found(found: Findings, entry: Entry, how: UnfencedHow, where: str) -> None:
+    """Raise TargetRecordsError for what makes the target wrong; say what else was found.
+
+    It is said at once: when the batch is over, it may not be found any more.
+    """
+    wrong = [one for one in found.records() if one.kind is not Unexpected.FOREIGN]
+    for one in found.records():
+        if one not in wrong or how.accept:
+            logger.warning("%s: %s there are %s", how.label, where, describe(one))
+    if not wrong or how.accept:
+        return
+    raise records_error(wrong, entry, label=how.label, where=where)
+
+
+def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> None:
+    """Raise TopicRecreatedError where the rows of earlier batches went to an older topic."""
+    both = before.since.keys() & logs.keys()
+    for name in sorted(name for name in both if not _is_same(before.since[name], logs[name])):
+        if not how.accept:
+            raise topic_recreated(name, entry, label=how.label)
+        logger.warning("%s: topic %s was created again: its rows are gone", how.label, name)
+
+
+def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> bool:
+    """Whether a batch that was begun is finished by this one; no where that is accepted.
+
+    Raises UnfinishedBatchError where it cannot be: what is there of it may be taken for rows that
+    this one has, or be left for ever.
+    """
+    moves = {tp: move.range for tp, move in entry.moves.items()}
+    now = {tp.topic: move.topic_id for tp, move in entry.moves.items()}
+    ids = {tp.topic: before.topic_ids[tp.topic] for tp in before.left}
+    others = [name for name, known in ids.items() if not _alike(known, now.get(name))]
+    unread = before.left.keys() - how.reads
+    if before.identity != how.identity:
+        why = f"its rows are known by {before.identity}, and those of this batch by {how.identity}"
+    elif before.since.keys() - logs.keys():
+        why = f"its rows went to {few(sorted(before.since))} too, which the sink has no more"
+    elif others:
+        why = f"{few(sorted(others))} is not what it has read: it was created or planned again"
+    elif unread:
+        why = f"it has read {few(f'{tp}' for tp in sorted(unread))}, which the query reads no more"
+    elif before.identity != ORIGIN and before.left != moves:
+        why = (
+            f"it has {few(f'{tp} {one}' for tp, one in before.left.items())}, and this batch "
+            f"{few(f'{tp} {one}' for tp, one in moves.items())}: rows of one identity may differ"
+        )
+    else:
+        return True
+    if how.accept:
+        logger.warning("%s: batch %d is not finished: %s", how.label, before.batch_id, why)
+        return False
+    raise UnfinishedBatchError(
+        f"{how.label}: batch {before.batch_id} of query id {before.query_id} was begun, and is not "
+        f"finished; batch {entry.batch_id} cannot finish it: {why}",
+        ranges=before.left,
+        cause="the query was started with another checkpoint, or the sink with other arguments",
+        fix="Start it as it was started before, until that batch is applied; or accept that the "
+        f"rows which are there of it are written again, behind them: {ACCEPT}, once",
+    )
+
+
+def refuse_changed(before: Logs, now: Logs, how: UnfencedHow) -> None:
+    """Raise RetriableSinkError where a topic was made again, or got partitions, meanwhile."""
+    for name, log in before.items():
+        after = now.get(name)
+        if after is None or after.id != log.id or after.ranges.keys() != log.ranges.keys():
+            raise RetriableSinkError(
+                f"{how.label}: topic {name} was created again, or got more partitions, while the "
+                "batch was being written",
+                cause="somebody has changed the topic",
+                fix="Nothing to do: what is missing is written again",
+            )
+
+
+def _is_below(values: str, heads: Mapping[TopicPartition, Head]) -> bool:
+    topic, partition, offset = json.loads(values)
+    head = heads.get(TopicPartition(topic, partition))
+    return head is not None and offset < head.range.until
+
+
+def _ends(log: TargetLog) -> TargetEnds:
+    return TargetEnds(log.id, {number: one.until for number, one in log.ranges.items()})
+
+
+def _places(since: Mapping[str, TargetEnds]) -> Iterator[tuple[TopicPartition, int]]:
+    for name, stored in since.items():
+        for number, end in stored.ends.items():
+            yield TopicPartition(name, number), end
+
+
+def _is_same(stored: TargetEnds, log: TargetLog | None) -> bool:
+    return log is not None and _alike(stored.id, log.id)
+
+
+def _alike(known: str | None, now: str | None) -> bool:
+    """Whether both may be one topic's; None: the broker, or whoever was asked, knows no ids."""
+    return known is None or now is None or known == now
+
+
+def _still_there(one: OffsetRange, tp: TopicPartition, logs: Logs) -> OffsetRange:
+    first = logs[tp.topic].ranges[tp.partition].start
+    return OffsetRange(min(max(one.start, first), one.until), one.until)
+
+
+def _rest(left: OffsetRange, moved: OffsetRange | None) -> OffsetRange:
+    return left if moved is None else OffsetRange(max(left.start, moved.until), left.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfencedTarget:
-    """Where a batch goes; `accept` and `max_tail` as in `UnfencedHow`."""
+    """Where a batch goes; `accept` as in `UnfencedHow`."""
 
     sink: str
     topics: tuple[str, ...]
     access: ConnectionSettings
     explain: Explanation
     accept: bool
-    max_tail: int = MAX_TAIL
 
 
 @dataclass(kw_only=True)
@@ -57,11 +420,10 @@ class UnfencedBatch:
     target: UnfencedTarget
     heads: LedgerTopic
     logs: TargetLogs
-    kept: KeptProducer
-    rows: UnfencedRows
+    rows: TaskRows
     entry: Entry
     reads: frozenset[TopicPartition]
-    _producer: IdempotentProducer | None = None
+    _producer: IdempotentProducer | None = None  # of the ledger's records
     _found: Targets | None = None
     _partition: int = -1  # of the ledger's topic
     _sent: int = 0  # records of the ledger
@@ -75,16 +437,12 @@ class UnfencedBatch:
             identity=self.rows.identity,
             reads=self.reads,
             accept=self.target.accept,
-            max_tail=self.target.max_tail,
         )
         try:
-            self.rows.prepare()
             applied = write_unfenced(self, self.entry, how)
-            self._keep_producer()
         except KafkaError as error:
             raise explain.translated(error) from error
         finally:
-            self.rows.close()
             if self._producer is not None:
                 self._producer.leave()
         reached("sink.committed")
@@ -95,6 +453,7 @@ class UnfencedBatch:
     def read_ledger(self, query: str) -> StoredState:
         """Read it, as far as no transaction of an earlier driver is in the way."""
         heads = self.heads.heads(query, self.target.explain, fenced=True)
+        self._own().connect(self.heads.name)
         records = self.heads.records
         self._partition = records.partition(self.target.sink, query, self.heads.partitions)
         reached("sink.ledger-read")
@@ -147,8 +506,7 @@ class UnfencedBatch:
     def write_rows(self, batch: int, there: Places) -> int:
         """Send the rows that are not there."""
         assert self._found is not None  # noqa: S101  # the targets are read before
-        target = RowsTarget(self._own(), self._found, self._writer, batch)
-        written = self.rows.write(target, there)
+        written = self.rows.write(RowsTarget(self._found, self._writer, batch), there)
         reached("sink.rows-written")
         return written
 
@@ -178,19 +536,9 @@ class UnfencedBatch:
 
     def _own(self) -> IdempotentProducer:
         if self._producer is None:
-            assert self._found is not None  # noqa: S101  # the targets are read before
-            self._producer = self.kept.take(self._found, self._new_producer)
+            access = self.target.access
+            self._producer = IdempotentProducer({**access.properties(), **access.tuning})
         return self._producer
-
-    def _new_producer(self) -> IdempotentProducer:
-        access = self.target.access
-        return IdempotentProducer({**access.properties(), **access.tuning})
-
-    def _keep_producer(self) -> None:
-        """For the next batch; one of a try that has failed may still have something to send."""
-        if self._producer is not None and self._found is not None:
-            self.kept.keep(self._found, self._producer)
-            self._producer = None
 
     def _heads_to_write(self, query: str) -> Iterable[ledger.LedgerRecord]:
         records, sink = self.heads.records, self.target.sink

@@ -47,11 +47,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     },
     "kafka without transactions": {
         "store": "kafka",
-        "sink": {"transactions": False, "write_method": "driver"},
-    },
-    "kafka without transactions by executors": {
-        "store": "kafka",
-        "sink": {"transactions": False, "write_method": "executors"},
+        "sink": {"transactions": False},
         "master": "local-cluster[2,1,1024]",
     },
     "kafka windows": {"store": "kafka", "shape": "windows"},

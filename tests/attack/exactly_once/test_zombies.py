@@ -114,15 +114,12 @@ def test_held_in_a_transaction_of_kafka(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "name", ["kafka without transactions", "kafka without transactions by executors"]
-)
 @pytest.mark.parametrize("point", UNFENCED)
 def test_held_without_transactions(
-    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
+    point: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Nobody keeps it out. It fails, and the next batch names what it has sent twice, to a row."""
-    lives = begin(name, request, tmp_path)
+    lives = begin("kafka without transactions", request, tmp_path)
     with held(lives, point) as zombie:
         lives.finish()
         before, heard = Counter(lives.read().rows), len(zombie.lines)

@@ -10,8 +10,8 @@ from eo_listener.foreach_batch.sink_writer import SinkWriter
 from eo_listener.model.errors import ForeignWriterError, RetriableSinkError
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka import batch_transaction as order
-from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch
+from eo_listener.sinks.kafka import transaction as order
+from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch
 from tests.model_checking.batches.tape import Answer, Call
 from tests.model_checking.bugs import Bug
 from tests.model_checking.kafka_sink import tasks

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka.batch_transaction import ONGOING, ProducerEpoch
+from eo_listener.sinks.kafka.transaction import ONGOING, ProducerEpoch
 
 EMPTY = "Empty"
 PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"

@@ -13,8 +13,8 @@ from eo_listener.model.errors import EoListenerError, ForeignWriterError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks.kafka import batch_transaction
-from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch, TaskReport
+from eo_listener.sinks.kafka import transaction
+from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch, TaskReport
 from tests.model_checking.batches.tape import RETRY, Answer, Call, Heads, Paused, Stand, Tape
 
 KEY = "a"
@@ -119,7 +119,7 @@ class TapeSink:
         return found
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
-        return batch_transaction.write_batch(
+        return transaction.write_batch(
             self.client(frame), entry, label=self.label, tasks=len(self.how.layout)
         )
 

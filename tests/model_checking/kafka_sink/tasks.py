@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka.batch_transaction import ProducerEpoch, TaskReport
+from eo_listener.sinks.kafka.transaction import ProducerEpoch, TaskReport
 from tests.model_checking.batches.tape import Row
 from tests.model_checking.kafka_sink.cluster import Request
 from tests.model_checking.kafka_sink.tape import TARGETS, Layout

@@ -15,7 +15,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka.batch_transaction import ONGOING, OpenTransaction, TaskReport
+from eo_listener.sinks.kafka.transaction import ONGOING, OpenTransaction, TaskReport
 from tests.model_checking.batches import world as batches
 from tests.model_checking.batches.spark import Batch, Driver, planned
 from tests.model_checking.batches.tape import Answer, Call, Row, Stand

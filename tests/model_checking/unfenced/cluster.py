@@ -97,52 +97,34 @@ class TargetLogs:
 
 
 class Producer:
-    """Sends in order in each partition; those of `late` partitions go out with the flush only."""
+    """The driver's: it sends records of the ledger."""
 
-    def __init__(self, cluster: Cluster, by: str, late: frozenset[int]) -> None:
+    def __init__(self, cluster: Cluster, by: str) -> None:
         self.cluster = cluster
         self.by = by
-        self.late = late
-        self.queue: list[tuple[int, Row]] = []
         self.begun: list[tuple[bytes, bytes | None]] = []
-        self.in_flight: tuple[int, Row] | None = None
+
+    def connect(self, topic: str) -> None:
+        pass
 
     def send(
         self,
         topic: str,
         value: bytes | None,
         *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int = -1,
+        key: bytes,
+        partition: int,
     ) -> None:
-        if topic == LEDGER:
-            assert key is not None
-            self.begun.append((key, value))
-            return
-        number = partition if partition >= 0 else (key or b"\0")[-1] % PARTITIONS
-        row = number, Row(headers or [], self.by)
-        if number in self.late:
-            self.queue.append(row)
-        else:
-            self._out(row)
+        assert (topic, partition) == (LEDGER, 0)
+        self.begun.append((key, value))
 
     def flush(self, timeout: float | None = None) -> None:
-        begun, self.begun = self.begun, []  # nothing says which partition comes first
+        begun, self.begun = self.begun, []
         for record in begun:
             self.cluster.reached(self.by, "record")
             self.cluster.ledger.append(record)
             self.cluster.writers.append(self.by)
-        queue, self.queue = self.queue, []
-        for row in queue:
-            self._out(row)
         self.cluster.reached(self.by, "flushed")
 
     def leave(self) -> None:
-        self.queue, self.begun = [], []
-
-    def _out(self, row: tuple[int, Row]) -> None:
-        self.in_flight = row
-        self.cluster.reached(self.by, "row")
-        self.cluster.append(*row)
-        self.in_flight = None
+        self.begun = []

@@ -14,10 +14,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
-from eo_listener.sinks.kafka.kept_producer import KeptProducer
-from eo_listener.sinks.kafka.ordered_rows import OrderedRows
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
-from eo_listener.sinks.kafka.unfenced_rows import UnfencedRows
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.model_checking.ledger import require
 from tests.model_checking.unfenced.cluster import (
@@ -65,16 +62,14 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class Driver:
-    """A driver; `keyed`: rows have keys; `by_tasks`: executors send them."""
+    """A driver; `keyed`: rows have keys."""
 
     name: str
     cluster: Cluster
     checkpoint: Checkpoint
     late: frozenset[int] = frozenset()
     keyed: bool = False
-    by_tasks: bool = False
     accept: bool = False
-    producer: Producer | None = None
     tasks: Tasks | None = None
 
     def run(self, batches: int = len(BATCHES)) -> None:
@@ -99,36 +94,32 @@ class Driver:
             try:
                 self._try(entry, ranges)
             except RetriableSinkError:
-                require(self.by_tasks and left > 0, f"{self.name} tries batch {number} for ever")
+                require(left > 0, f"{self.name} tries batch {number} for ever")
             else:
                 return
 
     def _try(self, entry: Entry, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         topic = LedgerTopic(self.cluster, self.name)
-        self.producer = Producer(self.cluster, self.name, self.late)
+        self.tasks = Tasks(self.cluster, self.name, self.late)
         batch = UnfencedBatch(
             target=UnfencedTarget(
                 sink=SINK, topics=(TARGET,), access=ACCESS, explain=EXPLAIN, accept=self.accept
             ),
             heads=cast(Any, topic),
             logs=cast(Any, TargetLogs(self.cluster, self.name)),
-            kept=KeptProducer(),
-            rows=self._rows(self._frame(ranges), plan_of(entry)),
+            rows=self._rows(self._frame(ranges), plan_of(entry), self.tasks),
             entry=entry,
             reads=frozenset(tp for one in BATCHES for tp in one),
-            _producer=cast(Any, self.producer),
+            _producer=cast(Any, Producer(self.cluster, self.name)),
         )
         batch.write()
         require(topic.met() <= {self.name}, f"{self.name} has written beside {topic.met()}")
 
-    def _rows(self, frame: pa.Table, plan: PlannedBatch) -> UnfencedRows:
-        if not self.by_tasks:
-            return OrderedRows(frame, plan, label="out", one_topic=True, identity=None)
-        self.tasks = Tasks(self.cluster, self.name, self.late)
+    def _rows(self, frame: pa.Table, plan: PlannedBatch, tasks: Tasks) -> RowsByTasks:
         return RowsByTasks(
             frame,
             plan,
-            cast(Any, self.tasks),
+            cast(Any, tasks),
             label="out",
             one_topic=True,
             identity=None,

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from eo_listener.model.errors import EoListenerError, ForeignWriterError, TargetRecordsError
 from eo_listener.model.ledger import Unexpected, UnexpectedRecords
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka import task_rows, unfenced_batch
+from eo_listener.sinks.kafka import task_rows, unfenced
 from eo_listener.sinks.kafka.row_identity import RowIdentity
 from eo_listener.sinks.kafka.tail import Findings
 from eo_listener.testing.faults import Killed
@@ -33,9 +33,9 @@ class History:
     What the first has under way comes `arrives` things later, in its successor's life. Another
     producer writes a record when the first comes to `foreign`.
 
-    With `by_tasks` executors send the rows. With `task` no driver dies, but the first attempt of
-    the task that sends at `first`: it has ended, or "outlives" the try, or Spark has lost the
-    executor of a "zombie". What it had still to send comes `arrives` things later, if not before.
+    With `task` no driver dies, but the first attempt of the task that sends at `first`: it has
+    ended, or "outlives" the try, or Spark has lost the executor of a "zombie". What it had still to
+    send comes `arrives` things later, if not before.
     """
 
     first: int
@@ -45,7 +45,6 @@ class History:
     foreign: int = -1
     late: frozenset[int] = frozenset()
     keyed: bool = False
-    by_tasks: bool = False
     task: Literal["", "dies", "outlives", "zombie"] = ""
 
 
@@ -71,7 +70,6 @@ class Stage:
             self.checkpoint,
             late=self.history.late,
             keyed=self.history.keyed,
-            by_tasks=self.history.by_tasks,
             accept=accept,
         )
 
@@ -89,14 +87,14 @@ class Stage:
 def take(history: History) -> bool:
     """Take it. Raises Broken; False where it had nothing to happen, since all was over before."""
     stage = Stage(history)
-    refuse_found = unfenced_batch.refuse_found
+    refuse_found = unfenced.refuse_found
 
     def said(found: Findings, *how: Any) -> None:
         stage.named.extend(found.records())
         refuse_found(found, *how)
 
     with (
-        patch.object(unfenced_batch, "refuse_found", said),
+        patch.object(unfenced, "refuse_found", said),
         patch.object(task_rows, "_PAUSE", 0),
     ):
         return _taken(stage)
@@ -120,7 +118,7 @@ def _taken(stage: Stage) -> bool:
 
     def fell() -> None:
         happened.append("first")
-        flying = one.producer.in_flight if one.producer is not None else None
+        flying = one.tasks.in_flight if one.tasks is not None else None
         if history.arrives >= 0:
             if flying is None:
                 happened.clear()
@@ -236,10 +234,6 @@ def _check_order(stage: Stage) -> None:
             newest[tp, source] = int(offset)
 
 
-def _by_tasks(first: int, **more: Any) -> History:
-    return History(first, by_tasks=True, **more)
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """Histories of one kind, by where things happen."""
@@ -262,15 +256,9 @@ KINDS = {
         Kind("zombie", lambda first, _: History(first, suspended=True), both=False),
         Kind("zombie, crash", lambda first, second: History(first, second, suspended=True)),
         Kind("late row", lambda first, arrives: History(first, arrives=arrives)),
-        Kind("tasks, crash", lambda one, _: _by_tasks(one), both=False),
-        Kind("tasks, crash with keys", lambda one, _: _by_tasks(one, keyed=True), both=False),
-        Kind("tasks, crash, one behind", lambda one, _: _by_tasks(one, late=ONE), both=False),
-        Kind("tasks, crashes", lambda one, two: _by_tasks(one, second=two)),
-        Kind("tasks, zombie", lambda one, _: _by_tasks(one, suspended=True), both=False),
-        Kind("tasks, late row", lambda first, arrives: _by_tasks(first, arrives=arrives)),
-        Kind("task dies", lambda one, _: _by_tasks(one, task="dies"), both=False),
-        Kind("task outlives", lambda one, two: _by_tasks(one, task="outlives", arrives=two)),
-        Kind("task zombie", lambda one, two: _by_tasks(one, task="zombie", arrives=two)),
+        Kind("task dies", lambda one, _: History(one, task="dies"), both=False),
+        Kind("task outlives", lambda one, two: History(one, task="outlives", arrives=two)),
+        Kind("task zombie", lambda one, two: History(one, task="zombie", arrives=two)),
         Kind("foreign", lambda first, foreign: History(first, foreign=min(first, foreign))),
     )
 }

@@ -7,13 +7,9 @@ from typing import Any, cast
 
 from eo_listener.kafka.java_transactions import WrittenRows
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka import ordered_rows
-from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity
-from eo_listener.sinks.kafka.task_rows import PRESENT, TaskRows
-from eo_listener.sinks.kafka.types import Record
-from eo_listener.sinks.kafka.unfenced_batch import Places
-from eo_listener.sinks.kafka.unfenced_rows import KnownRows, RowsTarget
-from tests.model_checking.unfenced.cluster import PARTITIONS, TARGET, Cluster, Producer, Row
+from eo_listener.sinks.kafka.task_rows import PRESENT, Places, RowsTarget, TaskRows
+from tests.model_checking.unfenced.cluster import PARTITIONS, TARGET, Cluster, Row
+from tests.sinks.kafka.made_up_tasks import queues
 
 Rows = list[tuple[int, Row]]
 
@@ -40,6 +36,7 @@ class Tasks:
         self.running: Rows = []
         self.found: list[WrittenRows] = []
         self.there: Places = {}
+        self.in_flight: tuple[int, Row] | None = None
 
     def open_unfenced_batch(self, batch: str, *, topics: Any, tasks: int) -> None:
         self.found = []
@@ -67,17 +64,21 @@ class Tasks:
     def close_batch(self, batch: str) -> None:
         pass
 
-    def run(self, known: KnownRows, target: RowsTarget) -> None:
+    def run(self, rows: TaskRows, target: RowsTarget) -> None:
         """Send what is not there, a row of each task in turn; `late` tasks come at last."""
-        met, queues = self._queues(known, target)
-        counts = {number: len(queue) for number, queue in queues.items()}
-        attempts = dict.fromkeys(queues, 0)
-        first = [queues[number] for number in queues if number not in self.late]
-        for group in (first, [queues[number] for number in queues if number in self.late]):
+        made = queues(rows, target, self.there, PARTITIONS)
+        todo: dict[int, Rows] = {
+            number: [(number, Row(one.headers, self.by)) for one in queue]
+            for number, queue in made.of_tasks.items()
+        }
+        counts = {number: len(queue) for number, queue in todo.items()}
+        attempts = dict.fromkeys(todo, 0)
+        first = [todo[number] for number in todo if number not in self.late]
+        for group in (first, [todo[number] for number in todo if number in self.late]):
             while any(group):
                 for queue in filter(None, group):
                     try:
-                        self._send(queue, cast(Producer, target.producer))
+                        self._send(queue)
                     except TaskLost as lost:
                         attempts[queue[0][0]] = 1
                         self.lost = list(queue)
@@ -89,40 +90,21 @@ class Tasks:
                 attempt=attempt,
                 stage_attempt=0,
                 records={} if attempt else {TopicPartition(TARGET, number): counts[number]},
-                refused={} if number else {PRESENT: met},
+                refused={} if number else {PRESENT: made.met},
                 error=None,
             )
             for number, attempt in attempts.items()
         ]
 
-    def _queues(self, known: KnownRows, target: RowsTarget) -> tuple[int, dict[int, Rows]]:
-        met, queues = 0, {number: Rows() for number in range(PARTITIONS)}
-        table = ordered_rows.in_order(known.frame, known.identity.names)
-        for rows in table.to_batches():
-            records = known.columns.records(rows, target.targets)
-            for values, record in zip(known.identity.values(rows), records, strict=True):
-                assert isinstance(record, Record)
-                if values in self.there:
-                    met += 1
-                    continue
-                number = (
-                    ordered_rows.place_of(values, PARTITIONS)
-                    if record.key is None
-                    else cast(bytes, record.key)[-1] % PARTITIONS
-                )
-                identity = RowIdentity(target.writer, target.batch, values).encode()
-                queues[number].append((number, Row([(HEADER, identity)], self.by)))
-        return met, queues
-
-    def _send(self, queue: Rows, producer: Producer) -> None:
-        producer.in_flight = queue[0]
+    def _send(self, queue: Rows) -> None:
+        self.in_flight = queue[0]
         self.cluster.reached(self.by, "row")
         self.cluster.append(*queue.pop(0))
-        producer.in_flight = None
+        self.in_flight = None
 
 
 class RowsByTasks(TaskRows):
     """With these executors instead of Spark's."""
 
     def _run(self, batch: str, topics: Any, target: RowsTarget) -> None:
-        cast(Tasks, self._transactions).run(self._known, target)
+        cast(Tasks, self._transactions).run(self, target)

@@ -19,6 +19,7 @@ from eo_listener.testing.faults import broken_off
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.broker import Broker
 from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.made_up_tasks import with_made_up_tasks
 from tests.sinks.kafka.records import committed
 from tests.topics import Topics, unique
 
@@ -61,6 +62,7 @@ def place_at(servers: str) -> Place:
 def place(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Where batches of Arrow tables are written to."""
     without_spark(monkeypatch)
+    with_made_up_tasks(monkeypatch)
     made = place_at(broker.bootstrap_servers)
     with made.opened:
         yield made

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks.kafka import driver_writer, ordered_rows, unfenced_rows
+from eo_listener.sinks.kafka import driver_writer, task_rows
 
 _PART = 10_000
 
@@ -21,15 +21,10 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Generator[pa.RecordBatch, None, None]:
         yield from frame.to_batches(max_chunksize=_PART)
 
-    def in_order(frame: pa.Table, names: Sequence[str]) -> pa.Table:
-        return frame.sort_by([(name, "ascending") for name in names])
-
     def identities(frame: pa.Table, names: Sequence[str]) -> pa.Table:
         return frame.select(list(names))
 
-    for module in (driver_writer, unfenced_rows):
+    for module in (driver_writer, task_rows):
         monkeypatch.setattr(module, "schema_of", lambda frame: frame.schema)
         monkeypatch.setattr(module, "stream", stream)
-    monkeypatch.setattr(ordered_rows, "stream", stream)
-    monkeypatch.setattr(ordered_rows, "in_order", in_order)
-    monkeypatch.setattr(unfenced_rows, "identities", identities)
+    monkeypatch.setattr(task_rows, "identities", identities)

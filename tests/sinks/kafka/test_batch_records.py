@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord, TargetEnds, newest
-from eo_listener.sinks.kafka.ledger import Decoder, RecordKey, concerns, owner, records_of
+from eo_listener.sinks.kafka.ledger import (
+    BatchKey,
+    BatchRecord,
+    Decoder,
+    RecordKey,
+    TargetEnds,
+    concerns,
+    newest,
+    owner,
+    records_of,
+)
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.sinks.kafka.test_ledger import FAR, stored
 

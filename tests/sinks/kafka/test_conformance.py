@@ -16,6 +16,7 @@ from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, entry_of, heads_of, rows_of
 from tests.broker import Broker
 from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.made_up_tasks import with_made_up_tasks
 from tests.sinks.kafka.records import committed
 from tests.topics import Topics, unique
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.kafka
 class TestThroughTheDriver(SinkConformance):
     """With write_method="driver", but for how rows come from Spark."""
 
-    write_method: Literal["driver", "executors"] = "driver"
+    write_method: Literal["driver", "executors"] | None = "driver"
     transactions = True
     # At "sink.commit-sent" the answer is on its way: what is durable then, nobody can say.
     fault_points: Sequence[str] = (
@@ -70,6 +71,7 @@ class TestThroughTheDriver(SinkConformance):
     @pytest.fixture(autouse=True)
     def _rows(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
         without_spark(monkeypatch)
+        with_made_up_tasks(monkeypatch)
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
         """Each row as JSON, a record's value."""
@@ -84,6 +86,7 @@ class TestWithoutTransactions(TestThroughTheDriver):
     neither for readers nor after a crash, and of two drivers at the same time both may write.
     """
 
+    write_method = None
     transactions = False
     fault_points = (
         "sink.ledger-read",
@@ -179,14 +182,6 @@ class TestWithSpark(_RowsOfSpark, TestThroughTheDriver):
 
 @pytest.mark.spark
 @pytest.mark.slow
-class TestWithoutTransactionsWithSpark(_RowsOfSpark, TestWithoutTransactions):
-    """With transactions=False, and rows that Spark sorts."""
-
-    identity = _NAMES[:3]
-
-
-@pytest.mark.spark
-@pytest.mark.slow
 class TestByTheExecutors(TestWithSpark):
     """With write_method="executors"."""
 
@@ -195,7 +190,7 @@ class TestByTheExecutors(TestWithSpark):
 
 @pytest.mark.spark
 @pytest.mark.slow
-class TestWithoutTransactionsByTheExecutors(TestWithoutTransactionsWithSpark):
-    """With write_method="executors"."""
+class TestWithoutTransactionsByTheExecutors(_RowsOfSpark, TestWithoutTransactions):
+    """With transactions=False."""
 
-    write_method = "executors"
+    identity = _NAMES[:3]

@@ -15,11 +15,9 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError
 from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka import driver_writer
-from eo_listener.sinks.kafka.batch_transaction import ProducerEpoch
 from eo_listener.sinks.kafka.catalog import Target, Targets
-from eo_listener.sinks.kafka.dead_letters import DeadLetters
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
-from eo_listener.sinks.kafka.write_methods import BegunTransaction
+from eo_listener.sinks.kafka.transaction import BegunTransaction, DeadLetters, ProducerEpoch
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 
 ENTRY = entry_of({}, {})

@@ -17,8 +17,8 @@ from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, f
 from eo_listener.model.errors import RetriableSinkError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
-from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch, refuse_changed
-from eo_listener.sinks.kafka.executor_writer import joining, task_reports
+from eo_listener.sinks.kafka.executor_writer import BY_EXECUTORS, joining, task_reports
+from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch, refuse_changed
 from eo_listener.spark.jvm.row_writer import write_rows
 from tests.broker import Broker
 from tests.sinks.kafka.records import committed
@@ -47,7 +47,7 @@ class Try:
             "sasl.jaas.config": PASSWORD,  # not read without SASL
             "transaction.timeout.ms": "600000",
         }
-        self.transactions: JavaTransactions = joining(frame, properties)
+        self.transactions: JavaTransactions = joining(frame, properties, BY_EXECUTORS)
         self.driver = self.take_over()
         self.epoch = self.driver.identity(30)
 

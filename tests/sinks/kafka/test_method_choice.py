@@ -15,10 +15,11 @@ import pytest
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.model.errors import JvmError, SettingsError
 from eo_listener.sinks.kafka import executor_writer, method_choice
+from eo_listener.sinks.kafka.arguments import WriteMethod
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
 from eo_listener.sinks.kafka.executor_writer import ExecutorWriter
-from eo_listener.sinks.kafka.method_choice import MethodChoice, WriteMethod
+from eo_listener.sinks.kafka.method_choice import MethodChoice
 from eo_listener.sinks.kafka.task_rows import TaskRows
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
@@ -52,7 +53,7 @@ def choice(
 ) -> MethodChoice:
     without_spark(monkeypatch)
     monkeypatch.setattr(executor_writer, "schema_of", lambda frame: frame.schema)
-    monkeypatch.setattr(method_choice, "joining", lambda frame, java: JavaTransactions(shim, java))
+    monkeypatch.setattr(method_choice, "joining", lambda _, java, __: JavaTransactions(shim, java))
     options = {"kafka.bootstrap.servers": "h:9092", **more}
     access = ConnectionSettings.of(options, timeout=5, transaction_timeout=60)
     return MethodChoice(method, access, label="Kafka topic t at h:9092", one_topic=True)
@@ -89,10 +90,10 @@ def test_executors_write_without_transactions_too(monkeypatch: pytest.MonkeyPatc
     plan = plan_of(entry_of({}, {}))
     frame = frame_of(pa.schema({"value": pa.string(), "n": pa.int64()}))
     for _ in range(2):
-        assert isinstance(chosen.unfenced_rows(frame, plan, ("n",)), TaskRows)
+        assert isinstance(chosen.task_rows(frame, plan, ("n",)), TaskRows)
     assert shim.asked == ["transactions.missing"]
-    with pytest.raises(SettingsError, match=r"has no shim.*Give Spark the jar"):
-        choice(monkeypatch, Shim()).unfenced_rows(frame, plan, ("n",))
+    with pytest.raises(SettingsError, match=r"transactions=False .* no shim"):
+        choice(monkeypatch, Shim()).task_rows(frame, plan, ("n",))
 
 
 def test_where_internals_are_missing_rows_go_through_the_driver(

@@ -24,8 +24,8 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
-from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
+from eo_listener.sinks.kafka.ledger_topic import KafkaLedgerReader
 from eo_listener.sinks.ledger_repair import plan_acceptance, plan_rename
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.conftest import StartBroker
@@ -195,12 +195,6 @@ def drop_create(writing: Writing) -> None:
         writing.locked.revoke(kind, name, operation)
 
 
-def numbered() -> Callable[[], Any]:
-    """Rows of one value each, another one each time."""
-    numbers = iter(range(10_000))
-    return lambda: table(str(next(numbers)))
-
-
 def test_each_right_by_the_driver(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,17 +209,6 @@ def test_each_right_by_the_driver(
 
     writing = with_transactions(locked, rows, dead_letters=letters, max_dead_letters=9)
     writing.rights.append(("--topic", letters, "Write"))
-    drop_create(writing)
-    check_each(writing)
-
-
-def test_each_right_by_the_driver_without_transactions(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On target and ledger; none on a transactional id."""
-    without_spark(monkeypatch)
-    monkeypatch.setattr("eo_listener.sinks.kafka.ordered_rows.in_order", lambda frame, _: frame)
-    writing = without_transactions(start_locked(start_broker), numbered())
     drop_create(writing)
     check_each(writing)
 

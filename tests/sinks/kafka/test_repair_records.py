@@ -12,8 +12,7 @@ from eo_listener.audit.history import read_history
 from eo_listener.model.errors import FormatError
 from eo_listener.model.ledger import GAP_ACCEPTED, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka.ledger import Decoder, decode_key
-from eo_listener.sinks.kafka.repair_records import RepairKey, RepairRecord, history_of
+from eo_listener.sinks.kafka.ledger import Decoder, RepairKey, RepairRecord, decode_key, history_of
 
 T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
 

@@ -128,9 +128,7 @@ def test_the_order_of_a_clusters_servers_does_not_matter() -> None:
         (SERVERS, "t", {"id": "a"}, "id= has no meaning with transactions"),
         (SERVERS, "t", {"on_repeated": "accept"}, "no meaning with transactions"),
         (SERVERS, "t", {**PLAIN, "on_repeated": "warn"}, "on_repeated must be"),
-        (SERVERS, "t", {"max_tail": 7}, "no meaning with transactions"),
-        (SERVERS, "t", {**PLAIN, "max_tail": 0}, "max_tail must be"),
-        (SERVERS, "t", {**PLAIN, "max_tail": True}, "max_tail must be"),
+        (SERVERS, "t", {**PLAIN, "write_method": "driver"}, 'write_method="driver" is not'),
         *(
             ({**SERVERS, "kafka.delivery.timeout.ms": ms}, "t", PLAIN, "must be from 1 to 900,000")
             for ms in ("0", "900001", "2147483647", "-1", "long")

@@ -105,12 +105,9 @@ def test_rows_of_values_and_keys_alone(place: Place) -> None:
     assert letter["reason"].startswith("it is larger than kafka.max.request.size")
 
 
-@BOTH
-def test_a_row_larger_than_the_whole_queue(place: Place, transactions: bool) -> None:
+def test_a_row_larger_than_the_whole_queue(place: Place) -> None:
     """It is refused as a row, with the option to change: there would never be room for it."""
-    sink = sink_of(
-        place, transactions, options={"kafka.buffer.memory": "100000"}, transaction_timeout=20
-    )
+    sink = place.sink(options={"kafka.buffer.memory": "100000"}, transaction_timeout=20)
     with pytest.raises(PoisonRowError, match=r"larger than kafka\.buffer\.memory"):
         write(sink, rows=table("x" * 150_000))
 

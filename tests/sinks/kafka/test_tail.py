@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka.ordered_rows import place_of
+from eo_listener.sinks.kafka import tail as tail_module
 from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity, writer_of
 from eo_listener.sinks.kafka.tail import TailRecord, judge_tail
-from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL
 from eo_listener.testing.made_up_entries import HOSTILE
+from tests.sinks.kafka.made_up_tasks import header_of
 
 OURS = writer_of("sink", "query")
 BATCH = 7
@@ -49,7 +49,7 @@ def tails(draw: st.DrawFn) -> list[TailRecord]:
 @given(tails())
 def test_each_record_is_of_one_kind(records: list[TailRecord]) -> None:
     """A row of the batch at its first place, or something unexpected, whose place is named."""
-    tail = judge_tail(records, writer=OURS, batch=BATCH, max_tail=MAX_TAIL)
+    tail = judge_tail(records, writer=OURS, batch=BATCH)
     found = {one.kind: one for one in tail.findings.records()}
     assert len(tail.rows) + sum(one.count for one in found.values()) == len(records)
     met: set[str] = set()
@@ -76,7 +76,7 @@ def test_what_is_missing_is_known_by_identity(rows: int, first: int, others: int
         TailRecord(TopicPartition("out", 0), others + at, RowIdentity(OURS, BATCH, f"[{at}]"))
         for at in range(min(first, rows))
     ]
-    tail = judge_tail(there, writer=OURS, batch=BATCH, max_tail=MAX_TAIL)
+    tail = judge_tail(there, writer=OURS, batch=BATCH)
     missing = [at for at in range(rows) if f"[{at}]" not in tail.rows]
     assert missing == list(range(min(first, rows), rows))
 
@@ -87,7 +87,7 @@ def test_a_header_comes_back(sink: str, query: str, batch: int, values: list[Any
     text = json.dumps(values, separators=(",", ":"))
     identity = RowIdentity(writer_of(sink, query), batch, text)
     before = RowIdentity(writer_of("upstream", query), 1, "[0]")
-    headers = [("h", None), (HEADER, before.encode()), (HEADER, identity.encode().encode())]
+    headers = [("h", None), (HEADER, header_of(before)), (HEADER, header_of(identity).encode())]
     assert RowIdentity.of(headers) == identity
 
 
@@ -139,37 +139,25 @@ def test_columns_that_cannot_identify() -> None:
     assert IdentityColumns.of(schema, ("value",)).names == ("value",)
 
 
-@given(st.text(), st.integers(1, 1000))
-def test_a_row_without_a_key_has_a_place(values: str, partitions: int) -> None:
-    """Always the same one of the partitions there are."""
-    assert place_of(values, partitions) == place_of(values, partitions)
-    assert 0 <= place_of(values, partitions) < partitions
-
-
-def test_places_are_spread() -> None:
-    """Over all partitions."""
-    places = [place_of(f'["t",0,{offset}]', 8) for offset in range(8000)]
-    assert min(places.count(number) for number in range(8)) > 700
-
-
 def test_a_range_covers_what_it_names() -> None:
     """The first and the last of a kind; others may lie between."""
     tp = TopicPartition("out", 0)
     records = [TailRecord(tp, 3, None), TailRecord(tp, 9, None)]
-    tail = judge_tail(records, writer=OURS, batch=BATCH, max_tail=MAX_TAIL)
+    tail = judge_tail(records, writer=OURS, batch=BATCH)
     (found,) = tail.findings.records()
     assert (found.count, found.ranges) == (2, {tp: OffsetRange(3, 10)})
 
 
-@pytest.mark.parametrize("max_tail", [1, 3])
-def test_a_tail_that_does_not_fit(max_tail: int) -> None:
-    """Is refused, with the setting to change; records of others and repeated ones take no room."""
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_tail_that_does_not_fit(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is refused, with a way out; records of others and repeated ones take no room."""
+    monkeypatch.setattr(tail_module, "MAX_TAIL", most)
     tp = TopicPartition("out", 0)
-    made = [TailRecord(tp, at, RowIdentity(OURS, BATCH, f"[{at}]")) for at in range(max_tail)]
+    made = [TailRecord(tp, at, RowIdentity(OURS, BATCH, f"[{at}]")) for at in range(most)]
     more = [TailRecord(tp, 10 + at, None) for at in range(9)] + made
-    tail = judge_tail([*made, *more], writer=OURS, batch=BATCH, max_tail=max_tail)
-    assert len(tail.rows) == max_tail
+    tail = judge_tail([*made, *more], writer=OURS, batch=BATCH)
+    assert len(tail.rows) == most
     one_more = TailRecord(tp, 99, RowIdentity(OURS, BATCH, "[99]"))
-    with pytest.raises(SettingsError, match=f"more than max_tail={max_tail} rows") as caught:
-        judge_tail([*made, one_more], writer=OURS, batch=BATCH, max_tail=max_tail)
-    assert f"max_tail={2 * max_tail})" in str(caught.value)
+    with pytest.raises(SettingsError, match=f"more than {most} rows") as caught:
+        judge_tail([*made, one_more], writer=OURS, batch=BATCH)
+    assert "name=" in str(caught.value)

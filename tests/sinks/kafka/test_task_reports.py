@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,23 @@ from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
 from eo_listener.model.errors import JvmError, KafkaError, SettingsError, SinkError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
-from eo_listener.sinks.kafka.executor_writer import joining, missing_members, task_reports
+from eo_listener.sinks.kafka.executor_writer import (
+    BY_EXECUTORS,
+    UNFENCED,
+    Request,
+    joining,
+    missing_members,
+    task_reports,
+)
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 TP = TopicPartition("t", 0)
+
+
+def frame_of(settings: Mapping[str, str]) -> Any:
+    """A DataFrame of a session with these settings."""
+    context = SimpleNamespace(getConf=lambda: settings)
+    return SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
 
 
 def report(number: int, records: int = 0) -> WrittenRows:
@@ -49,31 +63,30 @@ def test_other_plans_are_refused(planned: int, reports: list[WrittenRows]) -> No
         task_reports(reports, planned=planned, tasks=3)
 
 
-def test_speculation_is_refused() -> None:
-    """A second copy of a task would be taken for the first."""
-    context = SimpleNamespace(getConf=lambda: {"spark.speculation": "True"})
-    frame = SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
-    with pytest.raises(SettingsError, match=r"spark\.speculation=true"):
-        joining(frame, {})
-
-
-def test_a_session_without_the_shim_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, with what to give Spark: it will not be there in a minute either."""
+@pytest.mark.parametrize("request_", [BY_EXECUTORS, UNFENCED], ids=["executors", "unfenced"])
+@pytest.mark.parametrize(
+    ("frame", "obstacle"),
+    [
+        (SimpleNamespace(), "Spark Connect"),  # its JVM cannot be called
+        # A second copy of a task would be taken for the first.
+        (frame_of({"spark.speculation": "True"}), "spark.speculation=true"),
+        (frame_of({}), "no shim"),
+    ],
+)
+def test_a_session_whose_executors_cannot_write(
+    frame: Any, obstacle: str, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before the batch is begun: the argument, the obstacle, and the way out."""
 
     def call(self: JvmShimClient, what: str, argument: str) -> str:
         raise JvmError("no shim", cause="no jar", fix="Give Spark the jar")
 
     monkeypatch.setattr(JvmShimClient, "call", call)
-    context = SimpleNamespace(getConf=dict)
-    frame = SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
-    with pytest.raises(SettingsError, match=r"executors.*no shim.*Give Spark the jar; or: Use"):
-        missing_members(joining(frame, {}))
-
-
-def test_spark_connect_is_refused() -> None:
-    """Its JVM cannot be called."""
-    with pytest.raises(SettingsError, match="Spark Connect"):
-        joining(SimpleNamespace(), {})
+    with pytest.raises(SettingsError) as caught:
+        missing_members(joining(frame, {}, request_), request_)
+    assert caught.value.problem.startswith(f"{request_.argument} is not possible")
+    assert obstacle in caught.value.problem
+    assert request_.instead in (caught.value.fix or "")
 
 
 def test_dead_letters_are_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -24,18 +23,16 @@ from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.task_rows import (
     PRESENT,
     TWICE,
+    RowsTarget,
     TaskRows,
     end_timeout,
     unfenced_properties,
 )
-from eo_listener.sinks.kafka.unfenced_rows import RowsTarget
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
 
 OUT = TopicPartition("out", 0)
-TARGET = RowsTarget(
-    cast(Any, None), Targets(topics={"out": Target(id="id", partitions=2)}), "writer", 1
-)
+TARGET = RowsTarget(Targets(topics={"out": Target(id="id", partitions=2)}), "writer", 1)
 TASKS = 2
 NUMBERS = pa.array([1, 2, 3])
 
@@ -186,9 +183,8 @@ def test_rows_that_cannot_be_written(
 
 def test_a_time_cannot_be_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """Java would write it in another way than Python does."""
-    with pytest.raises(SettingsError, match="Cast it to a string") as caught:
+    with pytest.raises(SettingsError, match="Cast it to a string"):
         rows(monkeypatch, Tasks(), pa.array([0], pa.timestamp("us")))
-    assert 'write_method="driver"' in str(caught.value)
 
 
 def test_requests_go_one_at_a_time() -> None:
@@ -248,17 +244,4 @@ def test_a_partitioner_is_refused() -> None:
     """What it chooses may be another partition each time, and the order another."""
     options = {"kafka.bootstrap.servers": "h:9092", "kafka.partitioner.class": "com.example.P"}
     with pytest.raises(SettingsError, match=r"partitioner.* with transactions=False"):
-        KafkaSink(options, "t", transactions=False, write_method="executors")
-
-
-def test_spark_connect_and_speculation_are_refused() -> None:
-    """As with transactions; the driver's way is the way out."""
-    options = {"kafka.bootstrap.servers": "h:9092"}
-    sink = KafkaSink(options, "t", transactions=False, write_method="executors")
-    plan = plan_of(entry_of({}, {}))
-    with pytest.raises(SettingsError, match=r'Spark Connect.*write_method="driver"'):
-        sink._choice.unfenced_rows(SimpleNamespace(), plan, None)
-    context = SimpleNamespace(getConf=lambda: {"spark.speculation": "true"})
-    frame = SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
-    with pytest.raises(SettingsError, match=r"spark\.speculation=true.*written again"):
-        sink._choice.unfenced_rows(frame, plan, None)
+        KafkaSink(options, "t", transactions=False)

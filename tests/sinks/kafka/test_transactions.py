@@ -22,10 +22,9 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import Applied
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import ledger_topic
-from eo_listener.sinks.kafka.batch_transaction import TaskReport
 from eo_listener.sinks.kafka.ledger import RecordKey
 from eo_listener.sinks.kafka.method_choice import MethodChoice
-from eo_listener.sinks.kafka.write_methods import BegunTransaction
+from eo_listener.sinks.kafka.transaction import BegunTransaction, TaskReport
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.groups import positions

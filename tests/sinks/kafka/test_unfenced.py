@@ -27,12 +27,12 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import Applied, Entry, Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
-from eo_listener.sinks.kafka.ordered_rows import place_of
 from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, writer_of
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.sinks.kafka.conftest import TP, Place, batch, put, table
+from tests.sinks.kafka.made_up_tasks import place_of
 from tests.sinks.kafka.records import committed
 
 pytestmark = pytest.mark.kafka
@@ -137,7 +137,7 @@ def test_a_driver_that_was_suspended_before_its_batch_began_moves_no_head_back(
     assert place.values() == ["row 0", "row 1", "row 2"]
 
 
-@pytest.mark.parametrize("point", ["sink.begun", "sink.copying", "sink.rows-written"])
+@pytest.mark.parametrize("point", ["sink.begun", "made-up.sent", "sink.rows-written"])
 def test_a_batch_that_was_broken_off_is_finished(place: Place, point: str) -> None:
     """By another driver: what is there is left out, and the order is that of the first try."""
     write(open_sink(place))
@@ -263,18 +263,6 @@ def test_rows_that_a_repeated_batch_does_not_have(place: Place) -> None:
     assert sorted(numbers(place)) == list(range(6))
 
 
-def test_two_rows_of_one_identity(place: Place) -> None:
-    """The batch fails, and names it."""
-    sink = open_sink(place)
-    entry = batch(sink.applied(QUERY), size=3)
-    made = pa.concat_tables([rows(entry), rows(entry).slice(0, 1)])
-    with pytest.raises(PoisonRowError, match=r"two rows of one identity, \[\"flights\",0,2\]"):
-        put(sink, entry, made)
-    assert sink.applied(QUERY) == {}
-    put(sink, entry, rows(entry))
-    assert sorted(numbers(place)) == [0, 1, 2]
-
-
 def test_two_rows_of_one_identity_get_other_columns(place: Place) -> None:
     """The other way out that the error names: the batch is written whole, behind what is there."""
     sink = open_sink(place)
@@ -289,17 +277,6 @@ def test_two_rows_of_one_identity_get_other_columns(place: Place) -> None:
     assert not Counter([0, 1, 2, 2]) - Counter(numbers(place))
     later = batch(sink.applied(QUERY), 1, size=1)
     put(open_sink(place, id=names), later, rows(later).append_column("n", pa.array([0])))
-
-
-def test_a_row_that_cannot_be_written(place: Place) -> None:
-    """It is named with its place; what was written before it stays, and says so."""
-    sink = open_sink(place)
-    entry = batch(sink.applied(QUERY), size=3)
-    marks = pa.array([None, None, "bad"], pa.string())
-    with pytest.raises(PoisonRowError, match="offset 2 of flights-0") as caught:
-        put(sink, entry, rows(entry, eo_poison=marks))
-    assert (caught.value.partition, caught.value.offset) == (TP, 2)
-    assert "stays" in str(caught.value)
 
 
 def test_a_target_that_is_compacted(place: Place) -> None:
@@ -359,7 +336,7 @@ def test_a_sink_that_gets_transactions(place: Place) -> None:
     plain, transactional = open_sink(place), place.sink()
     write(plain)
     entry = batch(plain.applied(QUERY), 1, size=6)
-    fell(plain, entry, "sink.copying")
+    fell(plain, entry, "made-up.sent")
     with pytest.raises(UnfinishedBatchError, match="transactions=False once more"):
         put(transactional, entry, rows(entry))
     put(plain, entry, rows(entry))

@@ -21,11 +21,11 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Entry, Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka import unfenced_batch
-from eo_listener.sinks.kafka.batch_records import BatchRecord, TargetEnds
+from eo_listener.sinks.kafka import unfenced
+from eo_listener.sinks.kafka.ledger import BatchRecord, TargetEnds
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
 from eo_listener.sinks.kafka.tail import Findings, TailRecord
-from eo_listener.sinks.kafka.unfenced_batch import StoredState, UnfencedHow, begin, finish
+from eo_listener.sinks.kafka.unfenced import StoredState, UnfencedHow, begin, finish
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 
@@ -152,10 +152,10 @@ def test_a_topic_that_was_made_again() -> None:
     before = begin(entry(0, 5), None, logs(10), ORIGIN)
     record = begin(entry(0, 5), before, logs(3, topic_id="other"), ORIGIN)
     assert record.since == {"out": TargetEnds("other", {})}
-    ranges, gone = unfenced_batch.tail_ranges(record.since, logs(3, topic_id="other"))
+    ranges, gone = unfenced.tail_ranges(record.since, logs(3, topic_id="other"))
     assert (ranges, gone) == ({OUT: OffsetRange(0, 3)}, {})
     wider = {"out": TargetLog(id="id", ranges={0: OffsetRange(0, 10), 1: OffsetRange(0, 4)})}
-    ranges, _ = unfenced_batch.tail_ranges(before.since, wider)
+    ranges, _ = unfenced.tail_ranges(before.since, wider)
     assert ranges == {TopicPartition("out", 1): OffsetRange(0, 4)}
 
 
@@ -169,7 +169,7 @@ def test_a_target_with_as_many_records_as_were_written() -> None:
 
 
 def check(client: Any, before: BatchRecord, now: Any) -> Findings:
-    return unfenced_batch.check_finished(client, before, now, HOW)
+    return unfenced.check_finished(client, before, now, HOW)
 
 
 def test_a_target_with_more_records() -> None:
@@ -179,10 +179,10 @@ def test_a_target_with_more_records() -> None:
     found = check(Client(*rows, *more), finished(), logs(18))
     assert kinds(found) == {Unexpected.REPEATED: 1, Unexpected.LATE: 1, Unexpected.FOREIGN: 1}
     with pytest.raises(TargetRecordsError, match="1 rows that were there before") as caught:
-        unfenced_batch.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
+        unfenced.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
     assert caught.value.ranges == {OUT: OffsetRange(15, 17)}
     accepting = replace(HOW, accept=True)
-    unfenced_batch.refuse_found(found, entry(5, 6), accepting, "behind batch 0")
+    unfenced.refuse_found(found, entry(5, 6), accepting, "behind batch 0")
 
 
 def test_records_of_others_alone_stop_no_batch() -> None:
@@ -190,7 +190,7 @@ def test_records_of_others_alone_stop_no_batch() -> None:
     rows = [row(offset, 11 + offset) for offset in range(5)]
     found = check(Client(TailRecord(OUT, 10, None), *rows), finished(), logs(16))
     assert kinds(found) == {Unexpected.FOREIGN: 1}
-    unfenced_batch.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
+    unfenced.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
 
 
 @pytest.mark.parametrize(("end", "lost"), [(13, 2), (10, 5), (8, 7)])
@@ -205,16 +205,16 @@ def test_a_tail_that_has_aged() -> None:
     """In a batch that is repeated it may have been its rows."""
     record = begin(entry(0, 5), None, logs(10), ORIGIN)
     client: Any = Client(row(3, 13))
-    tail, size = unfenced_batch.read_tail(client, record, logs(14, start=13), HOW)
+    tail, size = unfenced.read_tail(client, record, logs(14, start=13), HOW)
     assert (list(tail.rows), size) == (['["flights",0,3]'], 4)
     assert kinds(tail.findings) == {Unexpected.LOST: 3}
-    tail, _ = unfenced_batch.read_tail(client, record, logs(14, start=14), HOW)
+    tail, _ = unfenced.read_tail(client, record, logs(14, start=14), HOW)
     assert kinds(tail.findings) == {Unexpected.LOST: 4}
 
 
 def is_finished_by(before: BatchRecord, now: Entry, **more: Any) -> bool:
     there = more.pop("logs", logs(10))
-    return unfenced_batch.is_finished_by(before, now, there, replace(HOW, **more))
+    return unfenced.is_finished_by(before, now, there, replace(HOW, **more))
 
 
 def test_a_batch_that_cannot_finish_another() -> None:
@@ -243,7 +243,7 @@ def test_a_batch_of_a_topic_that_was_created_again() -> None:
     assert is_finished_by(before, entry_of({}, {TP: OffsetRange(0, 8)}, topic_id=None))
     client = Steps(before, row(0, 10), row(1, 11))
     with pytest.raises(UnfinishedBatchError, match="not what it has read"):
-        unfenced_batch.write_unfenced(client, now, HOW)
+        unfenced.write_unfenced(client, now, HOW)
     assert client.begun == []
 
 
@@ -260,7 +260,7 @@ def test_a_batch_that_is_given_up() -> None:
     before = begin(entry(0, 5), None, logs(10), ("value",))
     client = Steps(before, *(row(offset, 10 + offset) for offset in range(3)))
     how = replace(HOW, identity=("value",), accept=True)
-    unfenced_batch.write_unfenced(client, entry(0, 3), how)
+    unfenced.write_unfenced(client, entry(0, 3), how)
     (begun,) = client.begun
     assert (begun.number, begun.left) == (2, {TP: OffsetRange(0, 3)})
     assert begun.since == {"out": TargetEnds("id", {0: 13})}
@@ -271,34 +271,32 @@ def test_a_target_that_was_created_again_between_batches() -> None:
     """Its rows are gone; before the first batch is over it had none that count."""
     client = Steps(finished(), topic_id="a newer one")
     with pytest.raises(TopicRecreatedError, match="topic out was deleted and created again"):
-        unfenced_batch.write_unfenced(client, entry(5, 9, 1), HOW)
-    unfenced_batch.write_unfenced(client, entry(5, 9, 1), replace(HOW, accept=True))
-    unfenced_batch.write_unfenced(Steps(finished(), topic_id=None), entry(5, 9, 1), HOW)
+        unfenced.write_unfenced(client, entry(5, 9, 1), HOW)
+    unfenced.write_unfenced(client, entry(5, 9, 1), replace(HOW, accept=True))
+    unfenced.write_unfenced(Steps(finished(), topic_id=None), entry(5, 9, 1), HOW)
     first = begin(entry(0, 5), None, logs(10), ORIGIN)
-    unfenced_batch.write_unfenced(Steps(first, topic_id="a newer one"), entry(0, 5), HOW)
+    unfenced.write_unfenced(Steps(first, topic_id="a newer one"), entry(0, 5), HOW)
 
 
 def test_a_topic_that_changes_in_the_middle() -> None:
     """The batch is tried again."""
-    unfenced_batch.refuse_changed(logs(3), logs(9), HOW)
+    unfenced.refuse_changed(logs(3), logs(9), HOW)
     wider = {"out": TargetLog(id="id", ranges={0: OffsetRange(0, 3), 1: OffsetRange(0, 0)})}
     for now in (logs(3, topic_id="other"), {}, wider):
         with pytest.raises(RetriableSinkError, match="created again, or got more partitions"):
-            unfenced_batch.refuse_changed(logs(3), now, HOW)
+            unfenced.refuse_changed(logs(3), now, HOW)
 
 
 def test_rows_that_an_earlier_part_of_the_batch_has() -> None:
     """A batch that was broken off may be finished by two: the second does not have the first's."""
     done = entry(0, 3)
     there = {f'["flights",0,{offset}]': (OUT, 10 + offset) for offset in (1, 2, 4)}
-    found = unfenced_batch.not_of_batch(there, {TP: done.head(TP)}, HOW)
+    found = unfenced.not_of_batch(there, {TP: done.head(TP)}, HOW)
     assert [(one.kind, one.count, one.ranges) for one in found.records()] == [
         (Unexpected.UNKNOWN, 1, {OUT: OffsetRange(14, 15)})
     ]
     own = replace(HOW, identity=("value",))
-    assert kinds(unfenced_batch.not_of_batch(there, {TP: done.head(TP)}, own)) == {
-        Unexpected.UNKNOWN: 3
-    }
+    assert kinds(unfenced.not_of_batch(there, {TP: done.head(TP)}, own)) == {Unexpected.UNKNOWN: 3}
 
 
 def test_identities_that_change_stop_a_batch_before_it_is_sent() -> None:
@@ -308,11 +306,11 @@ def test_identities_that_change_stop_a_batch_before_it_is_sent() -> None:
     client.rows = frozenset(f'["flights",0,{offset}]' for offset in range(2))
     for _ in range(2):
         with pytest.raises(TargetRecordsError, match="1 rows that their batch no longer") as caught:
-            unfenced_batch.write_unfenced(client, entry(0, 3), HOW)
+            unfenced.write_unfenced(client, entry(0, 3), HOW)
         assert "identity of a row changes" in str(caught.value)
         assert caught.value.ranges == {OUT: OffsetRange(12, 13)}
     assert client.writes == 0
-    unfenced_batch.write_unfenced(client, entry(0, 3), replace(HOW, accept=True))
+    unfenced.write_unfenced(client, entry(0, 3), replace(HOW, accept=True))
     assert client.writes == 1
 
 
@@ -321,7 +319,7 @@ def test_what_is_there_of_the_rest_stops_no_batch() -> None:
     before = begin(entry(0, 3), None, logs(10), ORIGIN)
     client = Steps(before, *(row(offset, 10 + offset) for offset in range(3)))
     client.rows = frozenset({'["flights",0,0]'})
-    unfenced_batch.write_unfenced(client, entry(0, 1), HOW)
+    unfenced.write_unfenced(client, entry(0, 1), HOW)
     assert client.writes == 1
 
 

@@ -12,11 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.model.errors import PoisonRowError, SettingsError
 from eo_listener.model.ledger import Applied, Unexpected
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.row_identity import RowIdentity
 from eo_listener.testing.faults import Killed, broken_off
-from eo_listener.testing.made_up_entries import QUERY, heads_of
+from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of
 from tests.broker import Broker
 from tests.sinks.kafka.conftest import Place, batch, place_at, put
+from tests.sinks.kafka.made_up_tasks import place_of
 from tests.sinks.kafka.records import committed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -44,7 +47,7 @@ def there(broker: Broker) -> Iterator[Place]:
 
 
 def open_sink(place: Place, topic: str | None = None, **more: Any) -> KafkaSink:
-    return place.sink(topic, **{"transactions": False, "write_method": "executors", **more})
+    return place.sink(topic, **{"transactions": False, **more})
 
 
 def rows(spark: SparkSession, until: int, *, value: str = "concat('row ', id)") -> DataFrame:
@@ -60,39 +63,40 @@ def by_partition(place: Place, topic: str | None = None) -> dict[int, list[Any]]
     return dict(found)
 
 
-@pytest.mark.slow
-def test_both_ways_write_the_same_records_in_the_same_order(
+def test_an_identity_is_the_same_text_in_java_and_in_python(
     there: Place, spark: SparkSession
 ) -> None:
-    """Partitions, headers and order are equal to the byte, whatever an identity is made of."""
-    other = there.topics.create("target", 2)
-    frame = spark.sql(KINDS)
-    for topic, method, ledger in ((there.target, "executors", "a"), (other, "driver", "b")):
-        sink = open_sink(
-            there,
-            topic,
-            name="alike",
-            id=IDENTITY,
-            write_method=method,
-            ledger_topic=f"{there.ledger}-{ledger}",
-        )
-        assert put(sink, batch({}), frame) == Applied(rows=60)
-    found = by_partition(there)
-    assert found == by_partition(there, other)
-    assert len(found) == 2
+    """Whatever it is made of; in each partition rows are in its order.
+
+    A row without a key goes where its text says.
+    """
+    frame, sink, entry = spark.sql(KINDS), open_sink(there, id=IDENTITY), batch({})
+    assert put(sink, entry, frame) == Applied(rows=60)
+    order = [str(row.value) for row in frame.sort(*IDENTITY).select("value").collect()]
+    there_now: dict[str, tuple[TopicPartition, int]] = {}
+    for partition, records in by_partition(there).items():
+        places = [order.index(value.decode()) for _, value, _ in records]
+        assert places == sorted(places)
+        for key, _, headers in records:
+            identity = RowIdentity.of(headers)
+            assert identity is not None
+            assert key is not None or place_of(identity.values, 2) == partition
+            there_now[identity.values] = TopicPartition(there.target, partition), 0
+    assert len(there_now) == 60
+    assert sink._choice.task_rows(frame, plan_of(entry), IDENTITY).absent(there_now) == {}
 
 
 @pytest.mark.slow
 def test_a_batch_that_was_broken_off_is_finished(
     there: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the driver's way has left is left out, by its identity, and the order goes on.
+    """What two tries have left is left out, by its identity, and the order goes on.
 
     The executors need no Python for it.
     """
     entry = batch({}, size=300)
     with broken_off("sink.rows-written"), pytest.raises(Killed):
-        put(open_sink(there, write_method="driver"), entry, rows(spark, 100))
+        put(open_sink(there), entry, rows(spark, 100))
     foreign = Producer({"bootstrap.servers": there.servers, "log_level": 0})
     foreign.produce(there.target, "row 99999", partition=1)
     assert foreign.flush(10) == 0
@@ -146,17 +150,16 @@ def test_nothing_is_there_behind_a_record_that_failed(there: Place, spark: Spark
     assert [int(value.split()[1]) for _, value, _ in found] == list(range(800))
 
 
-@pytest.mark.parametrize("method", ["driver", "executors"])
 def test_a_transform_that_fails_leaves_a_batch_that_is_finished(
-    there: Place, spark: SparkSession, method: str
+    there: Place, spark: SparkSession
 ) -> None:
     """It may have been begun, and rows sent: the next run finishes it, with each row once."""
-    sink = open_sink(there, write_method=method)
+    sink = open_sink(there)
     failing = "IF(id = 700, raise_error('of the user'), concat('row ', id))"
     with pytest.raises(Exception, match="of the user"):
         put(sink, batch({}, size=800), rows(spark, 800, value=failing))
     assert sink.applied(QUERY) == {}
     later = batch({}, size=800, run_id="later")
-    assert put(open_sink(there, write_method=method), later, rows(spark, 800)).rows == 800
+    assert put(open_sink(there), later, rows(spark, 800)).rows == 800
     found = [int(value.split()[1]) for one in by_partition(there).values() for _, value, _ in one]
     assert sorted(found) == list(range(800))
