@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -48,89 +49,10 @@ def member_of(broker: Broker, group: str, topic: str, protocol: str = "classic")
     return consumer
 
 
-@pytest.fixture(params=["classic", "consumer"])
-def member(request: pytest.FixtureRequest, broker: Broker, topic: str) -> Iterator[str]:
-    """A group with a live member, by the old protocol and by the new one (KIP-848)."""
-    if request.param == "consumer" and kafka_version().startswith("3."):
-        pytest.skip("the new protocol is of Kafka 4.0")
-    group = unique("members")
-    consumer = member_of(broker, group, topic, request.param)
-    yield group
-    consumer.close()
-
-
-def of(findings: list[CheckFinding], level: Level) -> list[str]:
-    return [one.what for one in findings if one.level is level]
-
-
-def test_all_is_well(broker: Broker, topic: str) -> None:
-    """A group of ours within its logs, a topic that is there, Kafka's own retention."""
-    group = unique("fine")
-    commit(broker.bootstrap_servers, group, topic, {0: 1, 1: 2})
-    found = check(broker, group, topics=(topic,))
-    assert not to_act_on(found)
-    whats = [one.what for one in found]
-    assert whats[0] == "reached, 1 broker"
-    assert whats[1].startswith("offsets.retention.minutes is 10080 (7 d), recommit_interval is 1 h")
-    assert "2 partitions; the client may commit for it (Read)" in whats
-    assert "it has no members (Empty)" in whats
-    assert any(what.startswith("it holds 2 offsets, by odd") for what in whats)
-
-
-def test_a_group_that_is_new_is_well(broker: Broker) -> None:
-    """A group that does not exist is no finding: the first commit creates it."""
-    found = check(broker, unique("new"))
-    assert not to_act_on(found)
-    assert any("does not exist yet" in one.what for one in found)
-
-
-def test_a_group_with_members_refuses_simple_commits(broker: Broker, member: str) -> None:
-    """Said before the first commit fails; a transaction may commit beside them."""
-    (found,) = to_act_on(check(broker, member))
-    assert found.level is Level.PROBLEM
-    assert "has 1 member (somebody at 127.0.0.1)" in found.what
-    beside = check(broker, member, mode="transactional")
-    assert [one.level for one in to_act_on(beside)] == [Level.WARNING]
-    (untried,) = [one for one in beside if "transactional id" in one.what]
-    assert untried.advice.endswith(
-        "--operation Write --operation Describe --transactional-id eo-listener-" + member
-    )
-
-
-def test_a_group_that_had_members_keeps_that_in_mind(broker: Broker, topic: str) -> None:
-    """A classic group that was left loses all offsets at once: the trap is named."""
-    group = unique("left")
-    consumer = member_of(broker, group, topic)
-    consumer.commit(offsets=[Wire(topic, 0, 1)], asynchronous=False)
-    consumer.close()
-    warned = of(check(broker, group), Level.WARNING)
-    assert any("all its offsets expire at once" in what for what in warned)
-    assert any(f"another program committed to it: {topic}-0" in what for what in warned)
-
-
-def test_a_group_beyond_the_log_is_reported(broker: Broker, topic: str) -> None:
-    """As after a topic was recreated: a commit would be refused until the log has grown."""
-    group = unique("beyond")
-    commit(broker.bootstrap_servers, group, topic, {0: 10_000_000})
-    (found,) = to_act_on(check(broker, group))
-    assert found.level is Level.PROBLEM
-    assert f"beyond the end of the log in {topic}-0" in found.what
-
-
-def test_records_deleted_before_they_were_reached_are_reported(broker: Broker) -> None:
-    """Retention was faster than the group."""
-    topics = Topics(broker.bootstrap_servers)
-    name, group = topics.create(partitions=1), unique("slow")
-    topics.fill(name, 10)
-    commit(broker.bootstrap_servers, group, name, {0: 1})
-    topics.forget_before(name, {0: 5})
-    (found,) = to_act_on(check(broker, group))
-    assert f"deleted records that it has not reached in {name}-0" in found.what
-
-
-def test_an_open_transaction_is_reported(broker: Broker, topic: str) -> None:
-    """Another driver at work, or one that was killed, holds the group's offsets."""
-    group, servers = unique("open"), broker.bootstrap_servers
+@contextmanager
+def open_transaction(broker: Broker, group: str, topic: str) -> Iterator[None]:
+    """A transaction on the offsets of a group, by a driver at work or one that was killed."""
+    servers = broker.bootstrap_servers
     commit(servers, group, topic, {0: 1})
     producer = Producer(
         {"bootstrap.servers": servers, "transactional.id": unique("tx"), "log_level": "0"}
@@ -138,24 +60,119 @@ def test_an_open_transaction_is_reported(broker: Broker, topic: str) -> None:
     producer.init_transactions(30)
     producer.begin_transaction()
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
-    producer.send_offsets_to_transaction(
-        [Wire(topic, 0, 2)], consumer.consumer_group_metadata(), 30
-    )
-    found = check(broker, group, mode="transactional")
+    wire = [Wire(topic, 0, 2)]
+    producer.send_offsets_to_transaction(wire, consumer.consumer_group_metadata(), 30)
+    yield
     producer.abort_transaction(30)
     consumer.close()
-    (told,) = to_act_on(found)
-    assert "a transaction on its offsets is open" in told.what
 
 
-def test_a_group_of_another_kind_is_reported(broker: Broker) -> None:
-    """Kafka Connect has groups too, in which no offset of a consumer belongs."""
-    group = unique("connect")
+@contextmanager
+def live_member(broker: Broker, group: str, topic: str, protocol: str) -> Iterator[None]:
+    consumer = member_of(broker, group, topic, protocol)
+    yield
+    consumer.close()
+
+
+@contextmanager
+def connect_worker(broker: Broker, group: str) -> Iterator[None]:
     host, _, port = broker.bootstrap_servers.partition(":")
     with socket.create_connection((host, int(port)), timeout=30) as wire:
         join(wire, group, "connect")
-        (found,) = to_act_on(check(broker, group))
-    assert found.what == "it is a connect group, not a consumer group"
+        yield
+
+
+PROTOCOLS = ["classic", *([] if kafka_version().startswith("3.") else ["consumer"])]
+Found = dict[str, tuple[CheckFinding, ...]]
+
+
+@pytest.fixture(scope="module")
+def found(broker: Broker, topic: str) -> dict[str, Found]:
+    """What one check of all groups finds, by mode and by what is in the way."""
+    topics = Topics(broker.bootstrap_servers)
+    group = {
+        name: unique(name)
+        for name in ("fine", "new", "left", "beyond", "slow", "open", "connect", *PROTOCOLS)
+    }
+    commit(broker.bootstrap_servers, group["fine"], topic, {0: 1, 1: 2})
+    commit(broker.bootstrap_servers, group["beyond"], topic, {0: 10_000_000})
+    emptied = topics.create(partitions=1)
+    topics.fill(emptied, 10)
+    commit(broker.bootstrap_servers, group["slow"], emptied, {0: 1})
+    topics.forget_before(emptied, {0: 5})
+    consumer = member_of(broker, group["left"], topic)
+    consumer.commit(offsets=[Wire(topic, 0, 1)], asynchronous=False)
+    consumer.close()
+    with ExitStack() as stack:
+        stack.enter_context(open_transaction(broker, group["open"], topic))
+        stack.enter_context(connect_worker(broker, group["connect"]))
+        for protocol in PROTOCOLS:
+            stack.enter_context(live_member(broker, group[protocol], topic, protocol))
+        findings = {
+            mode: check(broker, *group.values(), topics=(topic, "mistyped"), mode=mode)
+            for mode in ("simple", "transactional")
+        }
+    about = {f"group {full}": name for name, full in group.items()}
+    about |= {f"topic {topic}": "topic", "topic mistyped": "mistyped"}
+    by_mode: dict[str, Found] = {}
+    for mode, every in findings.items():
+        names = {about.get(one.about, "cluster") for one in every}
+        by_mode[mode] = {
+            name: tuple(one for one in every if about.get(one.about, "cluster") == name)
+            for name in names
+        }
+    return by_mode
+
+
+def test_all_is_well(found: dict[str, Found]) -> None:
+    """A group of ours within its logs, a new one, a topic, Kafka's own retention."""
+    simple = found["simple"]
+    for name, facts in {
+        "cluster": ("1 broker", "offsets.retention.minutes is 10080 (7 d)"),
+        "topic": ("2 partitions", "Read"),
+        "fine": ("no members (Empty)", "holds 2 offsets", "by odd"),
+        "new": ("does not exist yet",),
+    }.items():
+        assert not to_act_on(simple[name])
+        whats = " ".join(one.what for one in simple[name])
+        assert not [fact for fact in facts if fact not in whats], whats
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_with_members_refuses_simple_commits(
+    found: dict[str, Found], protocol: str
+) -> None:
+    """By either protocol of Kafka; a transaction may commit beside them."""
+    (refused,) = to_act_on(found["simple"][protocol])
+    assert refused.level is Level.PROBLEM
+    assert "1 member (somebody at 127.0.0.1)" in refused.what
+    beside = found["transactional"][protocol]
+    assert [one.level for one in to_act_on(beside)] == [Level.WARNING]
+    (untried,) = [one for one in beside if "transactional id" in one.what]
+    rights = "--operation Write --operation Describe --transactional-id eo-listener-"
+    assert rights + untried.about.removeprefix("group ") in untried.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "level", "words"),
+    [
+        ("left", "simple", Level.WARNING, "expire at once"),  # as a classic group's offsets do
+        ("left", "simple", Level.WARNING, "another program"),
+        ("beyond", "simple", Level.PROBLEM, "beyond the end"),  # as after a topic was recreated
+        ("slow", "simple", Level.WARNING, "deleted records"),
+        ("open", "transactional", Level.WARNING, "transaction"),
+        ("connect", "simple", Level.PROBLEM, "connect group"),
+        ("mistyped", "simple", Level.PROBLEM, "does not exist"),
+    ],
+)
+def test_what_is_in_the_way(
+    found: dict[str, Found], name: str, mode: str, level: Level, words: str
+) -> None:
+    """Each trap is found on a real broker, and nothing else of that group or topic."""
+    acts = to_act_on(found[mode][name])
+    assert [one.level for one in acts if words in one.what] == [level]
+    assert len(acts) == (2 if name == "left" else 1)
+    assert all(one.advice for one in acts)
 
 
 def join(wire: socket.socket, group: str, protocol_type: str) -> None:
@@ -177,24 +194,3 @@ def join(wire: socket.socket, group: str, protocol_type: str) -> None:
             return
         assert time.monotonic() < deadline, error
         time.sleep(0.2)
-
-
-def test_a_topic_that_is_not_there(broker: Broker) -> None:
-    """A mistyped name is a problem, with what to check."""
-    (found,) = to_act_on(check(broker, topics=("mistyped",)))
-    assert found.about == "topic mistyped"
-    assert found.what == "it does not exist, or the client may not see it"
-    assert found.advice.startswith("check its name")
-
-
-@pytest.mark.parametrize(
-    ("days", "mode", "level"),
-    [(4, "simple", Level.WARNING), (7, "simple", Level.PROBLEM), (30, "member", None)],
-)
-def test_the_recommit_interval_is_held_against_the_brokers_retention(
-    broker: Broker, days: int, mode: str, level: Level | None
-) -> None:
-    """Kafka keeps offsets for 7 days, but those of a group with a live member for ever."""
-    found = to_act_on(check(broker, mode=mode, recommit_interval=days * 86400.0))
-    assert [one.level for one in found] == ([] if level is None else [level])
-    assert all("or less" in one.advice for one in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,75 +38,51 @@ LEDGER = TopicFacts(name="eo-ledger", operations=ALL, replicas=3, ends={0: 0})
 LOG = TopicFacts(name="__transaction_state", error="TOPIC_AUTHORIZATION_FAILED")
 THREE = ClusterFacts(servers=SERVERS, brokers=3, settings={})
 ADD = f"kafka-acls --bootstrap-server {SERVERS} --add --allow-principal User:al "
+FINE, NOTE, WARNING, PROBLEM = Level.FINE, Level.NOTE, Level.WARNING, Level.PROBLEM
 Settings = Mapping[str, str]
+Said = tuple[Level, str, str]  # level, and a part each of what is found and of what to do
 
 
-def told(findings: Iterable[CheckFinding], level: Level) -> CheckFinding:
-    """The only thing to act on, or the only note; it says what to do."""
+def told(findings: Iterable[CheckFinding], level: Level, what: str = "", advice: str = "") -> None:
+    """The only thing to act on, or the only note, is this one."""
     found = [*findings]
-    (one,) = to_act_on(found) or [one for one in found if one.level is Level.NOTE]
+    (one,) = to_act_on(found) or [one for one in found if one.level is NOTE]
     assert one.level is level, one
-    return one
+    assert what in one.what
+    assert advice in one.advice
 
 
 def well(findings: Iterable[CheckFinding]) -> None:
-    assert {one.level for one in findings} <= {Level.FINE}
+    assert {one.level for one in findings} <= {FINE}
 
 
 def target(topic: TopicFacts, settings: Settings, sink: SinkPlan = SINK) -> list[CheckFinding]:
     return list(judge_target(topic, settings, SERVERS, sink, PLAN))
 
 
+DENIED, ABSENT = {"error": "TOPIC_AUTHORIZATION_FAILED"}, {"error": "UNKNOWN_TOPIC_OR_PART"}
+SEEN = {"operations": frozenset({"READ", "DESCRIBE"})}
+WRITE = ADD + "--operation Write --topic delays"
+TO_CREATE = f"kafka-topics --bootstrap-server {SERVERS} --create --topic delays --partitions N"
+TO_DELETE = "--alter --topic dead --add-config cleanup.policy=delete"
+
+
 @pytest.mark.parametrize(
-    ("topic", "settings", "level", "what", "advice"),
+    ("change", "settings", "said"),
     [
-        (
-            replace(TARGET, error="UNKNOWN_TOPIC_OR_PART"),
-            {},
-            Level.PROBLEM,
-            "does not exist",
-            f"kafka-topics --bootstrap-server {SERVERS} --create --topic delays --partitions N",
-        ),
-        (
-            replace(TARGET, error="TOPIC_AUTHORIZATION_FAILED"),
-            {},
-            Level.PROBLEM,
-            "User:al may not Write",
-            ADD + "--operation Write --topic delays",
-        ),
-        (
-            replace(TARGET, operations=frozenset({"READ", "DESCRIBE"})),
-            {},
-            Level.PROBLEM,
-            "User:al may not Write",
-            ADD + "--operation Write --topic delays",
-        ),
-        (replace(TARGET, error="_TIMED_OUT"), {}, Level.NOTE, "_TIMED_OUT", ""),
-        (replace(TARGET, operations=None), {}, Level.NOTE, "Kafka does not report", ""),
-        (TARGET, {"cleanup.policy": "compact"}, Level.NOTE, "a row without a key", ""),
-        (
-            replace(TARGET, name="dead"),
-            {"cleanup.policy": "compact,delete"},
-            Level.PROBLEM,
-            "dead letters have no key",
-            "--alter --topic dead --add-config cleanup.policy=delete",
-        ),
-        (
-            TARGET,
-            {"max.message.bytes": "5000"},
-            Level.WARNING,
-            "a larger row fails its batch",
-            '{"kafka.max.request.size": "5000"}',
-        ),
+        (ABSENT, {}, (PROBLEM, "does not exist", TO_CREATE)),
+        (DENIED, {}, (PROBLEM, "User:al may not Write", WRITE)),
+        (SEEN, {}, (PROBLEM, "User:al may not Write", WRITE)),
+        ({"error": "_TIMED_OUT"}, {}, (NOTE, "_TIMED_OUT", "")),
+        ({"operations": None}, {}, (NOTE, "Kafka does not report", "")),
+        ({}, {"cleanup.policy": "compact"}, (NOTE, "without a key", "")),
+        ({"name": "dead"}, {"cleanup.policy": "compact,delete"}, (PROBLEM, "no key", TO_DELETE)),
+        ({}, {"max.message.bytes": "5000"}, (WARNING, "", '{"kafka.max.request.size": "5000"}')),
     ],
 )
-def test_a_topic_that_is_written_to(
-    topic: TopicFacts, settings: Settings, level: Level, what: str, advice: str
-) -> None:
+def test_a_topic_that_is_written_to(change: dict[str, Any], settings: Settings, said: Said) -> None:
     """What is missing is named, with the command that gives it."""
-    one = told(target(topic, settings), level)
-    assert what in one.what
-    assert advice in one.advice
+    told(target(replace(TARGET, **change), settings), *said)
 
 
 def test_one_partition_is_one_task() -> None:
@@ -114,10 +91,13 @@ def test_one_partition_is_one_task() -> None:
     single = replace(TARGET, ends={0: 0})
     well(target(single, {}))
     by_executors = replace(SINK, write_method="executors")
-    for sink in (by_executors, replace(by_executors, transactions=False)):
-        one = told(target(single, {}, sink), Level.NOTE)
-        assert "one task writes all" in one.what
-        assert ("write_method" in one.advice) is sink.transactions
+    told(target(single, {}, by_executors), NOTE, "one task writes all", "write_method")
+    (one,) = (
+        one
+        for one in target(single, {}, replace(by_executors, transactions=False))
+        if one.level is NOTE
+    )
+    assert ("one task writes all" in one.what, "write_method" in one.advice) == (True, False)
     well(target(replace(single, name="dead"), {}, by_executors))
 
 
@@ -125,13 +105,12 @@ def test_a_topic_that_is_read_back() -> None:
     """Without transactions the sink reads its topic, which must keep every row."""
     unfenced = replace(SINK, transactions=False)
     well(target(TARGET, {"cleanup.policy": "delete"}, unfenced))
-    one = told(target(TARGET, {"cleanup.policy": "compact"}, unfenced), Level.PROBLEM)
-    assert "transactions=False" in one.what
-    assert "cleanup.policy=delete" in one.advice
+    compacted = target(TARGET, {"cleanup.policy": "compact"}, unfenced)
+    told(compacted, PROBLEM, "transactions=False", "cleanup.policy=delete")
     denied = replace(TARGET, operations=frozenset({"WRITE", "DESCRIBE"}))
     well(target(denied, {}))
-    one = told(target(denied, {}, unfenced), Level.PROBLEM)
-    assert "--operation Read --operation DescribeConfigs" in one.advice
+    rights = "--operation Read --operation DescribeConfigs"
+    told(target(denied, {}, unfenced), PROBLEM, advice=rights)
 
 
 class OfSinks:
@@ -173,96 +152,45 @@ def test_without_transactions_none_is_asked_about() -> None:
 
 
 def ledger(
-    topic: TopicFacts,
-    settings: Settings | None,
-    creation: Tried | None = None,
-    sink: SinkPlan = SINK,
+    change: Mapping[str, Any], settings: Settings | None, tried: Tried | None = None, **sink: Any
 ) -> list[CheckFinding]:
-    return list(judge_ledger(topic, settings, creation, THREE, sink, PLAN))
+    topic = replace(LEDGER, **change)
+    return list(judge_ledger(topic, settings, tried, THREE, replace(SINK, **sink), PLAN))
 
 
-ABSENT = replace(LEDGER, error="UNKNOWN_TOPIC_OR_PART")
 COMPACT = {"cleanup.policy": "compact"}
 CREATE = "--create --topic eo-ledger --config cleanup.policy=compact"
+ALTER = "--alter --topic eo-ledger --add-config cleanup.policy=compact"
+ONLY_SEEN = {"operations": frozenset({"READ", "WRITE", "DESCRIBE"})}
 
 
 @pytest.mark.parametrize(
-    ("topic", "settings", "creation", "level", "what", "advice"),
+    ("change", "settings", "error", "said"),
     [
-        (ABSENT, None, None, Level.PROBLEM, "create=False", CREATE),
-        (
-            ABSENT,
-            None,
-            Tried(error="TOPIC_AUTHORIZATION_FAILED"),
-            Level.PROBLEM,
-            "may not Create",
-            ADD + "--operation Create --topic eo-ledger",
-        ),
-        (ABSENT, None, Tried(error="POLICY_VIOLATION"), Level.PROBLEM, "POLICY_VIOLATION", CREATE),
-        (
-            replace(LEDGER, error="TOPIC_AUTHORIZATION_FAILED"),
-            None,
-            None,
-            Level.PROBLEM,
-            "may not Read and Write and DescribeConfigs and Create",
-            "--operation DescribeConfigs --operation Create --topic eo-ledger",
-        ),
-        (
-            replace(LEDGER, operations=frozenset({"READ", "WRITE", "DESCRIBE"})),
-            None,
-            None,
-            Level.PROBLEM,
-            "may not DescribeConfigs",
-            ADD + "--operation DescribeConfigs --topic eo-ledger",
-        ),
-        (
-            LEDGER,
-            {"cleanup.policy": "delete"},
-            None,
-            Level.PROBLEM,
-            "cleanup.policy is delete",
-            "--alter --topic eo-ledger --add-config cleanup.policy=compact",
-        ),
-        (
-            LEDGER,
-            {"cleanup.policy": "compact,delete"},
-            None,
-            Level.PROBLEM,
-            "compact,delete",
-            "--add-config cleanup.policy=compact",
-        ),
-        (LEDGER, None, None, Level.NOTE, "could not be read", ""),
-        (
-            replace(LEDGER, replicas=1),
-            COMPACT,
-            None,
-            Level.WARNING,
-            "1 replicas, on 3 brokers",
-            "kafka-reassign-partitions",
-        ),
+        (ABSENT, None, None, (PROBLEM, "create=False", CREATE)),
+        (ABSENT, None, DENIED["error"], (PROBLEM, "", ADD + "--operation Create --topic eo-led")),
+        (ABSENT, None, "POLICY_VIOLATION", (PROBLEM, "POLICY_VIOLATION", CREATE)),
+        (DENIED, None, None, (PROBLEM, "Read and Write and DescribeConfigs and Create", "")),
+        (ONLY_SEEN, None, None, (PROBLEM, "", ADD + "--operation DescribeConfigs --topic eo-led")),
+        ({}, {"cleanup.policy": "delete"}, None, (PROBLEM, "is delete", ALTER)),
+        ({}, {"cleanup.policy": "compact,delete"}, None, (PROBLEM, "compact,delete", ALTER)),
+        ({}, None, None, (NOTE, "could not be read", "")),
+        ({"replicas": 1}, COMPACT, None, (WARNING, "1 replica", "kafka-reassign-partitions")),
     ],
 )
 def test_the_ledgers_topic(
-    topic: TopicFacts,
-    settings: Settings | None,
-    creation: Tried | None,
-    level: Level,
-    what: str,
-    advice: str,
+    change: dict[str, Any], settings: Settings | None, error: str | None, said: Said
 ) -> None:
     """It must be readable, writable, compacted, and outlive a broker."""
-    one = told(ledger(topic, settings, creation), level)
-    assert what in one.what
-    assert advice in one.advice
+    told(ledger(change, settings, Tried(error=error) if error else None), *said)
 
 
 def test_a_ledger_that_is_well() -> None:
     """It is there and compacted, or the first batch may make it."""
-    well(ledger(LEDGER, COMPACT))
+    well(ledger({}, COMPACT))
     well(ledger(ABSENT, None, Tried()))
-    refused = replace(LEDGER, error="TOPIC_AUTHORIZATION_FAILED")
-    one = told(ledger(refused, None, sink=replace(SINK, create=False)), Level.PROBLEM)
-    assert "Create" not in one.advice
+    (refused,) = to_act_on(ledger(DENIED, None, create=False))
+    assert (refused.level, "Create" in refused.advice) == (PROBLEM, False)
 
 
 def transactions(
@@ -276,37 +204,22 @@ REPLICAS = "transaction.state.log.replication.factor"
 IN_SYNC = "transaction.state.log.min.isr"
 
 
+ONE = TopicFacts(name="__transaction_state", replicas=1)
+
+
 @pytest.mark.parametrize(
-    ("settings", "log", "brokers", "level", "what", "advice"),
+    ("settings", "log", "brokers", "said"),
     [
-        (
-            {"transaction.max.timeout.ms": "599999"},
-            LOG,
-            3,
-            Level.PROBLEM,
-            "below transaction_timeout=600 s",
-            "transaction_timeout=599; or raise transaction.max.timeout.ms",
-        ),
-        ({REPLICAS: "3"}, LOG, 2, Level.WARNING, "no transaction can begin", f"{REPLICAS}=2"),
-        ({REPLICAS: "1"}, LOG, 3, Level.WARNING, "1 replicas, on 3 brokers", f"{REPLICAS}=3"),
-        ({REPLICAS: "2", IN_SYNC: "3"}, LOG, 3, Level.PROBLEM, "can be written", f"{IN_SYNC}=2"),
-        (
-            {REPLICAS: "3", IN_SYNC: "2"},
-            TopicFacts(name="__transaction_state", replicas=1),
-            1,
-            Level.PROBLEM,
-            "has 1 replicas",
-            f"{IN_SYNC}=1",
-        ),
+        ({"transaction.max.timeout.ms": "599999"}, LOG, 3, (PROBLEM, "=600 s", "timeout=599;")),
+        ({REPLICAS: "3"}, LOG, 2, (WARNING, "no transaction can begin", f"{REPLICAS}=2")),
+        ({REPLICAS: "1"}, LOG, 3, (WARNING, "1 replica", f"{REPLICAS}=3")),
+        ({REPLICAS: "2", IN_SYNC: "3"}, LOG, 3, (PROBLEM, "", f"{IN_SYNC}=2")),
+        ({REPLICAS: "3", IN_SYNC: "2"}, ONE, 1, (PROBLEM, "1 replica", f"{IN_SYNC}=1")),
     ],
 )
-def test_what_brokers_allow(
-    settings: Settings, log: TopicFacts, brokers: int, level: Level, what: str, advice: str
-) -> None:
+def test_what_brokers_allow(settings: Settings, log: TopicFacts, brokers: int, said: Said) -> None:
     """A topic that is there counts more than the setting that it was once made by."""
-    one = told(transactions(settings, log, brokers=brokers), level)
-    assert what in one.what
-    assert advice in one.advice
+    told(transactions(settings, log, brokers=brokers), *said)
 
 
 def test_brokers_that_are_well() -> None:
@@ -327,12 +240,11 @@ def test_the_right_to_the_transactional_id() -> None:
 
     well(judged(Tried()))
     denied = Tried(error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-    assert told(judged(denied), Level.PROBLEM).advice.endswith(rights + own)
-    assert told(judged(None), Level.NOTE).advice.endswith(rights + own)
-    assert "_TIMED_OUT" in told(judged(Tried(error="_TIMED_OUT")), Level.NOTE).what
-    unnamed = told(judged(None, replace(SINK, query=None)), Level.NOTE).advice
+    told(judged(denied), PROBLEM, advice=rights + own)
+    told(judged(None), NOTE, advice=rights + own)
+    told(judged(Tried(error="_TIMED_OUT")), NOTE, "_TIMED_OUT")
     prefixed = "--resource-pattern-type prefixed --transactional-id eo-listener/delays/"
-    assert unnamed.endswith(rights + prefixed)
+    told(judged(None, replace(SINK, query=None)), NOTE, advice=rights + prefixed)
 
 
 @pytest.mark.parametrize(
@@ -354,18 +266,16 @@ def test_the_id_is_tried_only_where_some_timeout_is_refused(
 def test_the_group_that_is_moved_with_the_batches() -> None:
     """It needs Read; and whoever is a member of it may commit too."""
     read = GroupFacts(name="g", state="Empty", operations=frozenset({"READ"}))
-    well(judge_sink_group(read, SERVERS, PLAN))
     denied = replace(read, error="GROUP_AUTHORIZATION_FAILED", operations=None)
-    one = told(judge_sink_group(denied, SERVERS, PLAN), Level.PROBLEM)
-    assert one.advice.endswith(ADD + "--operation Read --group g")
     joined = replace(read, members=(Member(client="c", host="h", instance=None),))
-    one = told(judge_sink_group(joined, SERVERS, PLAN), Level.WARNING)
-    assert "it has 1 member (c at h)" in one.what
-    connect = replace(read, protocol="connect")
-    assert "connect group" in told(judge_sink_group(connect, SERVERS, PLAN), Level.PROBLEM).what
-    unknown = GroupFacts(name="g", error="_TIMED_OUT")
-    one = told(judge_sink_group(unknown, SERVERS, PLAN), Level.NOTE)
-    assert "could not be described (_TIMED_OUT)" in one.what
+    well(judge_sink_group(read, SERVERS, PLAN))
+    for facts, level, what, advice in (
+        (denied, PROBLEM, "", ADD + "--operation Read --group g"),
+        (joined, WARNING, "1 member (c at h)", ""),
+        (replace(read, protocol="connect"), PROBLEM, "connect group", ""),
+        (GroupFacts(name="g", error="_TIMED_OUT"), NOTE, "(_TIMED_OUT)", ""),
+    ):
+        told(judge_sink_group(facts, SERVERS, PLAN), level, what, advice)
 
 
 def test_a_request_about_a_sink_travels_whole() -> None:
