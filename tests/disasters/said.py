@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 _FINDING = re.compile(r"(?P<severity>fine|note|warning|problem)  (?P<what>.*)")
 _DETAIL = re.compile(r"  (?P<name>cause|fix): (?P<text>.*)")
@@ -73,6 +73,16 @@ class Finding:
         return [one for one in map(Choice, self.fix.split("; or")) if one.does_something]
 
 
+class Verdict(NamedTuple):
+    """Whether it is proved that nothing is lost or doubled, and what is counted all the same."""
+
+    proved: bool
+    counts: tuple[str, ...]
+
+
+NOTHING = Verdict(proved=True, counts=())
+
+
 @dataclass
 class Said:
     """What `audit` has printed, with its exit status."""
@@ -90,9 +100,10 @@ class Said:
                 setattr(self.findings[-1], detail["name"], detail["text"])
 
     @property
-    def verdict(self) -> str:
-        """The last line."""
-        return self.text.splitlines()[-1].removeprefix("verdict: ")
+    def verdict(self) -> Verdict:
+        """What the last line says."""
+        text = self.text.splitlines()[-1].removeprefix("verdict: ")
+        return Verdict("nothing doubled" in text, tuple(re.findall(r"\d+(?: \w+)?", text)))
 
     @property
     def to_act_on(self) -> list[Finding]:

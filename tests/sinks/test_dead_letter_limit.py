@@ -97,8 +97,6 @@ def test_rows_without_an_origin_are_counted_too() -> None:
     """Where no row tells where it came from the error says so."""
     refusals = Refusals(label="the table", limit=DeadLetterLimit(0))
     lost = DeadLetter(topic=None, partition=None, offset=None, reason="odd", row="{}")
-    with pytest.raises(
-        PoisonRowError, match="a row without topic, partition and offset: odd"
-    ) as no:
+    with pytest.raises(PoisonRowError, match=r"without topic, partition.*: odd") as no:
         refusals.add([lost])
     assert no.value.partition is None

@@ -66,7 +66,7 @@ def test_a_struct_with_a_name_twice_is_refused() -> None:
     part = {"name": "a", "type": "long"}
     struct = {"type": "struct", "fields": [part, part]}
     for kind in (struct, {"type": "array", "elementType": struct}):
-        with pytest.raises(SettingsError, match="more than one field named 'a'"):
+        with pytest.raises(SettingsError, match="field named 'a'"):
             arrow_schema({"fields": [{"name": "v", "type": kind}]})
 
 
@@ -144,7 +144,7 @@ def test_half_an_origin_is_none(topic: str | None, partition: int | None, known:
     assert (tp == ("t", 1)) is known
     assert ("offset 7 of t-1" in where) is known
     error = letter.error("x")
-    assert ("keep topic, partition and offset" in str(error.fix)) is not known
+    assert ("topic, partition and offset" in str(error.fix)) is not known
     assert (error.partition, error.offset) == (tp, 7)
 
 
@@ -186,7 +186,7 @@ def test_a_mark_is_a_text() -> None:
 
 def test_names_that_differ_in_case_are_refused() -> None:
     """A store may take them for one column."""
-    with pytest.raises(SettingsError, match="'A', 'a', which a store cannot distinguish"):
+    with pytest.raises(SettingsError, match="'A', 'a'"):
         RowFilter.of(("a", "b", "A"), None)
 
 

@@ -16,5 +16,5 @@ def test_a_row_is_named_by_all_of_its_origin_or_not_at_all() -> None:
     assert (error.cause, error.fix) == ("c", "f")
     for origin in ((None, 0, 7), ("flights", None, 7), ("flights", 0, None)):
         error = poison_row(origin, "the table", "id is null", cause="c", fix="f")
-        assert str(error).startswith("a row cannot be written to the table: id is null")
+        assert str(error.problem).endswith("the table: id is null")
         assert (error.partition, error.offset) == (None, None)

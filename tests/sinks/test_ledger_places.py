@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from eo_listener import DeltaSink, IcebergSink, KafkaSink, PostgresSink, SqliteSink
@@ -31,18 +33,19 @@ _SERVERS = {"kafka.bootstrap.servers": "a:9092,b:9092"}
         (
             KafkaSink({**_SERVERS, **_LOGIN}, "t", ledger_topic="l"),
             "kafka:l",
-            "with -X for its login",
+            "-X",
         ),
-        (IcebergSink("lake.db.t"), "iceberg:lake.db.t", "with --spark-conf for its catalog"),
-        (DeltaSink("lake.t"), "delta:lake.t", "with --spark-conf for its catalog"),
-        (DeltaSink(path="s3a://b/t"), "delta:s3a://b/t", "with --spark-conf for its catalog"),
+        (IcebergSink("lake.db.t"), "iceberg:lake.db.t", "--spark-conf"),
+        (DeltaSink("lake.t"), "delta:lake.t", "--spark-conf"),
+        (DeltaSink(path="s3a://b/t"), "delta:s3a://b/t", "--spark-conf"),
     ],
 )
 def test_a_command_finds_the_ledger_of_each_sink(sink: Sink, address: str, more: str) -> None:
     """What errors say is to be typed is an address that commands take, with no secret in it."""
     assert isinstance(sink, PlacedSink)
     place = sink.ledger_place
-    assert (place.address, place.more) == (address, more)
+    assert place.address == address
+    assert re.findall(r"-\S+", place.more) == ([more] if more else [])
     assert place.servers == ("a:9092,b:9092" if address.startswith("kafka:") else None)
     assert LedgerAddress.parse(address).store is LedgerStore.of(address)
     assert "hidden" not in repr(place)

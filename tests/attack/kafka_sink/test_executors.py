@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eo_listener.model.ledger import Unexpected
 from tests.attack.conftest import Attacked, new_attacked
 from tests.attack.kafka_sink.cases import LATE, TASKS, VERY_LATE, Case
 from tests.attack.kafka_sink.program import Program
@@ -331,7 +332,7 @@ def test_tasks_that_outlive_their_driver_are_named_without_transactions(
         living.begin("plain")
         line = living.driver.await_line(("written", "failed"), END, after=heard)
         assert line.startswith("failed TargetRecordsError")
-        assert "rows that were there before" in line
+        assert Unexpected.REPEATED.value in line
         assert not [
             value
             for values in living.reader.seen(0, 0).values()

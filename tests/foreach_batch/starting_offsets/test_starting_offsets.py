@@ -154,7 +154,7 @@ def test_from_a_checkpoint(topics: Topics, tmp_path: Path) -> None:
     with pytest.raises(GapError, match="out_of_range"):
         started(topics, checkpoint=str(tmp_path))
     assert started(topics, checkpoint=str(tmp_path), out_of_range="earliest") == {topic: {"0": -2}}
-    with pytest.raises(SettingsError, match="Spark goes on from it and ignores startingOffsets"):
+    with pytest.raises(SettingsError, match="ignores startingOffsets"):
         started(topics, checkpoint=str(tmp_path), checkpoint_location=tmp_path.as_uri())
     with pytest.raises(SettingsError, match="has no finished batch"):
         started(topics, checkpoint=str(tmp_path / "nosuch"))

@@ -179,11 +179,11 @@ def test_a_refused_column_is_reported_with_what_to_make_of_it() -> None:
     there = Existing(base="numeric", element=None, modifier=655366, type_name="numeric(10,2)")
     with pytest.raises(SettingsError) as refused:
         column_format("c", "double", there)
-    assert refused.value.cause == "its values would be rounded"
+    assert "rounded" in str(refused.value.cause)
     assert str(refused.value.fix).endswith("TYPE double precision")
     with pytest.raises(SettingsError) as refused:
         column_format("c", "decimal(10,3)", replace(there, base="int4"))
-    assert refused.value.cause == "PostgreSQL would refuse or change its values"
+    assert "refuse or change" in str(refused.value.cause)
     assert str(refused.value.fix).endswith("TYPE one that holds it")
 
 
@@ -288,7 +288,7 @@ def test_keys_are_among_what_is_written() -> None:
     assert laid(kinds, mode="upsert", keys=["k", "v"]).written == ("k", "v")
     with pytest.raises(SettingsError) as refused:
         laid(kinds, mode="upsert", keys=["k", "z", "y"])
-    assert refused.value.problem == "keys= names 'y', 'z', which the rows or the table lack"
+    assert refused.value.problem.startswith("keys= names 'y', 'z',")
 
 
 @pytest.mark.parametrize(

@@ -143,19 +143,21 @@ def test_what_counts_as_lost() -> None:
         ),
         (
             errors.RaiseException("secret of Mr. Smith is wrong"),
-            "a trigger or function of the database has raised SQLSTATE P0001",
+            "SQLSTATE P0001",
         ),
         (
             errors.ExternalRoutineException("secret"),
-            "a trigger or function of the database has raised SQLSTATE 38000",
+            "SQLSTATE 38000",
         ),
     ],
 )
 def test_a_reason_for_logs_holds_no_value(error: psycopg.Error, text: str) -> None:
     """What the server quotes of a row, and what a user's function says, stays out of errors."""
-    assert reason(error, values=False) == text
+    redacted = reason(error, values=False)
+    assert redacted.endswith(text)
+    assert "secret" not in redacted
     assert reason(error) == str(error)
-    assert text in str(translated(error, "t", "writing"))
+    assert redacted in str(translated(error, "t", "writing"))
 
 
 def test_statement_mode_of_a_pooler_is_refused() -> None:

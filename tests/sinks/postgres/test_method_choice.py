@@ -226,10 +226,10 @@ def test_what_failed_is_not_tried_again(
             one.method()
         caplog.clear()
         assert one.choosing.fall_back_to_driver(error, "table delays")
-        assert caplog.record_tuples[0][1:] == (
-            logging.WARNING,
-            f"table delays: rows go through the driver from now on: {error}",
-        )
+        ((_, level, text), *_) = caplog.record_tuples
+        assert level == logging.WARNING
+        assert text.startswith("table delays: ")
+        assert text.endswith(f": {error}")
         assert one.method().method is method
 
 
@@ -262,9 +262,8 @@ def test_what_may_pass_is_tried_again(
     for _ in range(2):
         assert one.method().method is WriteMethod.STAGING
         assert len(one.asked) == 4
-    assert [record.getMessage() for record in caplog.records] == [
-        "table delays: rows go through the driver: 2 connections are free"
-    ]
+    (text,) = (record.getMessage() for record in caplog.records)
+    assert text.endswith(f": {FEW.executors}")
 
 
 def test_what_may_pass_is_refused_each_time_on_the_user_s_write_method(

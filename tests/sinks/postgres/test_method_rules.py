@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -122,10 +123,10 @@ def test_the_number_of_a_task_names_its_partition() -> None:
     ("free", "wanted", "said"),
     [
         ((9, None, None), 8, None),
-        ((8, None, None), 8, "8 tasks run at once, and 8 connections are free: raise max_conn"),
-        ((97, 4, None), 8, "the CONNECTION LIMIT of the role, or give the sink max_connections="),
-        ((97, 9, 3), 8, "the CONNECTION LIMIT of the database"),
-        ((-2, None, None), 8, "and 0 connections are free"),
+        ((8, None, None), 8, "8 tasks run at once, and 8 .* max_conn"),
+        ((97, 4, None), 8, "LIMIT of the role.*max_connections="),
+        ((97, 9, 3), 8, "LIMIT of the database"),
+        ((-2, None, None), 8, "and 0 connections"),
         (None, 8, None),
     ],
 )
@@ -134,4 +135,4 @@ def test_connections_are_counted_before_they_are_needed(
 ) -> None:
     """One for each task that runs at once, and one to look for whoever holds a lock."""
     found = too_few(free, wanted)
-    assert found is None if said is None else said in (found or "")
+    assert found is None if said is None else re.search(said, str(found))

@@ -166,8 +166,7 @@ def test_executors_without_python_go_by_the_driver(
         assert write(sink, spark.range(10)).rows == 10
     staged = PostgresSink(dsn, "t", executor_rows=1)
     assert write(staged, spark.range(10)).rows == 10
-    said = "rows go through the driver: a job that tries them has failed: Cannot run program"
-    assert caplog.text.count(said) == 1
+    assert caplog.text.count("Cannot run program") == 1
     refused = PostgresSink(dsn, "t", write_method="staging")
     with pytest.raises(SettingsError, match="Cannot run program"):
         write(refused, spark.range(10))
@@ -254,7 +253,7 @@ def test_a_role_that_may_not_make_tables_goes_by_the_driver(
         sink = PostgresSink(role, "t", create=False, executor_rows=10)
         for _ in range(2):
             assert write(sink, spark.range(10)).rows == 10
-        assert caplog.text.count("rows go through the driver: the role has no CREATE") == 1
+        assert caplog.text.count("has no CREATE") == 1
         staged = PostgresSink(role, "t", create=False, write_method="staging")
         with pytest.raises(SettingsError, match="no CREATE on the schema"):
             write(staged, spark.range(10))
@@ -275,7 +274,7 @@ def test_a_right_that_is_lost_later(
         for _ in range(2):
             assert write(sink, spark.range(10)).rows == 10
         sink.close()
-    assert caplog.text.count("rows go through the driver from now on") == 1
+    assert caplog.text.count("from now on") == 1
     assert "permission denied for schema" in caplog.text
 
 
@@ -289,7 +288,7 @@ def test_a_role_with_few_connections_goes_by_the_driver(
     with another_role(dsn, *grants, options="CONNECTION LIMIT 3") as role:
         few = PostgresSink(role, "t", create=False, executor_rows=10)
         assert write(few, spark.range(10)).rows == 10
-        assert "raise the CONNECTION LIMIT of the role" in caplog.text
+        assert "CONNECTION LIMIT" in caplog.text
         bounded = PostgresSink(role, "t", create=False, write_method="staging", max_connections=1)
         few.close()
         while ask(dsn, f"SELECT pid FROM pg_stat_activity WHERE usename = 'role_{schema}'"):
@@ -305,7 +304,7 @@ def test_a_role_with_few_connections_goes_by_the_driver(
         assert write(later, spark.range(10)).rows == 10
         later.close()
     assert "too many connections for role" in caplog.text
-    assert "rows go through the driver for now" in caplog.text
+    assert "through the driver" in caplog.text
 
 
 def test_a_role_that_is_given_more_connections(spark: SparkSession, dsn: str) -> None:
@@ -404,9 +403,8 @@ def test_executors_without_psycopg(dsn: str, tmp_path: Path) -> None:
     hidden.mkdir()
     (hidden / "__init__.py").write_text("raise ImportError('there is no psycopg here')")
     said = run_on_executors(dsn, str(tmp_path))
-    assert str(said["staging"]).startswith(
-        'SettingsError: write_method="staging" cannot be used: their Python lacks psycopg'
-    )
+    assert str(said["staging"]).startswith('SettingsError: write_method="staging"')
+    assert "psycopg" in str(said["staging"])
     assert (said["auto"], said["driver"]) == (4000, 4000)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from datetime import date, datetime, timezone
@@ -133,8 +134,11 @@ def test_moments_outside_the_years_of_a_calendar_are_flaws(kind: pa.DataType) ->
     inside = moments(kind, YEAR_0 + 1, None, YEAR_10000 - 1)
     assert flaws("c", inside, key=False) == {}
     beyond = moments(kind, YEAR_0, 0, YEAR_10000)
-    why = "column 'c' is a moment outside the years 1 to 9999"
-    assert flaws("c", beyond, key=False) == {0: why, 2: why}
+    found = flaws("c", beyond, key=False)
+    assert {row: "'c'" in why and "1 to 9999" in why for row, why in found.items()} == {
+        0: True,
+        2: True,
+    }
 
 
 def test_dates_outside_the_years_are_flaws() -> None:
@@ -147,9 +151,9 @@ def test_dates_outside_the_years_are_flaws() -> None:
 def test_only_nan_is_a_flaw_of_a_float(kind: pa.DataType) -> None:
     """Infinity is kept, and null is null."""
     column = pa.array([1.5, float("nan"), None, float("inf")], kind)
-    assert flaws("c", column, key=False) == {
-        1: "column 'c' is NaN, which SQLite would turn into null"
-    }
+    ((row, why),) = flaws("c", column, key=False).items()
+    assert row == 1
+    assert "'c' is NaN" in why
     assert flaws("c", column.slice(2), key=False) == {}
 
 
@@ -164,7 +168,9 @@ def test_a_key_is_not_null() -> None:
 def test_moments_inside_of_others_that_python_cannot_read() -> None:
     """They are named by their rows."""
     items = pa.ListArray.from_arrays([0, 1, 2], moments(pa.timestamp("us"), 0, YEAR_10000))
-    assert unreadable("c", items) == {1: "column 'c' holds a moment that cannot be read"}
+    ((row, why),) = unreadable("c", items).items()
+    assert row == 1
+    assert "'c'" in why
     assert unreadable("c", items.slice(0, 1)) == {}
 
 
@@ -190,14 +196,14 @@ def test_a_lock_is_recognised_by_its_text(text: str, busy: bool) -> None:
     ("text", "cause"),
     [
         ("database or disk is full", "disk is full"),
-        ("attempt to write a readonly database", "no right to write the file"),
+        ("attempt to write a readonly database", "right to write"),
         ("unable to open database file", "may not write the folder"),
         ("file is not a database", "of another kind"),
         ("Database disk image is malformed", "damaged"),
         ("not authorized", "apply="),
-        ("foreign key mismatch - t", "foreign key names columns"),
+        ("foreign key mismatch - t", "foreign key"),
         ("disk I/O error", "disk failed"),
-        ("no such column: x", "nothing of it was written"),
+        ("no such column: x", "nothing of it"),
     ],
 )
 def test_what_stopped_a_batch_is_said_with_its_cause(text: str, cause: str) -> None:
@@ -255,10 +261,10 @@ def test_a_failed_commit_is_known_only_where_it_met_no_sync(
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("INSERT INTO t VALUES (1, 5)", "UNIQUE constraint failed: t.k"),
-        ("INSERT INTO t VALUES (NULL, 5)", "NOT NULL constraint failed: t.k"),
+        ("INSERT INTO t VALUES (1, 5)", r"UNIQUE constraint failed: t\.k"),
+        ("INSERT INTO t VALUES (NULL, 5)", r"NOT NULL constraint failed: t\.k"),
         ("INSERT INTO t VALUES (2, -5)", "CHECK constraint failed: v > 0"),
-        ("INSERT INTO t VALUES (3, 99)", "a trigger of the database has raised an error"),
+        ("INSERT INTO t VALUES (3, 99)", ".* trigger .*"),
     ],
 )
 def test_a_refused_row_is_reported_without_its_values(statement: str, told: str) -> None:
@@ -272,9 +278,10 @@ def test_a_refused_row_is_reported_without_its_values(statement: str, told: str)
         with pytest.raises(errors.REFUSED) as raised:
             connection.execute(statement)
     found = errors.why(raised.value)
-    assert (found.reason, found.redacted) == (str(raised.value), told)
+    assert found.reason == str(raised.value)
+    assert re.fullmatch(told, str(found.redacted))
     error = errors.explained(raised.value, Path("f.db"), waited=5.0)
-    assert told in error.problem
+    assert re.search(told, error.problem)
     assert "secret" not in error.problem
 
 
@@ -282,7 +289,7 @@ def test_a_transaction_that_the_database_ended_is_reported() -> None:
     """Rows before the refused one are gone with it: it must not go on."""
     with closing(sqlite3.connect(":memory:")) as connection:
         failed = sqlite3.IntegrityError("UNIQUE constraint failed: t.k")
-        with pytest.raises(SinkError, match="ended the transaction itself: UNIQUE"):
+        with pytest.raises(SinkError, match="itself: UNIQUE"):
             errors.check_open(connection, failed)
         connection.execute("CREATE TABLE t (k)")
         connection.execute("INSERT INTO t VALUES (1)")
