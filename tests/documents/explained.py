@@ -11,13 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
-from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
-from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import EoListenerError, GuardError
-from eo_listener.model.ledger import Head, LedgerKey
-from eo_listener.model.ledger_place import LedgerPlace
-from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.errors import EoListenerError
 from tests.documents.markdown import DOCS, ROOT
 from tests.python_source import tree_of
 
@@ -52,24 +46,14 @@ def explain(docstring: str) -> Explained:
     )
 
 
-_QUERY, _SINK = "delays", "PostgreSQL table delays"
-_LEDGER = SinkLedger("public.delays", LedgerPlace(address="LEDGER"))
-_TOPIC = "Kafka topic delays at SERVERS"
-_LEDGER_TOPIC = SinkLedger("delays", LedgerPlace(address="kafka:eo-ledger", servers="SERVERS"))
-_TP, _RANGE = TopicPartition("flights", 0), OffsetRange(9000, 9500)
-_BATCH = OffsetRange(41, 42)
-# Whose head is found under another name, and which are about batches of what is not Kafka.
-_NAMED_OTHERWISE = {
-    BatchErrorKind.UNDER_OLD_NAME: LedgerKey("public.delays", "old-name"),
-    BatchErrorKind.IN_OLD_TABLE: LedgerKey("public.old_table", _QUERY),
-    BatchErrorKind.RENAMED: LedgerKey("public.delays", "old-name"),
-}
-_OF_BATCHES = {
-    BatchErrorKind.OTHER_CHECKPOINT,
-    BatchErrorKind.BATCH_BEHIND,
-    BatchErrorKind.REPLANNED,
-    BatchErrorKind.UNCOUNTED,
-    BatchErrorKind.BATCH_GAP,
+# What the texts of the guard have in their places.
+_PLACES = {
+    "name": '"QUERY"',
+    "old": '"OLD"',
+    "consent": '"..."',
+    "rename": " by ledger rename",
+    "move": " by ledger rename",
+    "accept": "each by ledger accept; or ",
 }
 
 
@@ -103,45 +87,12 @@ def explained(error: type[EoListenerError]) -> Explained:
     return replace(own, commands=explained(base).commands)
 
 
-def guard_errors(error: type[EoListenerError]) -> Iterator[GuardError]:
-    """What the guard of batches raises of a class, once for each of its reasons.
-
-    Where a KafkaSink has words of its own, these too.
-    """
+def guard_texts(error: type[EoListenerError]) -> Iterator[str]:
+    """What the guard of batches says with a class, once for each reason and kind of ledger."""
     for kind in BatchErrorKind:
         if kind.value.error is error:
-            yield _raised(kind, _SINK, _LEDGER)
-            if kind.value.apart is not None:
-                yield _raised(kind, _TOPIC, _LEDGER_TOPIC)
-
-
-def _raised(kind: BatchErrorKind, sink: str, ledger: SinkLedger) -> GuardError:
-    plan = PlannedBatch(
-        query_id="0f8c2a11-9d0c-4f0e-8f6e-8d1f3a7b5c21",
-        run_id="9b1d7e40-1a2b-4c3d-8e4f-5a6b7c8d9e0f",
-        query=_QUERY,
-        batch_id=41,
-        sources={0: {_TP: _RANGE}},
-        topic_ids={},
-        log_starts={},
-        log_ends={},
-    )
-    found = BatchErrors()
-    key = _NAMED_OTHERWISE.get(kind)
-    if key is not None:
-        head = Head(
-            range=_RANGE, topic_id=None, query_id=plan.query_id, run_id=plan.run_id, batch_id=40
-        )
-        found.name_old(kind, _TP, key, head, ledger.key)
-    elif kind in _OF_BATCHES:
-        found.add(kind, BATCHES, _BATCH)
-    else:
-        found.add(kind, _TP, _RANGE)
-    try:
-        found.raise_gravest(plan, name=_QUERY, sink=sink, ledger=ledger)
-    except GuardError as error:
-        return error
-    raise AssertionError(kind)
+            for words in dict.fromkeys(kind.value.words(apart=apart) for apart in (False, True)):
+                yield f"{words.what}. Cause: {words.cause}. Fix: {words.fix.format(**_PLACES)}"
 
 
 @dataclass(frozen=True)

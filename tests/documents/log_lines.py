@@ -1,55 +1,77 @@
-"""What the log says: of each event, by the observer itself; all other lines, by their templates."""
+"""What the log says, by the templates of its lines."""
 
 from __future__ import annotations
 
 import ast
-import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, Final
 
 from eo_listener.follow.notices import NoticeKind
+from eo_listener.model import events
 from eo_listener.model.events import Event
-from eo_listener.observers.log import EventLogger
 from tests.documents.markdown import ROOT
 from tests.python_source import tree_of
-from tests.wording import is_literal, is_text, template
+from tests.wording import is_literal, is_text, template, texts_of
 
 PACKAGE = ROOT / "eo_listener"
+_FEWEST_WORDS = 4  # fewer are a part of a line, or only say of what it is
 _LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "log": "WARNING"}
 
 
-@dataclass(frozen=True)
-class LogLine:
-    """A line of the log; `line` is where in the module it was written."""
+ALERTS: Final[dict[str, tuple[str, ...]]] = {
+    "BatchApplied": ("EoListenerRowsLost", "EoListenerDeadLetters"),
+    "BatchFailed": ("EoListenerSinkBatchFailed",),
+    "CommitAbandoned": ("EoListenerGroupIncident",),
+    "CommitFailed": ("EoListenerCommitsFail", "EoListenerCommitErrorRate"),
+    "CommitRefused": ("EoListenerCommitsRefused",),
+    "CommitterFenced": ("EoListenerSomebodyElseCommits",),
+    "ForeignCommit": ("EoListenerSomebodyElseCommits",),
+    "GroupOffsetsMissing": ("EoListenerGroupIncident",),
+    "GuardViolation": ("EoListenerBatchesDoNotContinue", "EoListenerSourceWithheld"),
+    "InternalError": ("EoListenerInternalError",),
+    "PartitionsShared": ("EoListenerGroupIncident",),
+    "ProgressEventsMissed": ("EoListenerProgressEventsMissed",),
+    "QueryStateLost": ("EoListenerRowsLost",),
+    "SourceIgnored": ("EoListenerSourceIgnored",),
+    "TopicRecreated": ("EoListenerTopicRecreated",),
+}
+"""Which alerts an event fires, whose commands are then what to type."""
 
-    level: str
-    text: str
-    line: int
+
+def lines_of_events() -> dict[type[Event], list[str]]:
+    """The sentences that the observer writes of each event, in the order of the events."""
+    found: dict[str, list[str]] = {}
+    for name in ("log", "log_messages"):
+        tree = tree_of(PACKAGE / "observers" / f"{name}.py")
+        tables = {
+            ast.unparse(node.targets[0]): node for node in tree.body if isinstance(node, ast.Assign)
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.FunctionDef(
+                    args=ast.arguments(args=[*_, ast.arg(annotation=ast.Name(of))])
+                ):
+                    used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+                    parts = [node, *(tables[name] for name in sorted(used & tables.keys()))]
+                case ast.match_case(pattern=ast.MatchClass(cls=ast.Name(of))):
+                    parts = node.body
+                case _:
+                    continue
+            module = ast.Module(body=parts, type_ignores=[])
+            found.setdefault(of, []).extend(
+                text.replace("{event.", "{") for text in texts_of(module)
+            )
+    return {
+        kind: list(dict.fromkeys(filter(_is_sentence, texts))) or texts
+        for kind in vars(events).values()
+        if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+        if (texts := found.get(kind.__name__))
+    }
 
 
-def said_of(events: Iterable[Event]) -> list[LogLine]:
-    """What the observer writes when these events come one after the other, to a new log."""
-    kept: list[LogLine] = []
-
-    class Keeper(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            kept.append(LogLine(record.levelname, record.getMessage(), record.lineno))
-
-    logger, keeper = logging.getLogger("eo_listener"), Keeper()
-    before = logger.level, logger.propagate
-    logger.addHandler(keeper)
-    logger.setLevel(logging.DEBUG)
-    logger.propagate = False
-    try:
-        observer = EventLogger(clock=lambda: 0.0)
-        for event in events:
-            observer(event)
-    finally:
-        logger.removeHandler(keeper)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
-    return kept
+def _is_sentence(text: str) -> bool:
+    return len(re.findall(r"[A-Za-z]{3,}", re.sub(r"\{.*?\}", "", text))) >= _FEWEST_WORDS
 
 
 def other_lines() -> Iterator[tuple[str, str, str]]:

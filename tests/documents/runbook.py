@@ -5,17 +5,15 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 from typing import Final
 
 from eo_listener.model import kafka_errors
 from eo_listener.model.errors import EoListenerError
-from eo_listener.model.events import Event
-from tests.documents import example_events
-from tests.documents.explained import alert_sections, error_classes, explained, guard_errors
-from tests.documents.log_lines import notices, other_lines, said_of
+from tests.documents.explained import alert_sections, error_classes, explained, guard_texts
+from tests.documents.log_lines import ALERTS, lines_of_events, notices, other_lines
 from tests.documents.markdown import (
     WHOLE_WORDS,
     block,
@@ -30,21 +28,14 @@ from tests.documents.markdown import (
 from tests.wording import is_text
 
 _LOG_WIDTH: Final = 110
-_LINES_OF: Final[tuple[tuple[str, Callable[[], Iterator[tuple[Event, ...]]]], ...]] = (
-    ("Of a group", example_events.of_groups),
-    ("Of a query", example_events.of_queries),
-    ("Of a sink", example_events.of_sinks),
-    ("Of eo_listener itself", example_events.of_ourselves),
-)
 
 
 def runbook() -> str:
     """The whole page: what is written once stands in the template."""
     template = Template(Path(__file__).with_name("runbook.template.md").read_text())
-    shown = [kind for _, examples in _LINES_OF for kind in _by_kind(examples)]
     text = template.substitute(
         error_links=", ".join(link(one.__name__) for one in error_classes()),
-        line_links=", ".join(link(kind.__name__) for kind in shown),
+        line_links=", ".join(link(kind.__name__) for kind in lines_of_events()),
         alerts=_alerts(),
         errors=joined(part for error in error_classes() for part in _error(error)),
         lines=joined(_lines()),
@@ -57,9 +48,9 @@ def runbook() -> str:
 
 def _alerts() -> str:
     lines = defaultdict(list)
-    for kind, alerts in example_events.ALERTS.items():
+    for kind, alerts in ALERTS.items():
         for alert in alerts:
-            lines[alert].append(link(kind.__name__))
+            lines[alert].append(link(kind))
     return table(
         ("alert", "", "what it means", "its lines of the log"),
         (
@@ -78,7 +69,7 @@ def _error(error: type[EoListenerError]) -> Iterator[str]:
     kind = f"A kind of {link(base.__name__)}; e" if issubclass(base, EoListenerError) else "E"
     ends = f"{kind}nds a command with exit status {error.exit_code}."
     yield "\n".join([*(point(f"{label}: {text}") for label, text in said), point(ends)])
-    texts = [str(one) for one in guard_errors(error)]
+    texts = list(guard_texts(error))
     if texts:
         yield "It says one of these, with partitions and offsets:"
         yield _quoted(texts)
@@ -88,36 +79,16 @@ def _error(error: type[EoListenerError]) -> Iterator[str]:
 
 
 def _lines() -> Iterator[str]:
-    for title, examples in _LINES_OF:
-        yield f"### {title}"
-        for kind, texts in _by_kind(examples).items():
-            yield from _line(kind, texts)
-
-
-def _by_kind(
-    examples: Callable[[], Iterator[tuple[Event, ...]]],
-) -> dict[type[Event], list[str]]:
-    """The lines of each class of event, that of the first where several come together."""
-    found: dict[type[Event], list[str]] = {}
-    shown: set[str] = set()
-    for events in examples():
-        lines = [f"{one.level} {one.text}" for one in said_of(events) if one.level != "DEBUG"]
-        new = [line for line in lines if line not in shown]
-        shown.update(new)
-        if new:
-            found.setdefault(type(events[0]), []).extend(new)
-    return found
-
-
-def _line(kind: type[Event], texts: list[str]) -> Iterator[str]:
-    yield f"#### {kind.__name__}"
-    yield inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
-    yield _quoted(texts)
-    alerts = example_events.ALERTS.get(kind, ())
-    if alerts:
-        commands = dict.fromkeys(line for one in alerts for line in alert_sections()[one].commands)
-        yield wrapped("Alert: " + ", ".join(link(one, "alerts.md") for one in alerts) + ". Type:")
-        yield block(commands)
+    for kind, texts in lines_of_events().items():
+        yield f"### {kind.__name__}"
+        yield inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
+        yield _quoted(texts) if texts else "Its line is the text of an error, or Spark's."
+        alerts = ALERTS.get(kind.__name__, ())
+        if alerts:
+            lines = [line for one in alerts for line in alert_sections()[one].commands]
+            links = ", ".join(link(one, "alerts.md") for one in alerts)
+            yield wrapped(f"Alert: {links}. Type:")
+            yield block(dict.fromkeys(lines))
 
 
 def _kafka() -> str:
