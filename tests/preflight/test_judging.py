@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from eo_listener.client_config import acls
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import FormatError, JavaError, SettingsError
 from eo_listener.model.offsets import Position, TopicPartition
@@ -151,12 +150,6 @@ def test_a_group_that_cannot_be_read_is_no_finding_of_its_own() -> None:
 def test_rights_that_imply_others(granted: set[str], lacking: tuple[str, ...]) -> None:
     """As Kafka's authorizer sees them."""
     assert kafka_checks.missing(("READ", "DESCRIBE"), granted) == lacking
-
-
-def test_names_in_a_command_are_quoted() -> None:
-    """It is made to be pasted into a shell."""
-    told = acls.command("k:9092", None, ["READ"], ["--group", "a b; rm"])
-    assert told.endswith("--allow-principal User:CLIENT --operation Read --group 'a b; rm'")
 
 
 def test_a_topic_without_an_id_is_noted() -> None:

@@ -99,6 +99,19 @@ def value(found: Series, name: str, **labels: str) -> float | None:
     return found.get((f"eo_listener_{name}", tuple(sorted(labels.items()))))
 
 
+def shows(found: Series, labels: dict[str, str], **numbers: float | None) -> bool:
+    """Whether these metrics have these values; None: no such series."""
+    assert {name: value(found, name, **labels) for name in numbers} == numbers
+    return True
+
+
+GROUP = {"cluster": "k:9092", "consumergroup": "g"}
+QUERY = {"query": "flights"}
+WRONG = SourceIgnored(
+    query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", misconfigured=True
+)
+
+
 def committed(offsets: Offsets, group: str = "g", seconds: float = 0.02) -> Committed:
     return Committed(cluster="k:9092", group=group, offsets=offsets, seconds=seconds)
 
@@ -156,14 +169,13 @@ def test_offsets_and_lag_have_the_exporters_labels() -> None:
         progressed(Offsets({P0: 5, P1: 7}), Offsets({P0: 9, P1: 7})),
         committed(Offsets({P0: 5, P1: 7})),
     )
-    group = {"cluster": "k:9092", "consumergroup": "g", "topic": "t"}
-    assert value(found, "consumergroup_current_offset", **group, partition="0") == 5
-    assert value(found, "consumergroup_lag", **group, partition="0") == 4
-    assert value(found, "consumergroup_lag", **group, partition="1") == 0
-    assert value(found, "consumergroup_current_offset_sum", **group) == 12
-    assert value(found, "consumergroup_lag_sum", **group) == 4
+    topic = {**GROUP, "topic": "t"}
+    first, second = ({**topic, "partition": number} for number in "01")
+    assert shows(found, first, consumergroup_current_offset=5, consumergroup_lag=4)
+    assert shows(found, second, consumergroup_current_offset=7, consumergroup_lag=0)
+    assert shows(found, topic, consumergroup_current_offset_sum=12, consumergroup_lag_sum=4)
     log = {"cluster": "k:9092", "topic": "t", "partition": "0"}
-    assert value(found, "topic_partition_current_offset", **log) == 9
+    assert shows(found, log, topic_partition_current_offset=9)
 
 
 def test_what_is_committed_again_has_not_moved() -> None:
@@ -190,8 +202,7 @@ def test_lag_follows_what_is_committed_not_what_is_processed() -> None:
         committed(Offsets({P0: 5})),
         progressed(Offsets({P0: 50}), Offsets({P0: 60})),
     )
-    group = {"cluster": "k:9092", "consumergroup": "g", "topic": "t", "partition": "0"}
-    assert value(found, "consumergroup_lag", **group) == 55
+    assert value(found, "consumergroup_lag", **GROUP, topic="t", partition="0") == 55
 
 
 def test_a_lag_that_is_not_known_is_not_there() -> None:
@@ -230,16 +241,17 @@ def test_commits_are_counted_by_outcome() -> None:
         failed,
         refused,
     )
-    group = {"cluster": "k:9092", "consumergroup": "g"}
-    assert value(found, "commits_total", **group) == 3
-    assert value(found, "commit_failures_total", **group, code="UNKNOWN_MEMBER_ID") == 2
-    assert value(found, "commit_refusals_total", **group, reason="below_group") == 1
-    assert value(found, "commit_latency_seconds_bucket", cluster="k:9092", le="0.005") == 1
-    assert value(found, "commit_latency_seconds_bucket", cluster="k:9092", le="0.5") == 2
-    assert value(found, "commit_latency_seconds_count", cluster="k:9092") == 3
-    assert value(found, "commit_latency_seconds_sum", cluster="k:9092") == pytest.approx(60.305)
-    assert value(found, "consumergroup_last_commit_timestamp_seconds", **group)
-    assert value(found, "consumergroup_last_move_timestamp_seconds", **group)
+    assert shows(found, GROUP, commits_total=3)
+    assert shows(found, {**GROUP, "code": "UNKNOWN_MEMBER_ID"}, commit_failures_total=2)
+    assert shows(found, {**GROUP, "reason": "below_group"}, commit_refusals_total=1)
+    for bound, count in (("0.005", 1), ("0.5", 2)):
+        bucket = {"cluster": "k:9092", "le": bound}
+        assert shows(found, bucket, commit_latency_seconds_bucket=count)
+    cluster = {"cluster": "k:9092"}
+    assert value(found, "commit_latency_seconds_count", **cluster) == 3
+    assert value(found, "commit_latency_seconds_sum", **cluster) == pytest.approx(60.305)
+    assert value(found, "consumergroup_last_commit_timestamp_seconds", **GROUP)
+    assert value(found, "consumergroup_last_move_timestamp_seconds", **GROUP)
 
 
 def test_a_query_has_sparks_numbers_and_a_lag_in_time() -> None:
@@ -257,16 +269,19 @@ def test_a_query_has_sparks_numbers_and_a_lag_in_time() -> None:
             watermark=930.0,
         ),
     )
-    query = {"query": "flights"}
-    assert value(found, "query_input_rows", **query) == 3
-    assert value(found, "query_input_rows_per_second", **query) == 1.5
-    assert value(found, "query_processed_rows_per_second", **query) == 2.5
-    assert value(found, "query_last_batch_timestamp_seconds", **query) == 1012.0
-    assert value(found, "query_batch_duration_seconds", **query) == 2.0
-    assert value(found, "query_batch_id", **query) == 7
-    assert value(found, "query_lag_seconds", **query, source="0") == 12.0
-    assert value(found, "query_event_time_lag_seconds", **query) == 22.0
-    assert value(found, "query_watermark_timestamp_seconds", **query) == 930.0
+    assert shows(
+        found,
+        QUERY,
+        query_input_rows=3,
+        query_input_rows_per_second=1.5,
+        query_processed_rows_per_second=2.5,
+        query_last_batch_timestamp_seconds=1012.0,
+        query_batch_duration_seconds=2.0,
+        query_batch_id=7,
+        query_event_time_lag_seconds=22.0,
+        query_watermark_timestamp_seconds=930.0,
+    )
+    assert shows(found, {**QUERY, "source": "0"}, query_lag_seconds=12.0)
 
 
 def test_what_goes_wrong_is_counted() -> None:
@@ -276,9 +291,6 @@ def test_what_goes_wrong_is_counted() -> None:
         query="flights", run_id="r1", batch_id=3, source=0, violations=(violation,), withheld=True
     )
     missed = ProgressEventsMissed(query="flights", run_id="r1", after_batch=3, before_batch=9)
-    wrong = SourceIgnored(
-        query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", misconfigured=True
-    )
     foreign = ForeignCommit(
         cluster="k:9092",
         group="g",
@@ -291,35 +303,35 @@ def test_what_goes_wrong_is_counted() -> None:
         progressed(Offsets({P0: 5}), None),
         violated,
         missed,
-        wrong,
+        WRONG,
         foreign,
         InternalError(where="w", problem="p"),
     )
-    assert value(found, "guard_violations_total", query="flights", kind="gap") == 1
-    assert value(found, "query_withheld_sources", query="flights") == 1
-    assert value(found, "progress_event_gaps_total", query="flights") == 1
-    assert value(found, "sources_ignored_total", query="flights") == 1
-    assert value(found, "query_ignored_sources", query="flights") == 1
-    assert value(found, "internal_errors_total") == 1
-    group = {"cluster": "k:9092", "consumergroup": "g"}
-    assert value(found, "group_incidents_total", **group, kind="foreign_commit") == 1
+    assert shows(
+        found,
+        QUERY,
+        query_withheld_sources=1,
+        progress_event_gaps_total=1,
+        sources_ignored_total=1,
+        query_ignored_sources=1,
+    )
+    assert shows(found, {**QUERY, "kind": "gap"}, guard_violations_total=1)
+    assert shows(found, {}, internal_errors_total=1)
+    assert shows(found, {**GROUP, "kind": "foreign_commit"}, group_incidents_total=1)
 
 
 def test_a_source_that_is_ignored_is_a_state_of_the_newest_run() -> None:
     """Known before its first batch, gone with a run whose setting is right; the counter stays."""
-    wrong = SourceIgnored(
-        query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", misconfigured=True
-    )
-    other = replace(wrong, problem="of another topic")
+    other = replace(WRONG, problem="of another topic")
     right = progressed(Offsets({P0: 9}), None, run="r2", started=1010.0)
     for events, ignored in (
-        ((wrong, other), 1),
-        ((wrong, replace(wrong, source=None)), 2),
-        ((wrong, fed(ended=True), right), 0),
-        ((replace(wrong, misconfigured=False), right), 0),
+        ((WRONG, other), 1),
+        ((WRONG, replace(WRONG, source=None)), 2),
+        ((WRONG, fed(ended=True), right), 0),
+        ((replace(WRONG, misconfigured=False), right), 0),
     ):
         assert value(series(*events), "query_ignored_sources", query="flights") == ignored
-    found = series(wrong, other, fed(ended=True), right)
+    found = series(WRONG, other, fed(ended=True), right)
     assert value(found, "sources_ignored_total", query="flights") == 2
 
 
@@ -332,14 +344,17 @@ def test_batches_of_exactly_once_are_counted() -> None:
     unknown = replace(applied, rows=None, dead_letters=None, gaps={})
     left = QueryStateLost(query="flights", run_id="r1", batch_id=0, sink="a sink")
     found = series(left, left, applied, unknown, replayed, HALTED)
-    query = {"query": "flights"}
-    assert value(found, "sink_batches_total", **query, outcome="applied") == 2
-    assert value(found, "sink_batches_total", **query, outcome="replayed") == 1
-    assert value(found, "sink_rows_total", **query) == 12
-    assert value(found, "sink_dead_letters_total", **query) == 1
-    assert value(found, "sink_accepted_gap_offsets_total", **query) == 4
-    assert value(found, "sink_batch_failures_total", **query, error="GapError") == 1
-    assert value(found, "sink_query_states_lost_total", **query) == 2
+    assert shows(found, {**QUERY, "outcome": "applied"}, sink_batches_total=2)
+    assert shows(found, {**QUERY, "outcome": "replayed"}, sink_batches_total=1)
+    assert shows(found, {**QUERY, "error": "GapError"}, sink_batch_failures_total=1)
+    assert shows(
+        found,
+        QUERY,
+        sink_rows_total=12,
+        sink_dead_letters_total=1,
+        sink_accepted_gap_offsets_total=4,
+        sink_query_states_lost_total=2,
+    )
 
 
 def test_a_sinks_offsets_are_those_of_the_last_one_and_of_the_newest_run() -> None:

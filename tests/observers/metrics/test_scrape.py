@@ -117,12 +117,6 @@ def test_it_listens_on_loopback_alone(observer: Prometheus) -> None:
     assert sockets == ["127.0.0.1"]
 
 
-def test_one_who_connects_and_says_nothing_holds_up_nobody(observer: Prometheus) -> None:
-    """Each request has a thread of its own."""
-    with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=10):
-        assert "eo_listener_build_info" in scrape(observer)
-
-
 def ask(observer: Prometheus, request: str) -> bytes:
     with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=10) as client:
         client.sendall(f"{request} HTTP/1.0\r\n\r\n".encode())
@@ -153,26 +147,6 @@ def test_a_path_that_cannot_be_read_is_a_bad_request(
     for method in ("GET", "HEAD"):
         assert ask(observer, f"{method} http://[/metrics").startswith(b"HTTP/1.0 400")
     assert not caplog.records
-
-
-def test_only_so_many_connections_are_open(
-    observer: Prometheus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One more is refused in words; when others have gone there is room again."""
-    monkeypatch.setattr(bounded_server, "_MOST_OPEN", 2)
-    monkeypatch.setattr(bounded_server, "_LATE", 1000.0)  # else a silent one gives way
-    address = ("127.0.0.1", observer.port or 0)
-    with contextlib.ExitStack() as silent:
-        for _ in range(2):
-            silent.enter_context(socket.create_connection(address, timeout=10))
-        with socket.create_connection(address, timeout=10) as client:
-            assert client.recv(100).startswith(b"HTTP/1.0 503")
-    deadline = time.monotonic() + 30
-    while True:
-        with contextlib.suppress(ConnectionError):  # refused while they go
-            if ask(observer, "HEAD /metrics").startswith(b"HTTP/1.0 200"):
-                break
-        assert time.monotonic() < deadline
 
 
 def test_a_name_that_cannot_be_encoded_spoils_no_scrape(observer: Prometheus) -> None:
