@@ -6,6 +6,7 @@ import json
 import threading
 import traceback
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from eo_listener.sinks.delta import DeltaSink
 from eo_listener.spark.jvm import delta_log
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, Heads, entry_of, heads_of, plan_of
+from tests.sinks.chapters.store import SparkStore
 
 pytestmark = [pytest.mark.spark]
 
@@ -72,6 +74,35 @@ def table(delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """One that does not exist yet."""
     monkeypatch.setattr(delta_log, "session_here", lambda: delta)
     return Table(delta, tmp_path / "delays")
+
+
+class DeltaStore(SparkStore):
+    """A table by its path."""
+
+    provider = "delta"
+
+    @pytest.fixture
+    def _store(self, table: Table) -> None:
+        self.table, self.spark = table, table.spark
+        self._path, self._numbers = table.path, count()
+
+    def begin(self) -> None:
+        """Take another path."""
+        self.table.path = f"{self._path}-{next(self._numbers)}"
+        self.table.name = f"delta.`{self.table.path}`"
+
+    def new_sink(self, **arguments: Any) -> DeltaSink:
+        """By the path."""
+        return self.table.sink(**arguments)
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """By Spark, which reads the log again."""
+        there = Path(self.table.path, "_delta_log").exists()
+        return self.table.read(*columns) if there else []
+
+    def run(self, statement: str) -> None:
+        """In the table's session."""
+        self.table.sql(statement)
 
 
 @pytest.fixture

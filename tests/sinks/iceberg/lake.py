@@ -8,12 +8,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.made_up_entries import FRAME, Row
+from tests.sinks.chapters.store import SparkStore
 
 _NAMES = [field.split()[0] for field in FRAME.split(", ")]
 
@@ -79,6 +82,45 @@ class Lake:
     def _set(self, session: SparkSession) -> None:
         for key, value in catalog_conf(self.name, self.folder).items():
             session.conf.set(key, value)
+
+
+class IcebergStore(SparkStore):
+    """A table of the lake, `table` by name."""
+
+    provider = "iceberg"
+    counts_changes = False  # how many rows a MERGE has changed Iceberg does not tell
+    table = "t"
+
+    @pytest.fixture
+    def _store(self, lake: Lake) -> None:
+        self.lake, self.spark = lake, lake.spark
+        self._numbers = count()
+
+    def begin(self) -> None:
+        """Take another table."""
+        self.table = f"t{next(self._numbers)}"
+
+    def new_sink(self, **arguments: Any) -> IcebergSink:
+        """In the session of the catalog."""
+        return self.lake.sink(self.table, **arguments)
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """By another session."""
+        return sorted(map(tuple, self._collect(self.table, *columns)))
+
+    def letters(self) -> list[dict[str, Any]]:
+        """By another session."""
+        return [one.asDict() for one in self._collect("bad", "*")]
+
+    def _collect(self, table: str, *columns: str) -> list[SparkRow]:
+        session, name = self.lake.other(), self.lake.table(table)
+        if not session.catalog.tableExists(name):
+            return []
+        return session.table(name).selectExpr(*columns).collect()
+
+    def run(self, statement: str) -> None:
+        """By another session."""
+        self.lake.other().sql(statement.format(table=self.lake.table(self.table)))
 
 
 def catalog_conf(name: str, folder: Path | str) -> dict[str, str]:

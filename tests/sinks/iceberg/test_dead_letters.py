@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -16,7 +15,6 @@ from eo_listener.model.errors import (
     EoListenerError,
     ForeignWriterError,
     OutcomeUnknownError,
-    PoisonRowError,
     SettingsError,
     SinkError,
 )
@@ -30,7 +28,8 @@ from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
-from tests.sinks.iceberg.lake import Lake
+from tests.sinks.chapters.dead_letters import RefusedRowsChapter
+from tests.sinks.iceberg.lake import IcebergStore, Lake
 
 pytestmark = pytest.mark.spark
 
@@ -87,31 +86,22 @@ def dead(lake: Lake) -> list[tuple[int, str]]:
     return [(row[0], row[1]) for row in found.sort("offset", "reason").collect()]
 
 
-def test_they_go_into_a_table_of_their_own(lake: Lake) -> None:
-    """With origin, reason, batch and contents; the table is there before there is a letter."""
+class TestAppended(IcebergStore, RefusedRowsChapter):
+    """Rows that are appended, or merged where the chapter says so."""
+
+    last_point = "sink.commit-sent"
+    refusal = SinkError  # Spark does not say which row it was
+
+    @property
+    def letters_table(self) -> str:  # type: ignore[override]  # a name of the test's namespace
+        """Beside the table."""
+        return self.lake.table("bad")
+
+
+def test_their_table_is_made_before_there_is_one(lake: Lake) -> None:
+    """So that who reads it need not wait for the first."""
     write(lake, batch(lake, 0, odd=()), entry(lake, 0))
     assert (rows(lake), dead(lake)) == ([0, 1, 2, 3], [])
-    one = entry(lake, 1)
-    applied = write(lake, batch(lake, 1, odd=(1, 2)), one)
-    assert (applied.rows, applied.dead_letters) == (2, 2)
-    assert (rows(lake), dead(lake)) == ([0, 1, 2, 3, 4, 7], [(5, "odd"), (6, "odd")])
-    first = lake.other().table(lake.table("bad")).sort("offset").first()
-    assert first is not None
-    found = first.asDict()
-    assert json.loads(found.pop("row")) == {
-        "topic": "flights", "partition": 0, "offset": 5, "word": "w5"
-    }  # fmt: skip
-    assert found.pop("put_at") is not None
-    assert found == {
-        "query": QUERY,
-        "query_id": one.query_id,
-        "run_id": "run-1",
-        "batch_id": 1,
-        "topic": "flights",
-        "partition": 0,
-        "offset": 5,
-        "reason": "odd",
-    }
 
 
 def test_what_a_table_does_not_take(lake: Lake) -> None:
@@ -136,39 +126,16 @@ def test_what_a_table_does_not_take(lake: Lake) -> None:
     ]
 
 
-def test_an_upsert(lake: Lake) -> None:
-    """A null key or version; the next newest of a key is written. A row that deletes needs none."""
-    lake.spark.sql(
-        f"CREATE TABLE {lake.table('t')} (id bigint, version bigint, a int NOT NULL) USING iceberg"
-    )
-    given: dict[str, Any] = {
-        "mode": "upsert",
-        "keys": "id",
-        "version_column": "version",
-        "delete_when": "a = -1 OR a IS NULL AND version = 9",
-    }
-    frame = lake.spark.sql(
-        "SELECT 'flights' topic, 0 partition, offset, id, version, a FROM VALUES (0L, 1L, 1L, 1), "
-        "(1L, null, 1L, 1), (2L, 2L, null, 1), (3L, 1L, 2L, null), (4L, 3L, 1L, 7) "
-        "AS v(offset, id, version, a)"
-    )
-    applied = write(lake, frame, entry(lake, 0), **given)
-    assert (applied.rows, applied.dead_letters) == (2, 3)
-
-    def there() -> list[tuple[int, ...]]:
-        return sorted(map(tuple, lake.other().table(lake.table("t")).collect()))
-
-    assert there() == [(1, 1, 1), (3, 1, 7)]
-    assert dead(lake) == [
-        (1, "key 'id' is null"),
-        (2, "version 'version' is null"),
-        (3, "column 'a' is null, which the table does not take"),
-    ]
-    frame = lake.spark.sql(
-        "SELECT 'flights' topic, 0 partition, 4L offset, 3L id, 9L version, cast(null AS int) a"
-    )
-    applied = write(lake, frame, entry(lake, 1), **given)
-    assert (applied.dead_letters, there()) == (0, [(1, 1, 1)])
+def test_a_row_that_deletes_needs_no_values(lake: Lake) -> None:
+    """What the table requires is not asked of it."""
+    table = lake.table("t")
+    lake.spark.sql(f"CREATE TABLE {table} (id bigint, a int NOT NULL) USING iceberg")
+    upsert = {"mode": "upsert", "keys": "id", "delete_when": "a IS NULL"}
+    query = "SELECT {0}L offset, 1L id, {1} a"
+    for number, value in enumerate(("7", "cast(null AS int)")):
+        frame = lake.spark.sql(query.format(number, value))
+        assert write(lake, frame, entry(lake, number), **upsert).dead_letters == 0
+    assert lake.other().table(table).count() == 0
 
 
 def test_your_own_sql(lake: Lake) -> None:
@@ -180,19 +147,10 @@ def test_your_own_sql(lake: Lake) -> None:
     assert (rows(lake), dead(lake)) == ([0, 2, 3], [(1, "odd")])
 
 
-def test_a_batch_of_which_most_are_refused_fails(lake: Lake) -> None:
-    """With the first and the most frequent reason; nothing of it is in either table."""
-    write(lake, batch(lake, 0, odd=()), entry(lake, 0))
-    frame = batch(lake, 1, odd=(1, 2))
-    with pytest.raises(PoisonRowError, match=r"2 rows of 4 .* offset 5 of flights-0: odd"):
-        write(lake, frame, entry(lake, 1), max_dead_letters=1)
-    assert (rows(lake), dead(lake)) == ([0, 1, 2, 3], [])
-    with pytest.raises(SettingsError, match="names the table itself"):
+def test_their_table_is_another_one(lake: Lake) -> None:
+    """However its name is written."""
+    with pytest.raises(SettingsError, match="the table itself"):
         lake.sink("t", dead_letters=f"{lake.name}.{lake.namespace}.t")
-    with pytest.raises(SettingsError, match="neither the mark"):
-        write(lake, frame.withColumnRenamed("eo_poison", "EO_poison"), entry(lake, 1))
-    with pytest.raises(SettingsError, match="holds int, not text"):
-        write(lake, frame.selectExpr("offset", "1 eo_poison"), entry(lake, 1))
 
 
 def test_a_table_of_letters_that_is_not_to_be_made(lake: Lake) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pyspark
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from eo_listener.model.errors import SettingsError, SinkError
-from eo_listener.model.ledger import Applied
 from eo_listener.model.offsets import OffsetRange
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
@@ -20,10 +17,10 @@ from eo_listener.sinks.spark_merge import Merge
 from eo_listener.spark.jvm.iceberg_table import MAIN
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, rows_of
+from tests.sinks.chapters.store import TP, row
+from tests.sinks.chapters.upsert_by_merge import UpsertByMergeChapter
 from tests.sinks.iceberg import test_conformance as appends
-from tests.sinks.iceberg.lake import Lake
-from tests.sinks.merge_suite import TP, MergeSuite, row, union
-from tests.sinks.upsert_model import REFUSED, SPARK, Model, Row, batches, compare
+from tests.sinks.iceberg.lake import IcebergStore
 
 pytestmark = pytest.mark.spark
 
@@ -56,34 +53,8 @@ class TestConformance(appends.TestIcebergSink):
         self.check([(*TP, 0, "from state"), rows_of(first)[1]], heads_of(empty))
 
 
-class TestIceberg(MergeSuite):
+class TestUpsert(IcebergStore, UpsertByMergeChapter):
     """Into tables of a catalog in a database."""
-
-    table = "t"
-
-    @pytest.fixture(autouse=True)
-    def _store(self, lake: Lake) -> None:
-        self.lake = lake
-
-    def sink(self, **arguments: Any) -> IcebergSink:
-        """Another driver's."""
-        return self.lake.sink(self.table, **arguments)
-
-    def frame(self, query: str) -> Any:
-        """In the session of the catalog."""
-        return self.lake.spark.sql(query)
-
-    def read(self, *columns: str) -> list[tuple[Any, ...]]:
-        """By another session."""
-        session = self.lake.other()
-        if not session.catalog.tableExists(self.lake.table(self.table)):
-            return []
-        found = session.table(self.lake.table(self.table)).selectExpr(*columns).collect()
-        return sorted(tuple(one) for one in found)
-
-    def run(self, statement: str) -> None:
-        """What another program does to the table."""
-        self.lake.other().sql(statement.format(table=self.lake.table(self.table)))
 
     def at(self, point: str, do: Callable[[], object]) -> Any:
         """Act once, when a fault point is reached."""
@@ -98,11 +69,11 @@ class TestIceberg(MergeSuite):
     def check_recomputed(self) -> None:
         """A newer row that comes to main while an older one is merged stays."""
         options = {"version_column": "at"}
-        self.write([[row(1, "first", 0, at="1"), row(2, "other", 1, at="1")]], **options)
+        self.upsert([row(1, "first", 0, at=1), row(2, "other", 1, at=1)], **options)
         newer = "UPDATE {table} SET word = 'foreign', at = 9 WHERE id = 1"
-        late = [row(1, "late", 2, at="2"), row(2, "next", 3, at="2")]
+        late = [row(1, "late", 2, at=2), row(2, "next", 3, at=2)]
         with self.at("sink.commit-sent", lambda: self.run(newer)):
-            self.write([late], **options)
+            self.upsert(late, **options)
         assert self.read("id", "word") == [(1, "foreign"), (2, "next")]
 
     def branches(self) -> int:
@@ -112,9 +83,9 @@ class TestIceberg(MergeSuite):
     @pytest.mark.slow
     def test_a_batch_that_is_refused_leaves_no_branch(self) -> None:
         """But for that of the batch before it."""
-        self.write([[row(1, "a", 0)]])
-        with pytest.raises(SettingsError, match="several rows with the same id"):
-            self.write([[row(1, "b", 1), row(1, "c", 1)]])
+        self.upsert([row(1, "a", 0)])
+        with pytest.raises(SettingsError, match="same id"):
+            self.upsert([row(1, "b", 1), row(1, "c", 1)])
         assert self.branches() == 1
 
     def test_where_main_has_moved_the_merge_is_computed_again(self) -> None:
@@ -142,10 +113,10 @@ class TestIceberg(MergeSuite):
             "partition_by": "word",
             "delete_when": "word = 'gone'",
         }
-        self.write([[row(1, "a", 0), row(2, "b", 1), row(3, "c", 2)]], **options)
+        self.upsert([row(1, "a", 0), row(2, "b", 1), row(3, "c", 2)], **options)
         seen: list[Any] = []
         with self.at("sink.rows-written", lambda: seen.append(self.read("id", "word"))):
-            self.write([[row(1, "b", 3), row(2, "gone", 4), row(4, "a", 5)]], **options)
+            self.upsert([row(1, "b", 3), row(2, "gone", 4), row(4, "a", 5)], **options)
         assert seen == [[(1, "a"), (2, "b"), (3, "c")]]
         assert self.read("id", "word") == [(1, "b"), (3, "c"), (4, "a")]
         files = self.lake.other().table(f"{self.lake.table(self.table)}.delete_files").count()
@@ -163,8 +134,7 @@ class TestIceberg(MergeSuite):
         if mode == "copy-on-write" and pyspark.__version__.startswith("3.5."):
             pytest.skip("Iceberg's writer for Spark 3.5 fails: it knows no row lineage")
         options = {"properties": {"write.merge.mode": "merge-on-read", "format-version": "3"}}
-        first = union([row(one, "old", one) for one in range(6)])
-        self.write([f"SELECT /*+ COALESCE(1) */ * FROM ({first})", [row(0, "new", 6)]], **options)
+        self.upsert([row(n, "old", n) for n in range(6)], [row(0, "new", 6)], **options)
         self.run(f"ALTER TABLE {{table}} SET TBLPROPERTIES ('write.merge.mode' = '{mode}')")
         if expired:
             self.lake.java(self.table)._table.expireSnapshots().expireOlderThan(2**62).commit()
@@ -176,7 +146,7 @@ class TestIceberg(MergeSuite):
                 self.run("INSERT INTO {table} VALUES (6, 'foreign', null, null, null)")
 
         with hooked(hook):
-            self.write([[row(1, "new", 7)]], **options)
+            self.upsert([row(1, "new", 7)], **options)
         assert points.count("sink.rows-written") == 1
         words = ["new", "new", "old", "old", "old", "old", "foreign"]
         assert self.read("id", "word") == list(enumerate(words))
@@ -186,9 +156,9 @@ class TestIceberg(MergeSuite):
     def test_a_table_that_the_application_has_cached(self) -> None:
         """It reads what was there then until UNCACHE TABLE; no batch is merged with that."""
         name = self.lake.table(self.table)
-        self.write([[row(1, "a", 0)]])
+        self.upsert([row(1, "a", 0)])
         self.lake.spark.sql(f"CACHE TABLE {name}")
-        self.write([[row(2, "b", 1)], [row(2, "c", 2)]])
+        self.upsert([row(2, "b", 1)], [row(2, "c", 2)])
         assert self.read("id", "word") == [(1, "a"), (2, "c")]
         self.lake.spark.sql(f"REFRESH TABLE {name}")
         assert self.lake.spark.table(name).count() == 1
@@ -203,9 +173,8 @@ class TestIceberg(MergeSuite):
             "properties": {"write.merge.mode": "merge-on-read", "format-version": version},
             "partition_by": "partition",
         }
-        first = union([row(one, "old", one, partition=one % 2) for one in range(8)])
-        self.write([f"SELECT /*+ COALESCE(1) */ * FROM ({first})"], **options)
-        self.write([[row(1, "new", 9, partition=1)]], **options)
+        self.upsert([row(n, "old", n, n % 2) for n in range(8)], **options)
+        self.upsert([row(1, "new", 9, partition=1)], **options)
         points: list[str] = []
 
         def compact() -> None:
@@ -223,7 +192,7 @@ class TestIceberg(MergeSuite):
                 compact()
 
         with hooked(hook):
-            self.write([[row(2, "new", 10)]], **options)
+            self.upsert([row(2, "new", 10)], **options)
         assert points.count("sink.rows-written") == 1
         words = ["old", "new", "new", "old", "old", "old", "old", "old"]
         assert self.read("id", "word") == list(enumerate(words))
@@ -231,41 +200,34 @@ class TestIceberg(MergeSuite):
     @pytest.mark.slow
     def test_batches_without_rows_to_insert(self) -> None:
         """One without rows, and ones that only delete, also from a table that is just made."""
-        gone = {"delete_when": "word = 'gone'"}
-        none = f"SELECT * FROM (SELECT {row(1, 'a', 0)}) WHERE id = 0"
-        rounds = [[row(1, "gone", 0)], none, [row(1, "a", 1), row(2, "b", 2)]]
-        assert self.write([*rounds, [row(1, "gone", 3), row(7, "gone", 4)]], **gone) == [1, 0, 2, 2]
+        rounds = [[row(1, "gone", 0)], [], [row(1, "a", 1), row(2, "b", 2)]]
+        last = [row(1, "gone", 3), row(7, "gone", 4)]
+        done = self.upsert(*rounds, last, delete_when="word = 'gone'")
+        assert [one.rows for one in done] == [1, 0, 2, 2]
         assert self.read("id", "word") == [(2, "b")]
-        assert dict(self.sink().applied(QUERY)) == self.heads
+        assert self.sink().applied(QUERY)[TP].batch_id == 3
 
     @pytest.mark.slow
     def test_names_are_data(self) -> None:
         """Of the table, of keys and of others; columns that the rows lack are null, or stay."""
         self.table = "it's `a.b`"
-        there = "`k.1` int, `a``b` string, c0 string, eo_there string"
-        self.run(f"CREATE TABLE {{table}} ({there}) USING iceberg")
-        given = "SELECT 1 `k.1`, '{0}' `a``b`, '{0}' c0"
-        self.write([given.format("x")], keys="k.1")
+        columns = "`k.1` int, `a``b` string, c0 string, eo_there string"
+        self.run(f"CREATE TABLE {{table}} ({columns}) USING iceberg")
+        rows = "SELECT 1 `k.1`, '{0}' `a``b`, '{0}' c0"
+        self.merge(rows.format("x"), keys="k.1")
         self.run("UPDATE {table} SET eo_there = 'mine'")
-        self.write([f"{given.format('y')} UNION ALL SELECT 2, 'z', 'z'"], keys="k.1")
+        self.merge(f"{rows.format('y')} UNION ALL SELECT 2, 'z', 'z'", keys="k.1")
         assert self.read("*") == [(1, "y", "y", "mine"), (2, "z", "z", None)]
 
     @pytest.mark.slow
     def test_columns_that_do_not_fit_are_refused_by_name(self) -> None:
-        """Unknown ones unless they are wanted, keys of another type, and keys that lack."""
-        self.write([[row(1, "a", 0)]])
-        with pytest.raises(SettingsError, match=r"no column 'extra'[\s\S]*new_columns=True"):
-            self.write([[row(1, "b", 1, extra="5")]])
-        with pytest.raises(SettingsError, match="column 'id' is string in the rows and int in"):
-            self.write(["SELECT '1' id, 'b' word"])
-        with pytest.raises(SettingsError, match="keys= names 'nr'"):
-            self.write([[row(1, "b", 1)]], keys="nr")
-        self.table, (heads, self.heads) = "absent", (self.heads, {})
-        with pytest.raises(SettingsError, match="version_column= names 'at'"):
-            self.write([[row(1, "b", 1)]], version_column="at")
-        assert not self.lake.other().catalog.tableExists(self.lake.table("absent"))
-        self.table, self.heads = "t", heads
-        self.write([[row(1, "b", 1, extra="5"), row(2, "c", 2, extra="6")]], new_columns=True)
+        """Unknown ones unless they are wanted, and keys of another type."""
+        extra = "SELECT 1 id, 'b' word, 5 extra UNION ALL SELECT 2, 'c', 6"
+        self.merge("SELECT 1 id, 'a' word")
+        for rows, said in ((extra, "'extra'"), ("SELECT '1' id, 'b' word", "'id' is string")):
+            with pytest.raises(SettingsError, match=said):
+                self.merge(rows)
+        self.merge(extra, new_columns=True)
         assert self.read("id", "word", "extra") == [(1, "b", 5), (2, "c", 6)]
 
     @pytest.mark.slow
@@ -273,57 +235,14 @@ class TestIceberg(MergeSuite):
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It cannot be, and if it were, nothing would be written."""
-        self.write([[row(1, "a", 0)]])
+        self.upsert([row(1, "a", 0)])
         real = Merge.statement
         monkeypatch.setattr(
             Merge, "statement", lambda self, view: real(self, view).replace("eo_place = 1", "true")
         )
-        with pytest.raises(SinkError, match="several rows of the batch match one row"):
-            self.write([[row(1, "b", 1), row(1, "c", 2)]])
+        with pytest.raises(SinkError, match="several rows of the batch"):
+            self.upsert([row(1, "b", 1), row(1, "c", 2)])
         assert self.read("id", "word") == [(1, "a")]
-
-    @pytest.mark.slow
-    def test_the_table_is_what_the_model_says(self) -> None:
-        """After each batch; or none of the rows is the newest, and it stays as it was."""
-        tables = iter(range(1_000))
-
-        @settings(max_examples=12, deadline=None)
-        @given(drawn=batches(), versioned=st.booleans(), located=st.booleans())
-        def check(drawn: list[list[Row]], versioned: bool, located: bool) -> None:
-            self.table, self.heads = f"m{next(tables)}", {}
-            known = [
-                [one._replace(v=min(one.v, REFUSED - 1)) for one in rows] for rows in drawn if rows
-            ]
-            names = [*SPARK] if located else ["k", "version", "v"]
-            types = ", ".join(f"{name} {SPARK[name]}" for name in names)
-            self.run(f"CREATE TABLE {{table}} ({types}) USING iceberg")
-            options = {"keys": "k", "version_column": "version" if versioned else None}
-
-            def put(rows: Sequence[Row]) -> Applied:
-                self.write([[selected(one) for one in rows]], **options)
-                return Applied(rows=0)
-
-            model = Counted(versioned=versioned, located=located)
-            compare(model, known, put, lambda: self.read("k", "version", "v"))
-
-        check()
-
-
-class Counted(Model):
-    """How many rows a MERGE has changed is not known to Iceberg."""
-
-    def upsert(self, batch: Sequence[Row]) -> tuple[int, int]:
-        """Apply it."""
-        super().upsert(batch)
-        return 0, 0
-
-
-def selected(one: Row) -> str:
-    """A row of SQL, with Kafka's types."""
-    return ", ".join(
-        f"CAST({value!r} AS {SPARK[name]}) AS {name}"
-        for name, value in zip(SPARK, one, strict=True)
-    )
 
 
 def files_added_again(self: Publication, staged: Staged) -> None:

@@ -28,7 +28,7 @@ from eo_listener.sinks.kafka.transaction import BegunTransaction, TaskReport
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.groups import positions
-from tests.sinks.kafka.conftest import TP, Place, batch, left_open, letters, put, table, write
+from tests.sinks.kafka.conftest import TP, Place, batch, left_open, put, table, write
 from tests.sinks.kafka.records import committed, is_settled
 
 pytestmark = pytest.mark.kafka
@@ -232,31 +232,6 @@ def test_a_foreign_record_in_the_ledger(place: Place, caplog: pytest.LogCaptureF
     with pytest.raises(SinkError, match="something else than a ledger"):
         sink.applied(QUERY)
     write(other)
-
-
-def test_dead_letters(place: Place) -> None:
-    """Rows that cannot be sent are in their topic, in the same transaction, and counted."""
-    dead = place.topics.create("dead", 1)
-    sink = place.sink(dead_letters=dead, max_dead_letters=2)
-    rows = table(
-        "a",
-        "b",
-        "x" * 1_100_000,
-        partition=pa.array([None, 7, None], pa.int32()),
-        eo_poison=pa.array([None, None, None], pa.string()),
-    )
-    assert write(sink, rows=rows) == Applied(rows=1, dead_letters=2)
-    assert place.values() == ["a"]
-    found = letters(place, dead)
-    assert {one["reason"] for one in found} == {
-        f"its partition is 7, and topic {place.target} has 2",
-        "it is larger than kafka.max.request.size (1,000,000 bytes by default)",
-    }
-    assert {(one["query"], one["batch_id"]) for one in found} == {(QUERY, 0)}
-    marked = table("c", "d", "e", eo_poison=pa.array(["bad"] * 3))
-    with pytest.raises(PoisonRowError, match="max_dead_letters=2"):
-        write(sink, 1, marked)
-    assert (place.values(), len(letters(place, dead))) == (["a"], 2)
 
 
 def test_a_group_moves_with_the_batch(place: Place) -> None:

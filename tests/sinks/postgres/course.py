@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg.rows import dict_row
 
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -22,6 +23,7 @@ from eo_listener.sinks.postgres.dead_letters import make
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from tests.sinks.chapters.store import Row, Store, columns_of, record_batch
 
 TP = TopicPartition("flights", 0)
 STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
@@ -56,8 +58,19 @@ def put(
 
     `how` are other fields of the writer.
     """
-    writer, link, layout = prepared(sink, fields, query=query, **how)
-    return writer.write_arrow(link, layout, batches, next_entry(sink, query=query))
+    return put_at(sink, fields, batches, next_entry(sink, query=query), **how)
+
+
+def put_at(
+    sink: PostgresSink,
+    fields: Mapping[str, str],
+    batches: Generator[pa.RecordBatch, None, None],
+    entry: Entry,
+    **how: Any,
+) -> Applied:
+    """Write record batches, as they come, as this batch."""
+    writer, link, layout = prepared(sink, fields, query=entry.query, **how)
+    return writer.write_arrow(link, layout, batches, entry)
 
 
 def prepared(
@@ -128,3 +141,58 @@ def at(acts: Mapping[str, Callable[[], object]]) -> Iterator[None]:
     with hooked(hook):
         yield
     assert not due, f"not reached: {', '.join(due)}"
+
+
+_TYPES = {"integer": "int", "long": "bigint", "string": "text", "double": "float8"}
+
+
+class PostgresStore(Store):
+    """A schema of a server, and rows without Spark."""
+
+    @pytest.fixture
+    def _store(self, dsn: str) -> Iterator[None]:
+        self.dsn = dsn
+        # Nothing is prepared: a plan does not outlive a table that is made again.
+        with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as self.link:
+            yield
+
+    def begin(self) -> None:
+        """Drop what may be there."""
+        self.run("DROP TABLE IF EXISTS t, dead, eo_ledger, eo_ledger_history")
+
+    def new_sink(self, **arguments: Any) -> PostgresSink:
+        """On the schema."""
+        return PostgresSink(self.dsn, "t", **arguments)
+
+    def make_table(
+        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
+    ) -> None:
+        """With a primary key."""
+        more = {required: " NOT NULL", key: " PRIMARY KEY"}
+        listed = [f'"{name}" {_TYPES[kind]}{more.get(name, "")}' for name, kind in columns.items()]
+        listed += [f"CHECK ({check})"] if check else []
+        self.run(f"CREATE TABLE t ({', '.join(listed)})")
+
+    def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
+        """As one record batch."""
+        batches = (one for one in [record_batch(rows, kinds)])
+        return put_at(sink, columns_of(rows, kinds), batches, at)
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """With a connection of its own."""
+        return sorted(tuple(one[name] for name in columns) for one in self.rows_of("t"))
+
+    def letters(self) -> list[dict[str, Any]]:
+        """From a table beside it."""
+        return self.rows_of("bad; rows")
+
+    def rows_of(self, table: str) -> list[dict[str, Any]]:
+        """Return the rows of a table, none if there is none."""
+        name = f'"{table}"'
+        if self.link.execute("SELECT to_regclass(%s)", [name]).fetchone() == (None,):
+            return []
+        return self.link.cursor(row_factory=dict_row).execute(f"TABLE {name}".encode()).fetchall()
+
+    def run(self, statement: str) -> None:
+        """With a connection of its own."""
+        self.link.execute(statement.format(table="t").encode())

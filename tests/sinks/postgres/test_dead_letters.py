@@ -10,14 +10,54 @@ from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import PoisonRowError
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.postgres.course import STAGES, TP, WRITE_METHODS, ask, script, write
+from tests.sinks.chapters.dead_letters import RefusedRowsChapter
+from tests.sinks.chapters.store import SparkRows
+from tests.sinks.postgres.course import (
+    STAGES,
+    TP,
+    WRITE_METHODS,
+    PostgresStore,
+    ask,
+    script,
+    write,
+)
 
 pytestmark = [pytest.mark.spark]
 
 TRACED = "topic string, partition int, offset bigint, id string, n int, eo_poison string"
 LETTERS = 'SELECT topic, "partition", "offset", reason, "row" FROM dead ORDER BY "offset"'
 TABLE = "CREATE TABLE t (id text PRIMARY KEY, n smallint CHECK (n <> 13))"
+
+
+class TestAppended(PostgresStore, RefusedRowsChapter):
+    """Rows that are appended through the driver, without Spark."""
+
+
+class TestUpserted(PostgresStore, RefusedRowsChapter):
+    """Rows that are upserted through the driver, without Spark."""
+
+    mode = "upsert"
+
+
+class TestStaged(SparkRows, PostgresStore, RefusedRowsChapter):
+    """Rows that the executors write."""
+
+    @pytest.fixture(autouse=True)
+    def _rows(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def new_sink(self, **arguments: Any) -> PostgresSink:
+        """With a staging table."""
+        return super().new_sink(write_method="staging", **arguments)
+
+    def test_over_the_limit_nothing_is_staged(self) -> None:
+        """Rows are counted over all tasks, and the staging table is gone."""
+        self.run("CREATE TABLE {table} (id int CHECK (id <> 13))")
+        rows = self.spark.range(12).selectExpr("if(id % 2 = 0, 13, int(id)) id").repartition(3)
+        with pytest.raises(PoisonRowError, match=r"6 rows .*check"):
+            self.put_frame(self.letter_sink(max_dead_letters=5), rows)
+        assert (self.read("id"), self.letters(), ask(self.dsn, STAGES)) == ([], [], [])
+        assert self.put_frame(self.letter_sink(max_dead_letters=6), rows).dead_letters == 6
 
 
 def traced(*rows: tuple[str | None, int | None, str | None]) -> list[tuple[Any, ...]]:
@@ -59,44 +99,6 @@ def test_each_bad_row_becomes_a_dead_letter(
     assert ask(dsn, "SELECT next_offset FROM eo_ledger") == [10]
 
 
-@WRITE_METHODS
-def test_without_a_table_the_batch_fails(spark: SparkSession, dsn: str, write_method: Any) -> None:
-    """The first bad row is named with its offset, and neither rows nor ledger are written."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t", write_method=write_method)
-    rows = traced(("a", 1, None), ("b", 40_000, None), ("c", 2, None), ("d", 13, None))
-    with pytest.raises(PoisonRowError, match=r"offset 1 of flights-0.*smallint") as caught:
-        write(sink, spark.createDataFrame(rows, TRACED).coalesce(1))
-    assert caught.value.partition == TP
-    assert caught.value.offset == 1
-    assert ask(dsn, "SELECT * FROM t") == []
-    assert sink.applied(QUERY) == {}
-
-
-@WRITE_METHODS
-def test_too_many_bad_rows_fail(spark: SparkSession, dsn: str, write_method: Any) -> None:
-    """They are counted over the whole batch: nothing is written, and the error says why without a
-    value.
-    """
-    script(dsn, TABLE)
-    sink = PostgresSink(
-        dsn, "t", write_method=write_method, dead_letters="dead", max_dead_letters=0.5
-    )
-    good = [(f"good {number}", number, None) for number in range(20, 34)]
-    bad = [("huge", 40_007, None), *((f"bad {number}", 13, None) for number in range(15))]
-    frame = spark.createDataFrame(traced(*good, *bad), TRACED).repartition(3)
-    with pytest.raises(PoisonRowError, match=r"16 rows of 30 .*\(15 times\): .*check") as failed:
-        write(sink, frame)
-    assert failed.value.partition == TP
-    assert "40007" not in str(failed.value)
-    assert ask(dsn, "SELECT * FROM t") == ask(dsn, "SELECT * FROM dead") == []
-    assert sink.applied(QUERY) == {}
-    assert ask(dsn, STAGES) == []
-    more = spark.createDataFrame(traced(*good, *bad, ("more", 1, None), ("again", 2, None)), TRACED)
-    assert write(sink, more.repartition(3)).dead_letters == 16
-    assert ask(dsn, "SELECT count(*) FROM dead") == [16]
-
-
 def test_a_double_key_is_a_bad_row(spark: SparkSession, dsn: str) -> None:
     """A row whose key is there already, or twice in the batch, is a dead letter when appended."""
     script(dsn, TABLE, "INSERT INTO t VALUES ('there', 1)")
@@ -115,13 +117,3 @@ def test_bytes_that_are_no_text(spark: SparkSession, dsn: str) -> None:
     (row, topic), _ = ask(dsn, 'SELECT "row", topic FROM dead')
     assert "a\\xffb" in json.loads(row)["s"]
     assert topic is None
-
-
-def test_dead_letters_go_with_the_transaction(spark: SparkSession, dsn: str) -> None:
-    """A batch that fails later leaves no dead letter behind."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t", dead_letters="dead", apply=["SELECT 1 / 0"])
-    rows = traced(("a", 1, "marked"))
-    with pytest.raises(Exception, match="division"):
-        write(sink, spark.createDataFrame(rows, TRACED))
-    assert ask(dsn, "SELECT * FROM dead") == []

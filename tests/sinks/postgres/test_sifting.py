@@ -49,30 +49,6 @@ def test_rows_without_a_key_are_no_duplicates(dsn: str) -> None:
     sink.close()
 
 
-def test_rows_without_a_key_each_become_dead_letters(dsn: str) -> None:
-    """Where the key may not be null, every such row is a dead letter of its own."""
-    script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int)")
-    sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
-    done = rows_put(sink, KV, *((None, at, at) for at in range(5)), (1, 9, 9))
-    assert (done.rows, done.dead_letters) == (1, 5)
-    assert ask(dsn, 'SELECT "offset" FROM dead ORDER BY 1') == [0, 1, 2, 3, 4]
-    sink.close()
-
-
-def test_where_the_newest_row_is_refused_the_next_stands(dsn: str) -> None:
-    """An older row of the same key is written when those after it cannot be; of other keys the
-    newest is, and what it has replaced is not written after it.
-    """
-    script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int CHECK (v < 100))")
-    sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
-    rows = [(1, 4, 0), (1, 5, 1), (1, 500, 2), (1, 600, 3), (2, 7, 4), (2, 8, 5), (3, 300, 6)]
-    done = rows_put(sink, KV, *rows)
-    assert (done.rows, done.dead_letters) == (2, 3)
-    assert ask(dsn, "SELECT * FROM t ORDER BY k") == [(1, 5), (2, 8)]
-    assert ask(dsn, 'SELECT "offset" FROM dead ORDER BY 1') == [2, 3, 6]
-    sink.close()
-
-
 @pytest.mark.parametrize("name", ["s", "r", "eo_row", "eo_batch"])
 def test_a_column_by_the_name_of_an_alias(dsn: str, name: str) -> None:
     """A column that is called as something in our statements is still a column."""
@@ -174,45 +150,6 @@ def test_a_row_that_a_trigger_refuses_is_a_dead_letter(dsn: str, mode: Any, rais
         rows_put(sink, KV, *rows)
     assert str(value) not in "".join(traceback.format_exception(refused.value))
     sink.close()
-
-
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_batch_of_refused_rows_fails(dsn: str, mode: Any) -> None:
-    """Over the limit nothing is written, no dead letter either; the error says why, without a
-    value.
-    """
-    script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int CHECK (v < 100), w int NOT NULL)")
-    kinds = {**KV, "w": "integer"}
-    keys = "k" if mode == "upsert" else ()
-    good = [(at, 7, 1, at) for at in range(20)]
-    bad = [(20, 500, 1, 20), *((at, 7, None, at) for at in range(21, 35))]
-    for most, rows, fits in (
-        (0.5, [*good, *bad], True),
-        (0.4, [*good, *bad], False),
-        (15, [*good, *bad], True),
-        (14, [*good, *bad], False),
-        (0, [*good, *bad], False),
-        (1.0, bad, False),
-        (1000, bad, False),
-        (1.0, bad[:9], True),
-    ):
-        script(dsn, "TRUNCATE t", "DROP TABLE IF EXISTS dead")
-        sink = PostgresSink(
-            dsn, "t", mode=mode, keys=keys, dead_letters="dead", max_dead_letters=most
-        )
-        before = sink.applied(QUERY)
-        if fits:
-            assert rows_put(sink, kinds, *rows).dead_letters == len(
-                [row for row in rows if row in bad]
-            )
-        else:
-            with pytest.raises(PoisonRowError, match=r"check|not-null|every row") as failed:
-                rows_put(sink, kinds, *rows)
-            assert (failed.value.partition, failed.value.offset) == (TP, 20)
-            assert "500" not in str(failed.value)
-            assert ask(dsn, "SELECT * FROM t") == ask(dsn, "SELECT * FROM dead") == []
-            assert sink.applied(QUERY) == before
-        sink.close()
 
 
 def test_a_double_key_is_named_without_its_value(dsn: str) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame
 
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from tests.sinks.chapters.store import Row, Store, record_batch
 
 TP = TopicPartition("flights", 0)
 
@@ -47,3 +50,60 @@ def write(sink: SqliteSink, frame: DataFrame, count: int = 10, batch_id: int = 0
 def put(sink: SqliteSink, rows: pa.RecordBatch) -> Applied:
     """Write a record batch as the sink's next batch: what it does without Spark."""
     return sink._apply(rows.schema, iter([rows]), next_entry(sink))
+
+
+_TYPES = {"integer": "INTEGER", "long": "INTEGER", "string": "TEXT", "double": "REAL"}
+
+
+class SqliteStore(Store):
+    """A file, and rows without Spark."""
+
+    @pytest.fixture
+    def _store(self, tmp_path: Path) -> None:
+        self.folder, self.files = tmp_path, 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Take another file."""
+        self.files += 1
+        self.path = self.folder / f"it's a #{self.files} 100% file?.db"
+
+    def new_sink(self, **arguments: Any) -> SqliteSink:
+        """On the file."""
+        return SqliteSink(self.path, "t", **arguments)
+
+    def make_table(
+        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
+    ) -> None:
+        """With a key that is no null."""
+        more = {required: " NOT NULL", key: " NOT NULL UNIQUE"}
+        listed = [f'"{name}" {_TYPES[kind]}{more.get(name, "")}' for name, kind in columns.items()]
+        listed += [f"CHECK ({check})"] if check else []
+        script(self.path, f"CREATE TABLE t ({', '.join(listed)})")
+
+    def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
+        """As one record batch."""
+        batch = record_batch(rows, kinds)
+        applied: Applied = sink._apply(batch.schema, iter([batch]), at)
+        return applied
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """With a connection of its own."""
+        return sorted(tuple(one[name] for name in columns) for one in self.rows_of("t"))
+
+    def letters(self) -> list[dict[str, Any]]:
+        """From a table beside it."""
+        return self.rows_of("bad; rows")
+
+    def rows_of(self, table: str) -> list[dict[str, Any]]:
+        """Return the rows of a table, none if there is none."""
+        with closing(sqlite3.connect(self.path)) as link:
+            if not link.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", [table]).fetchall():
+                return []
+            found = link.execute(f'SELECT * FROM "{table}"')
+            names = [one for one, *_ in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found]
+
+    def run(self, statement: str) -> None:
+        """With a connection of its own."""
+        script(self.path, statement.format(table="t"))

@@ -1,0 +1,159 @@
+"""What a store gives to the chapters: tests of what several sinks do, said once for all of them.
+
+A chapter is a class of tests. A store's test file derives from it and from the store's own `Store`:
+
+    class TestUpsert(SqliteStore, UpsertChapter):
+        ...
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+
+TP = TopicPartition("flights", 0)
+ORIGIN: Mapping[str, str] = {"topic": "string", "partition": "integer", "offset": "long"}
+KINDS: Mapping[str, str] = MappingProxyType(
+    {"id": "integer", "word": "string", "at": "long", **ORIGIN}
+)
+"""Columns and their types, as Spark calls them."""
+
+ARROW = {
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+def row(number: int | None, word: str | None, offset: int, partition: int = 0, **more: Any) -> Row:
+    """A row that comes from this offset."""
+    origin = {"topic": TP.topic, "partition": partition, "offset": offset}
+    return {"id": number, "word": word, **more, **origin}
+
+
+def columns_of(rows: Sequence[Row], kinds: Mapping[str, str]) -> dict[str, str]:
+    """Those of `kinds` that the rows have; all of them without rows."""
+    return {name: kind for name, kind in kinds.items() if not rows or name in rows[0]}
+
+
+def record_batch(rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> pa.RecordBatch:
+    """The rows as Spark brings them."""
+    columns = columns_of(rows, kinds)
+    arrays = [pa.array([one[name] for one in rows], ARROW[kind]) for name, kind in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+def union(rows: Iterable[str]) -> str:
+    """A query for these rows."""
+    return " UNION ALL ".join(f"SELECT {one}" for one in rows)
+
+
+class Store:
+    """A store of a test's own, with one table that matters."""
+
+    counts_changes = True
+    """Whether `Applied.rows` leaves out the rows that changed nothing."""
+
+    opened: list[Any]
+
+    def new_sink(self, **arguments: Any) -> Any:
+        """Return another driver's sink on the table."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Have no table and no ledger, as at the start of a test."""
+        raise NotImplementedError
+
+    def make_table(
+        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
+    ) -> None:
+        """Make the table, with a key and a rule, if it has these, and a column that is no null."""
+        raise NotImplementedError
+
+    def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
+        """Write these rows as this batch."""
+        raise NotImplementedError
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Return what another connection sees of the table, in order; nothing without a table."""
+        raise NotImplementedError
+
+    def run(self, statement: str) -> None:
+        """Run what another program does to {table}."""
+        raise NotImplementedError
+
+    @pytest.fixture(autouse=True)
+    def _sinks(self, _store: None) -> Iterator[None]:
+        self.opened = []
+        yield
+        for sink in self.opened:
+            sink.close()
+
+    def sink(self, **arguments: Any) -> Any:
+        """Open a sink on the table, until the end of the test."""
+        self.opened.append(self.new_sink(**arguments))
+        return self.opened[-1]
+
+    def next_entry(self, sink: Any, count: int = 10) -> Entry:
+        """Return a batch of `count` offsets behind those that the sink has."""
+        heads = sink.applied(QUERY)
+        head = heads.get(TP)
+        start, number = (head.range.until, head.batch_id + 1) if head else (0, 0)
+        return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=number)
+
+    def put(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> Applied:
+        """Write the rows as the sink's next batch."""
+        return self.apply(sink, rows, kinds, self.next_entry(sink))
+
+
+class SparkRows(Store):
+    """Rows as DataFrames that the JVM makes: createDataFrame takes ten times as long."""
+
+    spark: SparkSession
+
+    def frame(self, query: str, **args: Any) -> DataFrame:
+        """Return the rows of a query."""
+        return self.spark.sql(query, args=args)
+
+    def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
+        """As JSON, from which Spark makes a frame."""
+        fields = ", ".join(f"{name} {kind}" for name, kind in columns_of(rows, kinds).items())
+        text = json.dumps([dict(one) for one in rows], default=datetime.isoformat)
+        query = f"SELECT inline(from_json(:rows, 'array<struct<{fields}>>'))"
+        applied: Applied = sink.apply(self.frame(query, rows=text), at, plan_of(at))
+        return applied
+
+    def put_frame(self, sink: Any, frame: Any) -> Applied:
+        """Write a frame as the sink's next batch."""
+        entry = self.next_entry(sink)
+        applied: Applied = sink.apply(frame, entry, plan_of(entry))
+        return applied
+
+
+class SparkStore(SparkRows):
+    """A store whose tables are Spark's."""
+
+    provider: str
+
+    def make_table(
+        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
+    ) -> None:
+        """Without a key or a rule."""
+        kinds = {**columns, **({required: f"{columns[required]} NOT NULL"} if required else {})}
+        listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        self.run(f"CREATE TABLE {{table}} ({listed}) USING {self.provider}")
