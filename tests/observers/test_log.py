@@ -83,40 +83,6 @@ def test_an_outcome_that_is_not_known_is_reported(
     assert (", outcome unknown)" in line) is unknown
 
 
-def test_another_kind_of_trouble_is_said_again(caplog: pytest.LogCaptureFixture) -> None:
-    """When the cause changes, the new one is logged, once."""
-    lines = told(caplog, failed(), failed("UNKNOWN_MEMBER_ID"), failed(), failed())
-    assert len(lines) == 2
-
-
-def test_trouble_of_one_partition_lasts_while_others_commit(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A partition that stays refused is not reported again after each good commit around it."""
-    bad = failed("UNKNOWN_TOPIC_OR_PART", P1)
-    lines = told(caplog, bad, committed(P0), bad, committed(P0), bad)
-    assert [text for _, text in lines if "commit failed" in text] == [lines[0][1]]
-    assert not [text for _, text in lines if "committed again, after" in text]
-
-
-def test_the_next_outage_is_news_though_a_partition_is_in_trouble_still(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """While a deleted topic keeps its group failing, a second outage is logged like the first."""
-    gone = failed("UNKNOWN_TOPIC_OR_PART", P1)
-    outage = [failed(tp=P0), failed(tp=P1), failed(tp=P0), committed(P0)]
-    lines = told(caplog, gone, *outage, gone, *outage)
-    assert len([text for _, text in lines if "commit failed (_TRANSPORT" in text]) == 2
-    assert len([text for _, text in lines if "commit failed (UNKNOWN" in text]) == 1
-
-
-def test_a_rewind_is_said_once_a_group(caplog: pytest.LogCaptureFixture) -> None:
-    """Two queries that fight over a group do not fill the log."""
-    lines = told(caplog, refused(), refused())
-    assert len(lines) == 1
-    assert "share the group" in lines[0][1]
-
-
 def refused(cluster: str = "k:9092") -> CommitRefused:
     return CommitRefused(
         cluster=cluster,
@@ -136,6 +102,32 @@ def foreign() -> ForeignCommit:
         writer=None,
         zombie=False,
     )
+
+
+GONE = failed("UNKNOWN_TOPIC_OR_PART", P1)
+OUTAGE = [failed(tp=P0), failed(tp=P1), failed(tp=P0), committed(P0)]
+
+
+@pytest.mark.parametrize(
+    ("events", "words", "times"),
+    [
+        # When the cause changes, the new one is logged, once.
+        ([failed(), failed("UNKNOWN_MEMBER_ID"), failed(), failed()], "commit failed", 2),
+        # A partition that stays refused is not reported after each good commit around it,
+        ([GONE, committed(P0), GONE, committed(P0), GONE], "commit failed", 1),
+        ([GONE, committed(P0), GONE, committed(P0), GONE], "committed again, after", 0),
+        # and a second outage is logged like the first while a topic keeps its group failing.
+        ([GONE, *OUTAGE, GONE, *OUTAGE], "commit failed (_TRANSPORT", 2),
+        ([GONE, *OUTAGE, GONE, *OUTAGE], "commit failed (UNKNOWN", 1),
+        # Two queries that fight over a group do not fill the log.
+        ([refused(), refused()], "", 1),
+    ],
+)
+def test_each_trouble_is_said_once(
+    caplog: pytest.LogCaptureFixture, events: list[Event], words: str, times: int
+) -> None:
+    """However often it comes, as long as it lasts."""
+    assert [words in line for _, line in told(caplog, *events)].count(True) == times
 
 
 GROUP: dict[str, Any] = {"cluster": "k:9092", "group": "g"}
@@ -234,81 +226,55 @@ def test_a_thousand_troubles_do_not_silence_the_next(
     assert len(logbook._met) == 1000
 
 
-@pytest.mark.parametrize(("wrong", "level"), [(True, logging.WARNING), (False, logging.INFO)])
-def test_a_source_left_alone_is_no_warning(
-    caplog: pytest.LogCaptureFixture, wrong: bool, level: int
+AT: dict[str, Any] = {"query": "flights", "run_id": "r"}
+BATCH: dict[str, Any] = {**AT, "batch_id": 7, "sink": "table delays"}
+IGNORED: dict[str, Any] = {**AT, "source": 1, "problem": "p", "cause": "c", "fix": "f"}
+WELL = BatchApplied(
+    **BATCH,
+    rows=12,
+    dead_letters=0,
+    ranges={},
+    replayed={},
+    gaps={},
+    skipped={},
+    attempts=1,
+    seconds=0.2,
+)
+LOST = {P0: OffsetRange(5, 7), P1: OffsetRange(1, 2)}
+BROKEN = BatchFailed(**{**BATCH, "sink": None}, error="GapError", problem="p", cause="c", fix="f")
+NO_LINE, INFO, WARNING, ERROR = logging.NOTSET, logging.INFO, logging.WARNING, logging.ERROR
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "parts"),
+    [
+        # Batches that went well are not logged; a replay, an accepted loss and a failure are.
+        (WELL, NO_LINE, []),
+        (replace(WELL, gaps=LOST, attempts=2), WARNING, ["12", "2", "3", "t-0 5..7, t-1 1..2"]),
+        (replace(WELL, dead_letters=3), INFO, ["12", "3"]),
+        (replace(WELL, attempts=2), INFO, ["2"]),
+        (replace(WELL, skipped={P0: OffsetRange(0, 5)}), WARNING, ["5"]),
+        (BatchReplayed(**BATCH, discarded=True), INFO, ["nothing was written"]),
+        (BROKEN, ERROR, ["GapError: p. Cause: c. Fix: f"]),
+        (QueryStateLost(**BATCH), WARNING, []),
+        # Events that come twice or never are warnings, a query's kind is an information.
+        (ProgressEventsDuplicated(**AT, batch_id=7), WARNING, ["removeListener"]),
+        (ProgressEventsMissed(**AT, after_batch=6, before_batch=7), WARNING, ["6"]),
+        (QueryModeDetected(**AT, mode="continuous", effect="late"), INFO, ["late"]),
+        # Only a mistake is a warning; a source nobody asked to commit is an information.
+        (SourceIgnored(**IGNORED, misconfigured=True), WARNING, ["source 1: p. Cause: c. Fix: f"]),
+        (SourceIgnored(**IGNORED, misconfigured=False), INFO, ["source 1: p. Cause: c. Fix: f"]),
+    ],
+)
+def test_what_a_query_does_is_logged_as_far_as_it_matters(
+    caplog: pytest.LogCaptureFixture, event: Event, level: int, parts: list[str]
 ) -> None:
-    """Only a mistake is a warning; a source nobody asked to commit is an information."""
-    why = SourceIgnored(
-        query="q", run_id="r", source=1, problem="p", cause="c", fix="f", misconfigured=wrong
-    )
-    assert told(caplog, why) == [(level, "query q, source 1: p. Cause: c. Fix: f")]
-
-
-def test_a_batch_is_logged_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) -> None:
-    """Batches that went well are not logged; a replay, an accepted loss and a failure are."""
-    at = {"query": "flights", "run_id": "r", "batch_id": 7}
-    well = BatchApplied(
-        **at,  # type: ignore[arg-type]  # names and types are those of the three events
-        sink="table delays",
-        rows=12,
-        dead_letters=0,
-        ranges={},
-        replayed={},
-        gaps={},
-        skipped={},
-        attempts=1,
-        seconds=0.2,
-    )
-    lines = told(
-        caplog,
-        well,
-        replace(well, gaps={P0: OffsetRange(5, 7), P1: OffsetRange(1, 2)}, attempts=2),
-        replace(well, dead_letters=3),
-        replace(well, attempts=2),
-        replace(well, skipped={P0: OffsetRange(0, 5)}),
-        BatchReplayed(**at, sink="table delays", discarded=True),  # type: ignore[arg-type]  # as above
-        BatchFailed(
-            **at,  # type: ignore[arg-type]  # as above
-            sink=None,
-            error="GapError",
-            problem="a gap",
-            cause="a cause",
-            fix="a fix",
-        ),
-        QueryStateLost(**at, sink="table delays"),  # type: ignore[arg-type]  # as above
-    )
-    levels = ["WARNING", "INFO", "INFO", "WARNING", "INFO", "ERROR", "WARNING"]
-    assert [logging.getLevelName(level) for level, _ in lines] == levels
-    assert lines[1][1].endswith("12 rows and 3 dead letters")
-    assert lines[0][1].startswith(
-        "query flights, batch 7: table delays applied 12 rows, in attempt 2"
-    )
-    assert "3 offsets" in lines[0][1]
-    assert "t-0 5..7, t-1 1..2" in lines[0][1]
-    assert "nothing was written" in lines[4][1]
-    assert lines[5][1].endswith("GapError: a gap. Cause: a cause. Fix: a fix")
-
-
-def test_what_is_wrong_with_events_is_reported_with_what_to_do(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Events that come twice or never are warnings, a query's kind is an information."""
-    at = {"query": "flights", "run_id": "r"}
-    twice, never, noticed = told(
-        caplog,
-        ProgressEventsDuplicated(**at, batch_id=3),
-        ProgressEventsMissed(**at, after_batch=3, before_batch=7),
-        QueryModeDetected(**at, mode="continuous", effect="some seconds later"),
-    )
-    assert [level for level, _ in (twice, never, noticed)] == [
-        logging.WARNING,
-        logging.WARNING,
-        logging.INFO,
-    ]
-    assert "batch 3 arrived more than once" in twice[1]
-    assert "removeListener" in twice[1]
-    assert "between batches 3 and 7" in never[1]
+    """Each line names the query and the facts; a warning is for what somebody should look at."""
+    lines = told(caplog, event)
+    assert [one for one, _ in lines] == [level] * (level is not NO_LINE)
+    for _, line in lines:
+        assert line.startswith("query flights")
+        assert [part for part in parts if part not in line] == []
 
 
 def test_records_of_one_kind_have_one_template(caplog: pytest.LogCaptureFixture) -> None:
