@@ -11,7 +11,7 @@ import pytest
 from eo_listener.model.errors import EoListenerError, PoisonRowError, SettingsError
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.chapters.store import KINDS, TP, Row, Store, columns_of, row
+from tests.sinks.chapters.target_table import KINDS, TP, Row, TargetTable, columns_of, row
 
 MARKED = {**KINDS, "eo_poison": "string"}
 HIDDEN = "hid7q"
@@ -26,7 +26,7 @@ def marked(first: int, count: int = _COUNT, odd: int = 1, reason: str = "odd") -
     ]
 
 
-class DeadLettersChapter(Store):
+class DeadLettersChapter(TargetTable):
     """Derive `Test...` from it and from a store."""
 
     mode = "append"

@@ -15,7 +15,7 @@ from eo_listener.model.errors import PoisonRowError, SettingsError
 from eo_listener.model.ledger import Applied
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.chapters import upsert_model as model
-from tests.sinks.chapters.store import KINDS, ORIGIN, TP, Row, Store, columns_of, row
+from tests.sinks.chapters.target_table import KINDS, ORIGIN, TP, Row, TargetTable, columns_of, row
 
 WIDE = {**KINDS, "seen": "timestamp", "note": "string"}
 TIED = {
@@ -29,7 +29,7 @@ TIED = {
 }
 
 
-class UpsertChapter(Store):
+class UpsertChapter(TargetTable):
     """Derive `Test...` from it and from a store."""
 
     examples = 100

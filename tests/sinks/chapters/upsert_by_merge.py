@@ -9,11 +9,11 @@ import pytest
 
 from eo_listener.model.errors import RetriableSinkError, SettingsError
 from eo_listener.testing.faults import hooked
-from tests.sinks.chapters.store import SparkStore, row, union
+from tests.sinks.chapters.target_table import SparkTarget, row, union
 from tests.sinks.chapters.upsert import UpsertChapter
 
 
-class UpsertByMergeChapter(SparkStore, UpsertChapter):
+class UpsertByMergeChapter(SparkTarget, UpsertChapter):
     """The chapter, with rows that Spark's SQL makes; what takes long is left to the slow tests."""
 
     examples = 12

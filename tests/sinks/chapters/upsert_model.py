@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Applied
-from tests.sinks.chapters.store import ORIGIN
+from tests.sinks.chapters.target_table import ORIGIN
 
 REFUSED = 100
 """The tables of these tests take values below it only."""

@@ -27,7 +27,7 @@ from eo_listener.sinks.delta import DeltaSink
 from eo_listener.spark.jvm import delta_log
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, Heads, entry_of, heads_of, plan_of
-from tests.sinks.chapters.store import SparkStore
+from tests.sinks.chapters.target_table import SparkTarget
 
 pytestmark = [pytest.mark.spark]
 
@@ -76,7 +76,7 @@ def table(delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return Table(delta, tmp_path / "delays")
 
 
-class DeltaStore(SparkStore):
+class DeltaTarget(SparkTarget):
     """A table by its path."""
 
     provider = "delta"

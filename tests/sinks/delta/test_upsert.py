@@ -6,14 +6,14 @@ import pytest
 
 from eo_listener.model.errors import SettingsError
 from tests.sinks.chapters.upsert_by_merge import UpsertByMergeChapter
-from tests.sinks.delta.test_tables import DeltaStore, table
+from tests.sinks.delta.test_tables import DeltaTarget, table
 
 __all__ = ["table"]
 
 pytestmark = [pytest.mark.spark]
 
 
-class TestUpsert(DeltaStore, UpsertByMergeChapter):
+class TestUpsert(DeltaTarget, UpsertByMergeChapter):
     """Into a table by its path."""
 
     @pytest.mark.slow

@@ -16,7 +16,7 @@ from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.made_up_entries import FRAME, Row
-from tests.sinks.chapters.store import SparkStore
+from tests.sinks.chapters.target_table import SparkTarget
 
 _NAMES = [field.split()[0] for field in FRAME.split(", ")]
 
@@ -84,7 +84,7 @@ class Lake:
             session.conf.set(key, value)
 
 
-class IcebergStore(SparkStore):
+class IcebergTarget(SparkTarget):
     """A table of the lake, `table` by name."""
 
     provider = "iceberg"

@@ -29,7 +29,7 @@ from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.sinks.chapters.dead_letters import RefusedRowsChapter
-from tests.sinks.iceberg.lake import IcebergStore, Lake
+from tests.sinks.iceberg.lake import IcebergTarget, Lake
 
 pytestmark = pytest.mark.spark
 
@@ -86,7 +86,7 @@ def dead(lake: Lake) -> list[tuple[int, str]]:
     return [(row[0], row[1]) for row in found.sort("offset", "reason").collect()]
 
 
-class TestAppended(IcebergStore, RefusedRowsChapter):
+class TestAppended(IcebergTarget, RefusedRowsChapter):
     """Rows that are appended, or merged where the chapter says so."""
 
     last_point = "sink.commit-sent"

@@ -17,10 +17,10 @@ from eo_listener.sinks.spark_merge import Merge
 from eo_listener.spark.jvm.iceberg_table import MAIN
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, rows_of
-from tests.sinks.chapters.store import TP, row
+from tests.sinks.chapters.target_table import TP, row
 from tests.sinks.chapters.upsert_by_merge import UpsertByMergeChapter
 from tests.sinks.iceberg import test_conformance as appends
-from tests.sinks.iceberg.lake import IcebergStore
+from tests.sinks.iceberg.lake import IcebergTarget
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +53,7 @@ class TestConformance(appends.TestIcebergSink):
         self.check([(*TP, 0, "from state"), rows_of(first)[1]], heads_of(empty))
 
 
-class TestUpsert(IcebergStore, UpsertByMergeChapter):
+class TestUpsert(IcebergTarget, UpsertByMergeChapter):
     """Into tables of a catalog in a database."""
 
     def at(self, point: str, do: Callable[[], object]) -> Any:

@@ -12,7 +12,7 @@ from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.chapters.dead_letters import DeadLettersChapter
-from tests.sinks.chapters.store import Row, record_batch
+from tests.sinks.chapters.target_table import Row, record_batch
 from tests.sinks.kafka.conftest import Place, letters, put, table, write
 
 pytestmark = pytest.mark.kafka

@@ -23,7 +23,7 @@ from eo_listener.sinks.postgres.dead_letters import make
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
-from tests.sinks.chapters.store import Row, Store, columns_of, record_batch
+from tests.sinks.chapters.target_table import Row, TargetTable, columns_of, record_batch
 
 TP = TopicPartition("flights", 0)
 STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
@@ -146,7 +146,7 @@ def at(acts: Mapping[str, Callable[[], object]]) -> Iterator[None]:
 _TYPES = {"integer": "int", "long": "bigint", "string": "text", "double": "float8"}
 
 
-class PostgresStore(Store):
+class PostgresTarget(TargetTable):
     """A schema of a server, and rows without Spark."""
 
     @pytest.fixture

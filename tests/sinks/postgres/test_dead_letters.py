@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 from eo_listener.model.errors import PoisonRowError
 from eo_listener.sinks.postgres import PostgresSink
 from tests.sinks.chapters.dead_letters import RefusedRowsChapter
-from tests.sinks.chapters.store import SparkRows
+from tests.sinks.chapters.target_table import SparkRows
 from tests.sinks.postgres.course import (
     STAGES,
     TP,
     WRITE_METHODS,
-    PostgresStore,
+    PostgresTarget,
     ask,
     script,
     write,
@@ -29,17 +29,17 @@ LETTERS = 'SELECT topic, "partition", "offset", reason, "row" FROM dead ORDER BY
 TABLE = "CREATE TABLE t (id text PRIMARY KEY, n smallint CHECK (n <> 13))"
 
 
-class TestAppended(PostgresStore, RefusedRowsChapter):
+class TestAppended(PostgresTarget, RefusedRowsChapter):
     """Rows that are appended through the driver, without Spark."""
 
 
-class TestUpserted(PostgresStore, RefusedRowsChapter):
+class TestUpserted(PostgresTarget, RefusedRowsChapter):
     """Rows that are upserted through the driver, without Spark."""
 
     mode = "upsert"
 
 
-class TestStaged(SparkRows, PostgresStore, RefusedRowsChapter):
+class TestStaged(SparkRows, PostgresTarget, RefusedRowsChapter):
     """Rows that the executors write."""
 
     @pytest.fixture(autouse=True)

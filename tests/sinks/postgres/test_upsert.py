@@ -11,15 +11,15 @@ import pytest
 from eo_listener.model.errors import EoListenerError, SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.chapters.store import row
+from tests.sinks.chapters.target_table import row
 from tests.sinks.chapters.upsert import SqlUpsertChapter
-from tests.sinks.postgres.course import PostgresStore, ask, script
+from tests.sinks.postgres.course import PostgresTarget, ask, script
 from tests.sinks.postgres.test_sifting import KV, rows_put
 
 PLACES = ', topic text, "partition" int, "offset" bigint'
 
 
-class TestUpsert(PostgresStore, SqlUpsertChapter):
+class TestUpsert(PostgresTarget, SqlUpsertChapter):
     """In a schema of its own."""
 
     def test_values_without_an_equality_are_compared(self) -> None:

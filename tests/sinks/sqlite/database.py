@@ -16,7 +16,7 @@ from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
-from tests.sinks.chapters.store import Row, Store, record_batch
+from tests.sinks.chapters.target_table import Row, TargetTable, record_batch
 
 TP = TopicPartition("flights", 0)
 
@@ -55,7 +55,7 @@ def put(sink: SqliteSink, rows: pa.RecordBatch) -> Applied:
 _TYPES = {"integer": "INTEGER", "long": "INTEGER", "string": "TEXT", "double": "REAL"}
 
 
-class SqliteStore(Store):
+class SqliteTarget(TargetTable):
     """A file, and rows without Spark."""
 
     @pytest.fixture

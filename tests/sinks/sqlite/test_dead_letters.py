@@ -14,14 +14,14 @@ from eo_listener.model.errors import PoisonRowError, SinkError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.chapters.dead_letters import RefusedRowsChapter
-from tests.sinks.sqlite.database import SqliteStore, ask, put, script
+from tests.sinks.sqlite.database import SqliteTarget, ask, put, script
 
 
-class TestAppended(SqliteStore, RefusedRowsChapter):
+class TestAppended(SqliteTarget, RefusedRowsChapter):
     """Rows that are appended."""
 
 
-class TestUpserted(SqliteStore, RefusedRowsChapter):
+class TestUpserted(SqliteTarget, RefusedRowsChapter):
     """Rows that are upserted."""
 
     mode = "upsert"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.sinks.chapters.store import KINDS, row
+from tests.sinks.chapters.target_table import KINDS, row
 from tests.sinks.chapters.upsert import SqlUpsertChapter
-from tests.sinks.sqlite.database import SqliteStore
+from tests.sinks.sqlite.database import SqliteTarget
 
 
-class TestUpsert(SqliteStore, SqlUpsertChapter):
+class TestUpsert(SqliteTarget, SqlUpsertChapter):
     """In a database file."""
 
     examples = 200

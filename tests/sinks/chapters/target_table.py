@@ -1,8 +1,8 @@
-"""What a store gives to the chapters: tests of what several sinks do, said once for all of them.
+"""One table with rows of any columns, as a store gives it to the chapters on upserts and letters.
 
-A chapter is a class of tests. A store's test file derives from it and from the store's own `Store`:
+A chapter is a class of tests. A store's test file derives from it and from the store's table:
 
-    class TestUpsert(SqliteStore, UpsertChapter):
+    class TestUpsert(SqliteTarget, UpsertChapter):
         ...
 """
 
@@ -63,8 +63,8 @@ def union(rows: Iterable[str]) -> str:
     return " UNION ALL ".join(f"SELECT {one}" for one in rows)
 
 
-class Store:
-    """A store of a test's own, with one table that matters."""
+class TargetTable:
+    """A table of a test's own, and sinks on it."""
 
     counts_changes = True
     """Whether `Applied.rows` leaves out the rows that changed nothing."""
@@ -121,7 +121,7 @@ class Store:
         return self.apply(sink, rows, kinds, self.next_entry(sink))
 
 
-class SparkRows(Store):
+class SparkRows(TargetTable):
     """Rows as DataFrames that the JVM makes: createDataFrame takes ten times as long."""
 
     spark: SparkSession
@@ -145,7 +145,7 @@ class SparkRows(Store):
         return applied
 
 
-class SparkStore(SparkRows):
+class SparkTarget(SparkRows):
     """A store whose tables are Spark's."""
 
     provider: str
