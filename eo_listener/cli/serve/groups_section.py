@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import utc
 from eo_listener.cli.serve.attention import MEANINGS, UNKNOWN_CHECKPOINT, GroupAlarm, alarm
-from eo_listener.cli.serve.charts import chart
 from eo_listener.cli.serve.elements import cut, node, number, table
 from eo_listener.cli.serve.lag_history import Point
 from eo_listener.cli.serve.watched import Groups, View
@@ -20,6 +19,72 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import counted
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
+
+_WIDTH: Final = 300.0
+_HEIGHT: Final = 48.0
+_COLUMNS: Final = 60  # of a line, so that a page of many groups stays small
+
+_Value = Callable[[Point], float | None]
+
+
+def chart(points: Sequence[Point], now: float, name: str, value: _Value) -> Element | None:
+    """The line of one value, from the first point until `now`; None while there is no line.
+
+    Points without a value leave a gap. Of points that are too close to each other the highest is
+    drawn.
+    """
+    lines = _lines(points, now, value)
+    if not any(len(line) > 1 for line in lines):
+        return None
+    highest = max(y for line in lines for _, y in line)
+    title = f"{name}: at most {number(highest)}, in {length(now - points[0].at)}"
+    drawn = [
+        node(
+            "polyline",
+            points=" ".join(f"{x:.1f},{_y(y, highest):.1f}" for x, y in line),
+            vector_effect="non-scaling-stroke",
+        )
+        for line in lines
+        if len(line) > 1
+    ]
+    made = node(
+        "svg",
+        node("title", title),
+        *drawn,
+        role="img",
+        preserveAspectRatio="none",
+        viewBox=f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}",
+    )
+    return node("figure", made, node("figcaption", title))
+
+
+def _y(value: float, highest: float) -> float:
+    return _HEIGHT - 1 - (_HEIGHT - 2) * (value / highest if highest > 0 else 0)
+
+
+def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tuple[float, float]]]:
+    """Lines without gaps, each a list of places from left to right."""
+    if not points or now <= points[0].at:
+        return []
+    begun = points[0].at
+    width = (now - begun) / _COLUMNS
+    lines: list[list[tuple[float, float]]] = [[]]
+    column = -1
+    for point in points:
+        found = value(point)
+        if found is None:
+            lines.append([])
+            column = -1
+            continue
+        now_in = int((point.at - begun) / width)
+        x = (point.at - begun) / (now - begun) * _WIDTH
+        if now_in == column:
+            before = lines[-1].pop()
+            found = max(found, before[1])
+        lines[-1].append((x, max(0.0, found)))
+        column = now_in
+    return lines
+
 
 AT_ONCE: Final = 50
 """Groups of one page."""

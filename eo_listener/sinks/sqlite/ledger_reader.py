@@ -6,15 +6,39 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
-from eo_listener.sinks.ledger_sql import HEADS, all_rows, read_applied_batch, stored
-from eo_listener.sinks.sqlite.catalog import columns_of
+from eo_listener.sinks.ledger_sql import HEADS, all_rows, quoted, read_applied_batch, stored
+from eo_listener.sinks.origin_columns import require_origin_columns
+from eo_listener.sinks.sqlite.catalog import columns_of, in_file
 from eo_listener.sinks.sqlite.connection import absolute
 from eo_listener.sinks.sqlite.errors import unreadable
 from eo_listener.sinks.sqlite.ledger import SQL
-from eo_listener.sinks.sqlite.row_origins import row_origins
+
+_AT_ONCE: Final = 10_000
+
+
+def row_origins(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str]
+) -> Iterator[tuple[str, int, int]]:
+    """Topic, partition and offset of each row, in this order; rows without one of them last.
+
+    SQLite sorts them, in temporary files where they are many. `columns` are the names of the three.
+    Raises SettingsError where there is no such table or column, and sqlite3.Error.
+    """
+    there = columns_of(connection, table)
+    require_origin_columns(repr(table), there, columns)
+    topic, partition, offset = map(quoted, columns)
+    names = f"{topic}, {partition}, {offset}"
+    empty = " OR ".join(f"{name} IS NULL" for name in (topic, partition, offset))
+    # By the bytes of texts, whatever the column's own collation is.
+    order = f"{empty}, {topic} COLLATE BINARY, {partition}, {offset}"
+    cursor = connection.execute(f"SELECT {names} FROM {in_file(table)} ORDER BY {order}")
+    cursor.arraysize = _AT_ONCE
+    while rows := cursor.fetchmany():
+        yield from rows
 
 
 class SqliteLedgerReader:

@@ -3,14 +3,100 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from eo_listener.model.errors import JvmError
+from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.spark.jvm.calls import FAILURES
 from eo_listener.spark.jvm.event_listener import Receiver, wrap
-from eo_listener.spark.jvm.query_reader import LiveQueries
+from eo_listener.spark.jvm.position import live_position
+from eo_listener.spark.jvm.running_query import RunningQuery, find, query_mode
 from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.source_options import source_options
+
+_KEPT = 1000  # a bound for runs whose end was never reported: each holds a query's plan in the JVM
+
+
+class LiveQueries:
+    """The `QueryReader` of classic PySpark: asks the query itself, also when it has just ended.
+
+    A query is held from its start, or from the first question about it, until `forget`: Spark
+    lets go of one that has ended, which may be a moment after its start (`availableNow`).
+
+    Nothing but `hold` may be called on a thread of Spark.
+    """
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, RunningQuery] = OrderedDict()
+        self._session: SparkSession | None = None
+        self._closed = False
+
+    def attach(self, session: SparkSession) -> None:
+        """Ask this session for queries that were running before the listener was added."""
+        self._session = session
+
+    def hold(self, query: RunningQuery) -> None:
+        """Hold a query; returns at once. After `close` none is held."""
+        if self._closed:
+            return
+        self._held[query.run_id] = query
+        while len(self._held) > _KEPT:
+            self._held.popitem(last=False)
+
+    def close(self) -> None:
+        """Let go of all queries: a listener may stay registered, and receive more."""
+        self._closed = True
+        self._held.clear()
+
+    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+        """Reader options of the Kafka sources by index. Raises JvmError."""
+        query = self._query(query_id, run_id)
+        return {source.index: source.options for source in source_options(query) if source.kafka}
+
+    def mode(self, query_id: str, run_id: str) -> QueryMode:
+        """How the query makes its progress durable. Raises JvmError."""
+        return query_mode(self._query(query_id, run_id))
+
+    def position(self, query_id: str, run_id: str) -> LivePosition | None:
+        """What is durable now; None while the query restores its checkpoint. Raises JvmError."""
+        return live_position(self._query(query_id, run_id))
+
+    def has_ended(self, query_id: str, run_id: str) -> bool:
+        """Whether the run is over, reported or not. Raises JvmError."""
+        query = self._found(query_id, run_id)
+        if query is None and self._session is None:
+            raise _gone(query_id)
+        return query is None or query.has_ended()
+
+    def forget(self, run_id: str) -> None:
+        """Let go of a query."""
+        self._held.pop(run_id, None)
+
+    def _query(self, query_id: str, run_id: str) -> RunningQuery:
+        query = self._found(query_id, run_id)
+        if query is None:
+            raise _gone(query_id)
+        return query
+
+    def _found(self, query_id: str, run_id: str) -> RunningQuery | None:
+        query = self._held.get(run_id)
+        if query is None and self._session is not None:
+            query = find(self._session, query_id, run_id)
+            if query is not None:
+                self.hold(query)
+        return query
+
+
+def _gone(query_id: str) -> JvmError:
+    return JvmError(
+        f"query {query_id} is not running in this driver",
+        cause="it has ended, or it runs in another process (Spark Connect)",
+    )
+
 
 _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time limit
 

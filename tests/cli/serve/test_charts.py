@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eo_listener.cli.serve.charts import chart
+from eo_listener.cli.serve.groups_section import chart
 from eo_listener.cli.serve.lag_history import Point
 
 

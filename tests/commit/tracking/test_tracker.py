@@ -11,7 +11,7 @@ import pytest
 
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Started
 from eo_listener.commit.tracking.routing import GroupRouting
-from eo_listener.commit.tracking.run_order import RunOrder
+from eo_listener.commit.tracking.tracker import RunOrder
 from eo_listener.model.errors import JvmError
 from eo_listener.model.events import (
     GuardViolation,

@@ -15,7 +15,7 @@ import os, signal, time
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.driver import drain
 from eo_listener.spark.jvm.running_query import find
-from eo_listener.spark.jvm.query_reader import LiveQueries
+from eo_listener.spark.jvm.driver import LiveQueries
 from tests.spark_session import new_session
 spark = new_session(connector=False)
 query = spark.readStream.format("rate").load().writeStream.format("noop").start()

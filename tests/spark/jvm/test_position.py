@@ -16,10 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.spark.jvm import position as positions
-from eo_listener.spark.jvm.driver import drain
+from eo_listener.spark.jvm.driver import LiveQueries, drain
 from eo_listener.spark.jvm.event_listener import wrap
 from eo_listener.spark.jvm.position import by_reflection, live_position
-from eo_listener.spark.jvm.query_reader import LiveQueries
 from eo_listener.spark.jvm.running_query import RunningQuery, find, query_mode
 from tests.spark.jvm.recorder import Forwarding, Recorder
 from tests.spark.jvm.test_source_options import Plans

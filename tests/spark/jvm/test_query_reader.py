@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
 from eo_listener.model.protocols import QueryMode, QueryReader
-from eo_listener.spark.jvm.query_reader import LiveQueries
+from eo_listener.spark.jvm.driver import LiveQueries
 from eo_listener.spark.jvm.running_query import RunningQuery, find
 from tests.spark.jvm.conftest import Start
 
