@@ -33,7 +33,6 @@ from eo_listener import configure
 from eo_listener.foreach_batch.exactly_once import ExactlyOnce, exactly_once
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.sqlite import SqliteSink
-from examples.demo.demo_settings import Key
 from examples.demo.flights import load
 from examples.demo.job import flights
 from tests.artifacts import Artifact, cache_folder, fetch
@@ -74,8 +73,7 @@ def fill(servers: str, rows: int, partitions: int = PARTITIONS, topic: str = TOP
     Topics(servers).create_as(topic, partitions)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
     for number, flight in enumerate(islice(cycle(load()), rows)):
-        key = flight.key(Key.TAILNUM)
-        producer.produce(topic, flight.to_json(), key=key, partition=number % partitions)
+        producer.produce(topic, flight.to_json(), key=flight.tailnum, partition=number % partitions)
         if number % 1000 == 0:
             producer.poll(0)
     assert producer.flush(60) == 0

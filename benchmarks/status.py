@@ -20,8 +20,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from benchmarks.ratios import Ratio, environment
-from tests.broker import Broker
-from tests.broker.programs import commands
+from tests.broker import Broker, Release
 from tests.topics import Topics
 
 TARGET = 3.0  # seconds
@@ -75,7 +74,7 @@ def main(rounds: int, groups: int, partitions: int) -> None:
 
         programs = {
             "ours": [sys.executable, "-m", "eo_listener", "status", "--json", "-b", servers, "*"],
-            "theirs": commands().consumer_groups(servers, "--describe", "--all-groups"),
+            "theirs": Release().consumer_groups(servers, "--describe", "--all-groups"),
         }
         took: dict[str, list[float]] = {name: [] for name in programs}
         for number in range(-1, rounds):  # the first one warms the file cache up

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.bridge.submitted import LISTENER, command, environment, is_open, until
-from tests.broker import ports
+from tests.broker import free_port
 from tests.spark_session import new_session
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -31,7 +31,7 @@ class ConnectServer:
 @contextlib.contextmanager
 def serving(folder: Path, *, listening: bool) -> Iterator[ConnectServer]:
     """A server for a `with` block, with our listener by configuration or with none of ours."""
-    port = ports.assign(1, {"connect": None}, {})[1]["connect"]
+    port = free_port()
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),

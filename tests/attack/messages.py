@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.broker.releases import DEFAULT, Release
+from tests.broker import DEFAULT, Release
 
 Fields = dict[str, Any]
 
@@ -257,7 +257,7 @@ class Messages:
 @functools.cache
 def _definitions(version: str) -> tuple[Mapping[str, Any], ...]:
     found = []
-    for jar in Release(version=version).jars():
+    for jar in Release(version=version).jars:
         if not re.match(r"kafka-(clients|group-coordinator)-\d", jar.name):
             continue
         with zipfile.ZipFile(jar) as files:

@@ -18,7 +18,6 @@ from eo_listener.model.offsets import TopicPartition
 from tests.attack.messages import Fields, Messages, Source
 from tests.attack.record_batches import Record, records
 from tests.broker import Broker
-from tests.broker.storage import NodeFolder
 
 _OFFSET_KEYS = (0, 1)  # versions of a key; 2 is the group's own record, above it are KIP-848's
 
@@ -61,7 +60,7 @@ class OffsetsTopic:
     """The offsets topic of one node of a running or stopped broker."""
 
     def __init__(self, broker: Broker, *, node: int = 1) -> None:
-        self._folder = NodeFolder(data=broker.data, node=node).records
+        self._folder = broker.records(node)
         self._messages = Messages(broker.release.version)
 
     def commits(self, group: str | None = None) -> tuple[GroupCommit, ...]:

@@ -9,13 +9,12 @@ import pytest
 
 from tests.attack.messages import Messages, Source, Versions, unsigned
 from tests.attack.replies import Refusals
-from tests.broker import DEFAULT
-from tests.broker.releases import known
+from tests.broker import DEFAULT, KNOWN
 
 # An older release is another download.
 RELEASES = [
     DEFAULT,
-    *(pytest.param(one, marks=pytest.mark.slow) for one in known() if one != DEFAULT),
+    *(pytest.param(one, marks=pytest.mark.slow) for one in KNOWN if one != DEFAULT),
 ]
 COMMIT: dict[str, Any] = {
     "GroupId": "g",

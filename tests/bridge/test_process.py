@@ -17,8 +17,7 @@ import pytest
 from eo_listener import __version__
 from tests.bridge.jvm_side import RUN, JvmSide, hello, progress, started
 from tests.bridge.submitted import until
-from tests.broker import Broker
-from tests.broker.ports import assign
+from tests.broker import Broker, free_port
 from tests.groups import total
 from tests.topics import Topics, unique
 
@@ -174,7 +173,7 @@ def test_a_stopped_bridge_does_not_outlive_its_driver() -> None:
 
 def test_an_idle_run_is_shown_to_be_alive() -> None:
     """By the time of its last event, which the bridge's own metrics have."""
-    port = assign(1, {"metrics": None}, {})[1]["metrics"]
+    port = free_port()
     answers: dict[str, object] = {
         "sources": sources("127.0.0.1:1", "t", "g"),
         "mode": "MICRO_BATCH",

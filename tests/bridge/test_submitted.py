@@ -20,8 +20,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.bridge.submitted import Driver, is_bridge, until
-from tests.broker import Broker, parse_rows
-from tests.broker.ports import assign
+from tests.broker import Broker, free_port, parse_rows
 from tests.groups import positions, total
 from tests.topics import Topics, unique
 
@@ -245,7 +244,7 @@ def test_the_end_of_spark(jobs: Jobs) -> None:
 @pytest.mark.slow
 def test_a_query_that_idles_is_shown_to_be_alive(broker: Broker, tmp_path: Path) -> None:
     """Spark says so again and again, and the bridge's metrics have when it did last."""
-    port = assign(1, {"metrics": None}, {})[1]["metrics"]
+    port = free_port()
     conf = {
         "spark.eo.metrics.port": str(port),
         "spark.sql.streaming.noDataProgressEventInterval": "500",

@@ -1,45 +1,42 @@
-"""A real Apache Kafka on this machine, for development and tests."""
+"""A real Apache Kafka on this machine."""
 
 from __future__ import annotations
 
 import atexit
+import base64
 import os
 import shutil
+import subprocess
 import tempfile
+import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, final
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.spark import java
-from tests.broker import ports, programs
-from tests.broker.errors import BrokerError
-from tests.broker.listeners import CONTROLLER, HOST, MAIN, Listener
-from tests.broker.node import START_TIMEOUT, Node, wait_until_ready
-from tests.broker.node_properties import node_properties, require_settable
-from tests.broker.programs import Commands
-from tests.broker.record import NodeRecord, Record
-from tests.broker.releases import DEFAULT, Release
-from tests.broker.storage import NodeFolder, Storage, make_folder, new_cluster_id
-from tests.broker.watchdog import Watchdog
+import javaproperties
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
-TRIES: Final = 3  # a free port can be taken between its choice and its use
-STOP_TIMEOUT: Final = 20.0  # seconds between the polite and the hard end
+from tests.broker.node import BrokerError, Node
+from tests.broker.release import DEFAULT, Release
+from tests.broker.settings import CONTROLLER, HOST, MAIN, Listener, free_ports, node_settings
+
+_TRIES: Final = 3  # a free port can be taken between its choice and its use
+_START: Final = 60.0  # seconds; twelve times what a start takes on two cores
+_TOOL: Final = 60.0  # seconds; each of Kafka's programs takes one or two
 
 
 @final
 class Broker:
     """One or more nodes of Kafka in KRaft mode; a context manager that leaves nothing behind.
 
-    `version` is a release of Kafka; `nodes` how many processes, each broker and controller;
-    `port` that of the plain listener (None takes a free one); `properties` any broker settings,
-    which win over ours; `listeners` further ones; `data` a folder that is kept and used again
-    (None takes a temporary one, removed at the end); `java_options` further ones for the JVM;
-    `on_progress` is called with lines that report progress.
+    `nodes` is how many processes, each broker and controller; `port` that of the first one's plain
+    listener (None takes a free one); `properties` any broker settings; `folder` is where the data
+    lie (None takes a temporary one, removed at the end); `java_options` are further ones for the
+    JVM; `on_progress` is called with lines that report progress.
 
-    The processes end with this Python however it ends, unless `detach` lets them live on.
-    Not for use by several threads at once.
+    The processes end with this Python however it ends. Not for use by several threads at once.
     """
 
     def __init__(
@@ -50,25 +47,19 @@ class Broker:
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
         listeners: Sequence[Listener] = (),
-        data: Path | None = None,
+        folder: Path | None = None,
         java_options: Sequence[str] = (),
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        if nodes < 1:
-            raise SettingsError(f"A broker cannot have {nodes} nodes", fix="Use --nodes 1 or more")
-        self.release = Release(version=version)
+        self.release = Release(version=version, on_progress=on_progress)
         self._size = nodes
-        self._numbers = range(1, nodes + 1)
-        self._named = {MAIN: port, CONTROLLER: None} | {item.name: item.port for item in listeners}
+        self._port = port
         self._properties = dict(properties or {})
-        require_settable(self._properties)
         self._listeners = tuple(listeners)
-        self._kept = data.absolute() if data is not None else None
+        self._folder = folder
         self._options = tuple(java_options)
         self._say = on_progress
         self._data: Path | None = None
-        self._commands: Commands | None = None
-        self._watchdog: Watchdog | None = None
         self._ports: dict[int, dict[str, int]] = {}
         self._nodes: dict[int, Node] = {}
         self._owner = os.getpid()
@@ -77,12 +68,7 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -100,38 +86,33 @@ class Broker:
     @property
     def pids(self) -> dict[int, int]:
         """The process id of each node that runs."""
-        return {number: node.pid for number, node in self._nodes.items() if node.pid is not None}
+        return {number: pid for number, node in self._nodes.items() if (pid := node.pid)}
 
     def addresses(self, listener: str) -> str:
         """Return where the nodes listen under this name, whatever they advertise."""
-        host = next((one.host for one in self._listeners if one.name == listener), HOST)
+        host = next((item.host for item in self._listeners if item.name == listener), HOST)
         return ",".join(f"{host}:{own[listener]}" for own in self._ports.values())
 
     def log(self, node: int = 1) -> Path:
         """Return the log file of a node."""
-        return NodeFolder(data=self.data, node=node).log
+        return self._nodes[node].log
+
+    def records(self, node: int = 1) -> Path:
+        """Return the folder of a node's partitions."""
+        return self.data / f"node-{node}" / "records"
 
     def start(self) -> None:
         """Start all nodes and return when they answer.
 
-        Raises SettingsError, JavaError or DownloadError before a process is started, and
-        BrokerError when Kafka does not start; its logs are then kept.
+        Raises JavaError or DownloadError before a process is started, and BrokerError when Kafka
+        does not start; its logs are then kept.
         """
         if self._nodes:
             raise BrokerError("The broker was started already", fix="Use restart()")
-        runtime = java.find()
-        if self._kept is not None:
-            make_folder(self._kept)
-        previous = self._previous_ports()
-        assigned = ports.assign(self._size, self._named, previous)  # a taken port is said first
-        self._commands = Commands(
-            java=runtime, release=self.release, jars=self.release.jars(self._say)
-        )
-        self._data = self._kept or Path(tempfile.mkdtemp(prefix="eo-broker-"))
+        self._data = self._folder or Path(tempfile.mkdtemp(prefix="eo-broker-"))
+        atexit.register(self.stop)
         try:
-            self._watchdog = Watchdog()
-            atexit.register(self._at_exit)
-            self._start_somewhere(assigned)
+            self._try_ports(_TRIES)
         except BrokerError:
             self._end(keep=True)
             raise
@@ -146,164 +127,149 @@ class Broker:
 
     def kill(self, node: int | None = None) -> None:
         """End one node, or all, as a power cut would (SIGKILL)."""
-        for one in self._chosen(node):
-            one.kill()
+        for chosen in self._chosen(node):
+            chosen.kill()
 
     def restart(self, node: int | None = None) -> None:
         """Start one node, or all, on the same data and ports; stop it before if it runs."""
         chosen = self._chosen(node)
-        _stop(chosen)
-        for one in chosen:
-            one.start()
-        self._wait(chosen)
+        for stopped in chosen:
+            stopped.stop()
+        self._start(chosen)
 
     def pause(self, node: int | None = None) -> None:
         """Hold one node, or all: connections stay open and nothing answers (SIGSTOP)."""
-        for one in self._chosen(node):
-            one.pause()
+        for chosen in self._chosen(node):
+            chosen.pause()
 
     def resume(self, node: int | None = None) -> None:
         """Let one node, or all, go on after a pause."""
-        for one in self._chosen(node):
-            one.resume()
+        for chosen in self._chosen(node):
+            chosen.resume()
 
     def consumer_groups(self, group: str, *arguments: str) -> str:
-        """Return what Kafka's own kafka-consumer-groups prints for a group.
+        """Return what Kafka's own kafka-consumer-groups prints for a group (about 1.5 s).
 
-        `arguments` follow `--describe`, such as `--state`. Raises BrokerError.
+        `arguments` follow `--describe`, such as `--state`. Raises BrokerError, also for a group
+        that does not exist.
         """
-        if self._commands is None:
-            raise BrokerError("The broker was not started")
-        return programs.consumer_groups(self._commands, self.bootstrap_servers, group, *arguments)
-
-    def record(self) -> Record:
-        """Return how to find the running nodes again after this Python."""
-        return Record(
-            version=self.release.version,
-            data=str(self.data),
-            properties=self._properties,
-            nodes=tuple(
-                NodeRecord(
-                    node=number,
-                    pid=pid,
-                    created=self._nodes[number].created(),
-                    port=self._ports[number][MAIN],
-                    log=str(self.log(number)),
-                )
-                for number, pid in self.pids.items()
-            ),
-        )
-
-    def detach(self) -> None:
-        """Let the nodes live on when this Python ends; keep a `record` to stop them by.
-
-        Raises SettingsError for a broker on a temporary folder, which nobody would remove.
-        """
-        if self._kept is None:
-            raise SettingsError(
-                "A broker on a temporary folder cannot be detached", fix="Give it a data folder"
+        words = ("--describe", "--group", group, *arguments)
+        answer = _run(self.release.consumer_groups(self.bootstrap_servers, *words))
+        printed = f"{answer.stdout}\n{answer.stderr}".split("\n")
+        failures = [line for line in printed if line.startswith("Error: ")]
+        if answer.returncode != 0 or failures:
+            raise BrokerError(
+                f"kafka-consumer-groups could not describe the group {group!r}",
+                cause=next((line.strip() for line in (*failures, *printed) if line.strip()), None),
             )
-        for node in self._nodes.values():
-            node.release()
-        self._end(keep=True)
+        return answer.stdout.strip("\n") + "\n"
 
-    def _previous_ports(self) -> Mapping[int, Mapping[str, int]]:
-        stored = Storage.read(self._kept) if self._kept is not None else None
-        if self._kept is None or stored is None:
-            return {}
-        stored.require(nodes=self._size, version=self.release.version, data=self._kept)
-        return stored.ports
-
-    def _start_somewhere(self, assigned: dict[int, dict[str, int]]) -> None:
-        for attempt in range(1, TRIES + 1):
-            self._ports = assigned
-            self._prepare()
-            for node in self._nodes.values():
-                node.start()
-            try:
-                self._wait(self._nodes.values())
-            except BrokerError:
-                taken = any(node.port_was_taken() for node in self._nodes.values())
-                if not taken or attempt == TRIES:
-                    raise
-                self._say("a free port was taken meanwhile: choosing others")
-                _stop(self._nodes.values())
-                assigned = ports.assign(self._size, self._named, {})
-            else:
-                return
+    def _try_ports(self, tries: int) -> None:
+        self._prepare()
+        try:
+            self._start(self._nodes.values())
+        except BrokerError:
+            if tries == 1 or not any(node.port_was_taken() for node in self._nodes.values()):
+                raise
+            self._say("a free port was taken meanwhile: choosing others")
+            self.kill()
+            self._try_ports(tries - 1)
 
     def _prepare(self) -> None:
-        """Write each node's settings, and format its storage unless that was done before."""
-        if self._commands is None or self._watchdog is None:
-            raise BrokerError("The broker was not started")
-        stored = Storage.read(self.data)
-        cluster = stored.cluster_id if stored is not None else new_cluster_id()
-        self._nodes = {}
-        for number in self._numbers:
-            folder = NodeFolder(data=self.data, node=number)
-            settings = node_properties(
-                node=number,
-                ports=self._ports,
-                listeners=self._listeners,
-                folder=folder.records,
-                wanted=self._properties,
+        """Choose ports, write each node's settings, and format its storage."""
+        numbers = range(1, self._size + 1)
+        names = (MAIN, CONTROLLER, *(item.name for item in self._listeners))
+        ports = iter(free_ports(self._size * len(names)))
+        self._ports = {node: {name: next(ports) for name in names} for node in numbers}
+        if self._port is not None:
+            self._ports[1][MAIN] = self._port
+        # The first byte is 0: an id that begins with "-" would be an option to the StorageTool.
+        cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
+        for number in numbers:
+            folder, records = self.data / f"node-{number}", self.records(number)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            file = folder / "server.properties"
+            command = self.release.server(file, folder / "server.log", self._options)
+            node = Node(folder, command)
+            settings = node_settings(
+                number, self._ports, self._listeners, records, self._properties
             )
-            folder.prepare(settings, formatted=stored is not None)
-            if stored is None:
-                self._say(f"formatting the storage of node {number}")
-                programs.format_storage(self._commands, folder, cluster)
-            command = self._commands.serve(folder.settings, folder.log, self._options)
-            self._nodes[number] = Node(folder, command, self._watchdog)
-        storage = Storage(cluster_id=cluster, version=self.release.version, ports=self._ports)
-        storage.write(self.data)
+            file.write_text(javaproperties.dumps(settings, timestamp=None))
+            self._say(f"formatting the storage of node {number}")
+            _format(self.release.storage_tool("format", "-t", cluster, "-c", str(file)), folder)
+            self._nodes[number] = node
 
-    def _wait(self, started: Iterable[Node]) -> None:
-        nodes = list(started)
+    def _start(self, nodes: Iterable[Node]) -> None:
+        """Start them, and wait until each answers with metadata that names all that run."""
+        started = list(nodes)
+        for node in started:
+            node.start()
         self._say("waiting for Kafka to answer")
-
-        def check() -> None:
-            for node in nodes:
-                if not node.running:
-                    raise node.failure("ended instead of answering")
-
-        addresses = [f"{HOST}:{self._ports[node.number][MAIN]}" for node in nodes]
-        running = frozenset(self.pids)
-        if not wait_until_ready(addresses, running, check):
-            raise nodes[0].failure(f"did not answer within {START_TIMEOUT:.0f} s")
+        running = self.pids.keys()
+        deadline = time.monotonic() + _START
+        for number in running:
+            admin = AdminClient(
+                {
+                    "bootstrap.servers": f"{HOST}:{self._ports[number][MAIN]}",
+                    "log_level": 0,  # what goes wrong while it starts is of no interest
+                    "reconnect.backoff.max.ms": 200,
+                }
+            )
+            while not _names(admin, running):
+                for node in started:
+                    if node.pid is None:
+                        raise node.failure("ended instead of answering")
+                if time.monotonic() > deadline:
+                    raise self._nodes[number].failure(f"did not answer within {_START:.0f} s")
+                time.sleep(0.05)
 
     def _chosen(self, node: int | None) -> list[Node]:
         if not self._nodes:
             raise BrokerError("The broker is not running", fix="Start it first")
-        if node is None:
-            return list(self._nodes.values())
-        if node not in self._nodes:
-            raise SettingsError(
-                f"the node must be from 1 to {self._size}, got {node}", fix="Give one of these"
-            )
-        return [self._nodes[node]]
-
-    def _at_exit(self) -> None:
-        self.stop()
+        return list(self._nodes.values()) if node is None else [self._nodes[node]]
 
     def _end(self, *, keep: bool) -> None:
-        temporary = self._kept is None and self._data is not None
-        if temporary:
-            for node in self._nodes.values():
-                node.kill()  # nobody reads these data again: no reason to be polite
-        _stop(self._nodes.values())
+        for node in self._nodes.values():
+            node.kill()  # nobody reads the data again: no reason to be polite
         self._nodes.clear()
-        if self._watchdog is not None:
-            self._watchdog.close()
-            self._watchdog = None
-        atexit.unregister(self._at_exit)
-        if temporary and not keep and self._data is not None:
+        atexit.unregister(self.stop)
+        if self._folder is None and self._data is not None and not keep:
             shutil.rmtree(self._data, ignore_errors=True)
 
 
-def _stop(nodes: Iterable[Node]) -> None:
-    chosen = list(nodes)
-    for node in chosen:
-        node.terminate()
-    for node in chosen:
-        if not node.reap(STOP_TIMEOUT):
-            node.kill()
+def _names(admin: AdminClient, running: Iterable[int]) -> bool:
+    try:
+        return admin.list_topics(timeout=1).brokers.keys() >= set(running)
+    except KafkaException:
+        return False
+
+
+def _format(command: Sequence[str], folder: Path) -> None:
+    """Run the StorageTool, which also checks every property."""
+    answer = _run(command)
+    if answer.returncode != 0:
+        said = [line for line in (answer.stdout + answer.stderr).splitlines() if line.strip()]
+        thrown = [line for line in said if "Exception" in line and not line.startswith("\t")]
+        output = folder / "output.log"
+        output.write_text("\n".join(said))
+        raise BrokerError(
+            "Kafka refused to format its storage",
+            cause=(thrown or said or ["it printed nothing"])[-1],
+            fix=f"Check the properties. Full output: {output}",
+        )
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TOOL,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BrokerError(f"A program of Kafka did not end within {_TOOL:.0f} s") from error

@@ -26,8 +26,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.offsets_file import read_exported
-from tests.broker import Broker
-from tests.broker.programs import commands
+from tests.broker import Broker, Release
 from tests.conftest import kafka_version
 from tests.groups import positions
 from tests.spark.checkpoint import writers
@@ -254,14 +253,14 @@ def test_kafkas_own_tool_takes_an_exported_file(groups: Groups, tmp_path: Path) 
     file = tmp_path / "offsets.csv"
     assert run("export", group, *groups.at, "-o", file).stdout == ""
     assert file.read_text() == f"{topic},0,7\n{topic},1,0\n"
-    tool = commands(kafka_version()).consumer_groups(
+    tool = Release(version=kafka_version()).consumer_groups(
         *(groups.servers, "--reset-offsets", "--group", other),
         *("--from-file", str(file), "--execute"),
     )
     answer = subprocess.run(tool, capture_output=True, text=True, timeout=120, check=False)
     assert answer.returncode == 0, answer.stderr
     assert groups.offsets(other) == offsets, answer.stdout + answer.stderr
-    tool = commands(kafka_version()).consumer_groups(
+    tool = Release(version=kafka_version()).consumer_groups(
         *(groups.servers, "--reset-offsets", "--group", other, "--all-topics", "--to-current"),
         *("--export", "--dry-run"),
     )

@@ -59,7 +59,7 @@ def sink(place: Place) -> KafkaSink:
 def run(place: Place, broker: Broker, command: str, *words: str) -> Result:
     more = ["-b", place.servers]
     if command != "show":
-        more += ["--kafka-clients", str(broker.release.jars()[0].parent)]
+        more += ["--kafka-clients", str(broker.release.jars[0].parent)]
     answer = CliRunner().invoke(app, ["ledger", command, f"kafka:{place.ledger}", *words, *more])
     if isinstance(answer.exception, EoListenerError):
         raise answer.exception

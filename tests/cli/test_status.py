@@ -17,7 +17,7 @@ from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
-from tests.broker import Broker, commands
+from tests.broker import Broker
 from tests.conftest import StartBroker
 from tests.topics import Topics, unique
 
@@ -250,7 +250,7 @@ def test_many_groups_of_many_partitions(broker: Broker) -> None:
     assert len(groups) == 200
     assert all(len(one["partitions"]) == 100 for one in groups)
     begun = time.perf_counter()
-    tool = commands(broker.release.version).consumer_groups(servers, "--describe", "--all-groups")
+    tool = broker.release.consumer_groups(servers, "--describe", "--all-groups")
     subprocess.run(tool, capture_output=True, timeout=600, check=True)
     print(f"kafka-consumer-groups: {time.perf_counter() - begun:.2f} s")  # noqa: T201  # for who measures it
 

@@ -72,7 +72,7 @@ def one_process() -> Iterator[None]:
 
 
 def run(broker: Broker, *words: str) -> Result:
-    clients = str(broker.release.jars()[0].parent)
+    clients = str(broker.release.jars[0].parent)
     more = ["-b", broker.bootstrap_servers]
     more += ["--kafka-clients", clients] if words[0] == "txn" else []
     answer = CliRunner().invoke(app, [*words, *more])

@@ -45,7 +45,7 @@ def test_what_is_missing_is_named_until_it_is_ended(secured: Secured) -> None:
     }
     more = ["-b", secured.broker.addresses("SCRAM")]
     more += [word for key, text in login.items() for word in ("-X", f"{key}={text}")]
-    more += ["--kafka-clients", str(secured.broker.release.jars()[0].parent)]
+    more += ["--kafka-clients", str(secured.broker.release.jars[0].parent)]
 
     def run(*words: str) -> Any:
         answer = CliRunner().invoke(app, ["txn", *words, *more, "--json"])

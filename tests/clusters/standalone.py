@@ -13,7 +13,7 @@ import psutil
 
 from eo_listener.spark.session.installation import Installation
 from tests.bridge.submitted import environment, is_open, until
-from tests.broker import ports
+from tests.broker.settings import free_ports
 
 
 @final
@@ -74,4 +74,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _ports(number: int) -> list[int]:
     names = [str(place) for place in range(number)]
-    return list(ports.assign(1, dict.fromkeys(names), {})[1].values())
+    return free_ports(len(names))

@@ -9,7 +9,6 @@ phone; where there is none, its picture stays as it was.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import signal
@@ -18,16 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer
 
-from examples.demo.demo_settings import GROUP, TOPIC
+from examples.demo.store import GROUP, TOPIC
 from tests.browser import chromium
 from tests.browser import program as browser
-from tests.documents.markdown import DOCS
+from tests.documents.markdown import DOCS, ROOT
 from tests.documents.terminal import Shown, as_svg, shown
 
 PICTURES: Final = DOCS / "pictures"
@@ -71,13 +70,15 @@ class _Backup:
 
 
 def main() -> None:
-    """Make all of them anew."""
+    """Make all of them again."""
     program = Path(sys.executable).with_name("eo-listener")
+    typed = "python -m examples.demo --sink sqlite --keep"
     with tempfile.TemporaryDirectory(prefix="eo-pictures-") as name:
         folder = Path(name)
         backup = _Backup(folder)
+        written: list[str] = []
 
-        def run(typed: str, place: Path) -> Shown:
+        def run(typed: str, place: Path, watch: Callable[[str], object]) -> Shown:
             words = [str(program.with_name(typed.split(maxsplit=1)[0])), *typed.split()[1:]]
             return shown(
                 words,
@@ -85,24 +86,29 @@ def main() -> None:
                 lines=_LINES,
                 folder=place,
                 environment={"TMPDIR": name},
-                watch=backup,
+                watch=watch,
             )
 
-        typed = "python -m examples.demo --sink sqlite --keep"
-        demo = run(typed, folder)
-        if demo.status:
-            sys.exit(demo.text)
-        servers, node = _kept(demo.text)
-        place = backup.table().parent
-        try:
-            _save("demo", typed, _best(demo.frames))
+        def watch(text: str) -> bool:
+            """Copy the table; when the demo is over, and only its broker runs, do all the rest."""
+            backup(text)
+            written.append(text)
+            kept = re.search(rf"until Ctrl-C: .* {GROUP} -b (\S+)", _plain("".join(written[-9:])))
+            if kept is None:
+                return False
+            written.clear()
+            servers, place = kept[1], backup.table().parent
             _send_more(servers)
             backup.put_back()
-            for picture, typed in _typed(servers, place):
-                _save(picture, typed, run(typed, place).text)
+            for picture, command in _typed(servers, place):
+                _save(picture, command, run(command, place, lambda _: False).text)
             _page(program, servers, place)
-        finally:
-            os.kill(node, signal.SIGTERM)
+            return True
+
+        demo = run(typed, ROOT, watch)
+        if demo.status:
+            sys.exit(demo.text)
+        _save("demo", typed, _best(demo.frames))
 
 
 def _typed(servers: str, place: Path) -> Iterator[tuple[str, str]]:
@@ -145,16 +151,6 @@ def _page(program: Path, servers: str, place: Path) -> None:
         finally:
             process.send_signal(signal.SIGINT)
     (PICTURES / "page.png").write_bytes(picture)
-
-
-def _kept(text: str) -> tuple[str, int]:
-    """Where the broker is, and its process, as the demo says at its end."""
-    plain = _plain(text)
-    looked = re.search(rf"status {GROUP} -b (\S+)", plain)
-    stopped = re.search(r"stop +kill (\d+)", plain)
-    assert looked
-    assert stopped
-    return looked[1], int(stopped[1])
 
 
 def _best(frames: list[str]) -> str:

@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import re
+import signal
 import struct
 import subprocess
 import termios
@@ -41,9 +42,12 @@ def shown(
     lines: int,
     folder: Path,
     environment: Mapping[str, str],
-    watch: Callable[[str], None] = lambda text: None,
+    watch: Callable[[str], object] = lambda text: None,
 ) -> Shown:
-    """Run a program on a terminal of this size; `watch` gets what it has just written."""
+    """Run a program on a terminal of this size; `watch` gets what it has just written.
+
+    When that returns True, the program gets a Ctrl-C.
+    """
     ours, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     process = subprocess.Popen(
@@ -58,7 +62,8 @@ def shown(
     kept = bytearray()
     while new := _read(ours):
         kept += new
-        watch(new.decode(errors="replace"))
+        if watch(new.decode(errors="replace")) is True:
+            process.send_signal(signal.SIGINT)
     os.close(ours)
     return Shown(kept.decode(errors="replace"), process.wait())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.broker.ports import assign
+from tests.broker import free_port
 from tests.examples.demo.program import demo
 from tests.examples.monitoring import FOLDER, OR_NONE, queries
 from tests.prometheus_server import PrometheusServer, prometheus
@@ -34,7 +34,7 @@ def without_data(server: PrometheusServer) -> list[str]:
 
 def test_every_query_has_data_in_the_demo(tmp_path: Path) -> None:
     """Groups, queries and the sink; what counts trouble is 0, no alert fires, KEDA has its lag."""
-    port = assign(1, {"metrics": None}, {})[1]["metrics"]
+    port = free_port()
     arguments = ("--sink", "sqlite", "--rows", "60000", "--rate", "3000")
     with (
         prometheus(tmp_path, config(port)) as server,

@@ -51,11 +51,6 @@ class Demo:
         for reader in self._readers:
             reader.start()
 
-    def only_error(self) -> str:
-        """The one line on stderr."""
-        assert len(self.err) == 1, self.err
-        return self.err[0]
-
     def wait_for(self, text: str) -> None:
         """Wait until a line on stdout or stderr holds `text`."""
         deadline = time.monotonic() + PATIENCE
@@ -68,10 +63,6 @@ class Demo:
         """Kill the one process that it has started whose command line has this word."""
         (found,) = (process for process in self.left() if word in process.cmdline())
         found.kill()
-
-    def ctrl_c(self) -> None:
-        """Do what a terminal does: interrupt the whole process group."""
-        os.killpg(self.process.pid, signal.SIGINT)
 
     def end(self, seconds: float = PATIENCE) -> int:
         """Wait for the end, and return the exit status."""
@@ -92,13 +83,6 @@ class Demo:
                 if running and process.environ().get(_MARK) == self._mark:
                     found.append(process)
         return found
-
-    def wait_until_gone(self) -> None:
-        """Wait until nothing that it has started runs any more."""
-        deadline = time.monotonic() + PATIENCE
-        while self.left():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
     def close(self) -> None:
         """End whatever a failed test has left."""
@@ -122,8 +106,11 @@ def demo(*arguments: str, **environment: str) -> Iterator[Demo]:
         running.close()
 
 
-def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Run a demo on a pseudo-terminal of 140 x 50; return its status and all that it wrote."""
+def on_a_terminal(*arguments: str, until: str, **environment: str) -> tuple[int, str]:
+    """Run a demo on a pseudo-terminal of 140 x 50; return its status and all that it wrote.
+
+    It gets a Ctrl-C when it has written `until`.
+    """
     own, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
     process = subprocess.Popen(
@@ -135,7 +122,7 @@ def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
         start_new_session=True,
     )
     os.close(its)
-    written = bytearray()
+    written, ended = bytearray(), False
     deadline = time.monotonic() + PATIENCE
     try:
         while time.monotonic() < deadline:
@@ -144,6 +131,9 @@ def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
                     written += os.read(own, 65536)
                 except OSError:  # what Linux says when nobody holds the other end any more
                     break
+            if not ended and until.encode() in written:
+                process.send_signal(signal.SIGINT)
+                ended = True
         return process.wait(10), written.decode()
     finally:
         os.close(own)
