@@ -49,7 +49,7 @@ def type_command(broker: Broker, command: str) -> None:
     """Run Kafka's own command as it was printed, by the class that its script starts."""
     script, *arguments = shlex.split(command)
     assert script == "kafka-transactions.sh"
-    jars = ":".join(map(str, broker.release.jars()))
+    jars = ":".join(map(str, broker.release.jars))
     main = "org.apache.kafka.tools.TransactionsCommand"
     program = [str(java.find().executable), "-cp", jars, main]
     subprocess.run([*program, *arguments], check=True, capture_output=True, timeout=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -51,6 +52,7 @@ class Driver:
             self._process = subprocess.Popen(
                 self._arguments,
                 cwd=_ROOT,
+                env={**os.environ, "TMPDIR": self.job.folder},  # pyspark, killed, leaves files
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

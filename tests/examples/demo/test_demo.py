@@ -54,12 +54,13 @@ def test_json_says_that_the_group_stands_at_the_end_of_the_log() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("sink", "kills"), [("sqlite", 1), ("postgres", 2), ("kafka", 1)])
 def test_killed_in_mid_batch_each_flight_is_in_the_sink_once(sink: str, kills: int) -> None:
     """SIGKILL in the middle of a batch: the proof holds, and no process lives on."""
     chaos = ("--chaos", "--kills", str(kills))
     with demo("--rows", "4000", "--rate", "0", "--json", "--sink", sink, *chaos) as running:
-        document_of(running, rows=4000, kills=kills)
+        document_of(running, rows=4000, kills=kills, seconds=500.0)
         assert "driver killed in batch" in "".join(running.err)
 
 
