@@ -30,7 +30,7 @@ from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.method_choice import MethodChoice
-from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction, BatchTry, DeadLetters
+from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction, DeadLetters
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
 
 
@@ -178,10 +178,9 @@ class KafkaSink:
             )
         try:
             opened = self._connected()
+            batch: BatchTransaction | UnfencedBatch
             if self._unfenced is not None:
-                batch: BatchTry = self._unfenced_batch(
-                    self._unfenced, opened, explain, frame, entry, plan
-                )
+                batch = self._unfenced_batch(self._unfenced, opened, explain, frame, entry, plan)
             else:
                 batch = self._transaction(opened, explain, frame, entry, plan)
         except KafkaError as error:

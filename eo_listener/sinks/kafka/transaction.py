@@ -258,14 +258,6 @@ class BegunTransaction:
     dead_letters: DeadLetters
 
 
-class BatchTry(Protocol):
-    """One try to write one batch: a transaction of Kafka, or without one."""
-
-    def write(self) -> Applied:
-        """Write the batch, once. Raises what a sink's `apply` raises."""
-        ...
-
-
 class RowWriter(Protocol):
     """Sends the rows of one batch in one transaction; made for one try.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -83,6 +83,24 @@ def history(repair: KafkaLedgerRepair, place: Place, query: str = QUERY) -> list
     ]
 
 
+@contextmanager
+def once_at(point: str, act: Callable[[], object]) -> Iterator[list[bool]]:
+    """Do it where `point` is reached first; whether it was refused there."""
+    refused: list[bool] = []
+
+    def reached(name: str) -> None:
+        if name == point and not refused:
+            refused.append(False)
+            try:
+                act()
+            except (ForeignWriterError, SinkError):
+                refused[0] = True
+
+    with hooked(reached):
+        yield refused
+    assert refused, f"{point} was not reached"
+
+
 def test_a_gap_is_accepted(place: Place, sink: KafkaSink, repair: KafkaLedgerRepair) -> None:
     """One head moves, which the history keeps; the sink that was there goes on behind the gap."""
     before = sink.applied(QUERY)
@@ -128,7 +146,7 @@ def test_a_query_is_renamed(place: Place, sink: KafkaSink, repair: KafkaLedgerRe
     records = repair.reader.read(lambda _: True)
     assert set(records.targets(place.target, HOSTILE[0])) == {place.target}
     assert place.values() == ["first", "second"]
-    with pytest.raises(InUseError, match="has moved meanwhile"):
+    with pytest.raises(InUseError):
         repair.rename(
             Rename(old=LedgerKey(place.target, QUERY), new=LedgerKey("x", "y"), heads=before)
         )
@@ -140,7 +158,7 @@ def test_a_sink_of_the_old_name_finds_it_under_the_new_one(
     """A driver that was asleep meanwhile is not written: its ledger is elsewhere, and is named."""
     late = batch(sink.applied(QUERY), 1)
     repair.rename(plan(repair, place))
-    with pytest.raises(ForeignWriterError, match="has changed since this run read it"):
+    with pytest.raises(ForeignWriterError):
         put(sink, late, table("late"))
     moved = sink.moved_by("query-1")
     assert moved is not None
@@ -156,7 +174,7 @@ def test_a_ledger_that_has_moved(
     done = planned(repair, place, is_rename=is_rename)
     write(sink, 1)
     before = sink.applied(QUERY)
-    with pytest.raises(InUseError, match="has moved meanwhile: flights-0"):
+    with pytest.raises(InUseError, match="flights-0"):
         done()
     assert sink.applied(QUERY) == before
     assert history(repair, place) == []
@@ -168,16 +186,9 @@ def test_a_batch_that_is_under_way_is_fenced(
 ) -> None:
     """It was judged before the repair, so nothing of it is written."""
     entry, planned = batch(sink.applied(QUERY), 1), gap(repair, place)
-    done: list[str] = []
-
-    def reached(point: str) -> None:
-        if point == "sink.rows-written" and not done:
-            done.append(point)
-            repair.accept(place.target, planned)
-
-    with hooked(reached), pytest.raises(ForeignWriterError, match="taken over"):
+    accept = partial(repair.accept, place.target, planned)
+    with once_at("sink.rows-written", accept), pytest.raises(ForeignWriterError):
         put(sink, entry, table("late"))
-    assert done
     assert sink.applied(QUERY)[TP].range == OffsetRange(8, 8)
     assert place.values() == ["first"]
 
@@ -188,24 +199,13 @@ def test_a_sink_that_comes_back_in_the_middle(
 ) -> None:
     """Its batch and the repair are never both there: one of them is refused."""
     entry, planned = batch(sink.applied(QUERY), 1), gap(repair, place)
-    won: list[bool] = []
-
-    def reached(name: str) -> None:
-        if name == point and not won:
-            won.append(False)
-            try:
-                put(sink, entry, table("second"))
-                won[0] = True
-            except (ForeignWriterError, SinkError):
-                won[0] = False
-
-    with hooked(reached):
+    with once_at(point, partial(put, sink, entry, table("second"))) as refused:
         try:
             repair.accept(place.target, planned)
             is_repaired = True
         except InUseError:
             is_repaired = False
-    assert won == [not is_repaired]
+    assert refused == [is_repaired]
     heads = sink.applied(QUERY)
     assert heads[TP].range == (OffsetRange(8, 8) if is_repaired else OffsetRange(3, 6))
     assert place.values() == (["first"] if is_repaired else ["first", "second"])
@@ -217,29 +217,17 @@ def test_a_sink_of_the_new_name_in_the_middle(
     place: Place, sink: KafkaSink, repair: KafkaLedgerRepair, point: str
 ) -> None:
     """It has an id of its own that is not fenced; two ledgers never become one all the same."""
-    planned, other = plan(repair, place), place.sink()
-    entry = entry_of({}, {TP: OffsetRange(0, 3)}, query=NEW)
-    won: list[bool] = []
-
-    def reached(name: str) -> None:
-        if name == point and not won:
-            won.append(False)
-            try:
-                put(other, entry, table("new"))
-                won[0] = True
-            except (ForeignWriterError, SinkError):
-                won[0] = False
-
-    before = sink.applied(QUERY)
-    with hooked(reached):
+    planned, other = plan(repair, place), place.sink(timeout=2)  # waits for the repair's end
+    entry, before = entry_of({}, {TP: OffsetRange(0, 3)}, query=NEW), sink.applied(QUERY)
+    with once_at(point, partial(put, other, entry, table("new"))) as refused:
         if point == "sink.fenced":
-            with pytest.raises(InUseError, match="has a ledger of the new name by now"):
+            with pytest.raises(InUseError, match=NEW):
                 repair.rename(planned)
         else:
             repair.rename(planned)
-    assert won == [point == "sink.fenced"]
-    assert (sink.applied(QUERY) == before) is won[0]
-    assert (sink.applied(NEW) == before) is not won[0]
+    assert refused == [point != "sink.fenced"]
+    assert (sink.applied(QUERY) == before) is not refused[0]
+    assert (sink.applied(NEW) == before) is refused[0]
 
 
 def test_what_is_appended_after_the_repair_has_read(
@@ -256,7 +244,7 @@ def test_what_is_appended_after_the_repair_has_read(
         begin(producer)
 
     monkeypatch.setattr(BatchProducer, "begin", begun)
-    with pytest.raises(InUseError, match=f"query '{NEW}' of {place.target} has written to"):
+    with pytest.raises(InUseError, match=f"query '{NEW}' of {place.target}"):
         repair.rename(planned)
     assert done
     assert sink.applied(QUERY) == before
@@ -268,18 +256,10 @@ def test_a_sink_of_the_new_name_that_has_read_before(
 ) -> None:
     """What it appends is counted by it, and so is the repair: it is repeated, and then refused."""
     planned, other = plan(repair, place), place.sink()
-    entry = entry_of({}, {TP: OffsetRange(0, 3)}, query=NEW)
-    done: list[str] = []
-
-    def reached(name: str) -> None:
-        if name == "sink.rows-written" and not done:
-            done.append(name)
-            repair.rename(planned)
-
-    before = sink.applied(QUERY)
-    with hooked(reached), pytest.raises(RetriableSinkError):
+    entry, before = entry_of({}, {TP: OffsetRange(0, 3)}, query=NEW), sink.applied(QUERY)
+    rename = partial(repair.rename, planned)
+    with once_at("sink.rows-written", rename), pytest.raises(RetriableSinkError):
         put(other, entry, table("new"))
-    assert done
     with pytest.raises(ForeignWriterError):
         put(other, entry, table("new"))
     assert sink.applied(NEW) == before
@@ -330,7 +310,7 @@ def test_a_commit_without_an_answer(
         if is_sent:
             repair.accept(place.target, entry)
         else:
-            with pytest.raises(InUseError, match="nothing was changed"):
+            with pytest.raises(InUseError):
                 repair.accept(place.target, entry)
     at = OffsetRange(8, 8) if is_sent else OffsetRange(0, 3)
     assert sink.applied(QUERY)[TP].range == at
@@ -351,7 +331,7 @@ def test_a_commit_of_which_nothing_is_known(
 
     monkeypatch.setattr(BatchProducer, "commit", unanswered)
     monkeypatch.setattr(KafkaLedgerRepair, "_take_over", away)
-    with pytest.raises(OutcomeUnknownError, match="may be changed or not"):
+    with pytest.raises(OutcomeUnknownError):
         repair.accept(place.target, entry)
 
 
@@ -363,7 +343,7 @@ def test_a_batch_that_was_begun_without_transactions(place: Place, is_rename: bo
     done = planned(repair, place, 6, is_rename=is_rename)
     unfenced.fell(made, batch(made.applied(QUERY), 1), "sink.rows-written")
     assert repair.reader.ledgers()[LedgerKey(place.target, QUERY)].begun == 1
-    with pytest.raises(InUseError, match="batch 1 of query 'flights' was begun"):
+    with pytest.raises(InUseError, match="batch 1 of query 'flights'"):
         done()
     unfenced.write(made, 1, size=3)
     assert sorted(unfenced.numbers(place)) == list(range(9))
@@ -415,7 +395,7 @@ def test_a_batch_without_transactions_in_the_middle(place: Place) -> None:
             with suppress(Killed), broken_off("sink.begun"):
                 put(made, entry, unfenced.rows(entry))
 
-    with hooked(reached), pytest.raises(InUseError, match="was begun"):
+    with hooked(reached), pytest.raises(InUseError, match="batch 1 "):
         repair.accept(place.target, planned)
     assert made.applied(QUERY)[TP].range == OffsetRange(0, 6)
 
@@ -423,7 +403,7 @@ def test_a_batch_without_transactions_in_the_middle(place: Place) -> None:
 def test_a_sink_by_other_topics(place: Place, sink: KafkaSink, repair: KafkaLedgerRepair) -> None:
     """Kafka renames no topic, so rows stay where they are: a name is taken, and more topics."""
     other = place.topics.create("other", 1)
-    with pytest.raises(SettingsError, match=f"are in topic {place.target}, and a sink that goes"):
+    with pytest.raises(SettingsError, match=place.target):
         repair.check_rename(plan(repair, place, sink=repair.key_of(other)))
     both = repair.key_of(f"{place.target}, {other}")
     assert both == ",".join(sorted((other, place.target)))
@@ -447,7 +427,7 @@ def test_another_query_that_hides_the_ledger(
     held.send(place.ledger, b"{}", key=b"{}", partition=at)
     held.flush(10)
     write(sink, 1)
-    with pytest.raises(SinkError, match=r"a transaction hides a part of.*txn list -b .* --topic "):
+    with pytest.raises(SinkError, match=f"txn list -b .* --topic {place.ledger}"):
         repair.accept(place.target, entry)
     held.commit(10)
     held.leave()

@@ -106,16 +106,8 @@ def test_where_internals_are_missing_rows_go_through_the_driver(
         assert isinstance(writer(chosen), DriverWriter)
         assert isinstance(writer(chosen), DriverWriter)
     (line,) = caplog.messages
-    assert line.startswith("Kafka topic t at h:9092: rows go through the driver: ")
+    assert line.startswith("Kafka topic t at h:9092: ")
     assert "NoSuchFieldException: transactionManager" in line
-
-
-def test_a_jvm_without_the_jar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to give Spark, and the batch is not repeated."""
-    with pytest.raises(SettingsError, match="write_method") as caught:
-        writer(choice(monkeypatch, Shim()))
-    assert "has no shim" in str(caught.value)
-    assert "Give Spark the jar" in str(caught.value)
 
 
 def test_a_partitioner_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

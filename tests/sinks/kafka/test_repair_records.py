@@ -68,7 +68,7 @@ def test_what_cannot_be_read_stops_the_query_that_its_key_names() -> None:
     """And no other one."""
     broken = {RepairKey("delays", "q", "1").encode(): (b'{"v":1,"topic":"t"}', 0)}
     found = Decoder().decode(broken)
-    with pytest.raises(FormatError, match="a repair that cannot be read: KeyError"):
+    with pytest.raises(FormatError, match="KeyError"):
         found.heads("delays", "q")
     assert found.heads("delays", "other") == {}
 

@@ -102,14 +102,15 @@ def test_the_order_of_a_clusters_servers_does_not_matter() -> None:
     [
         ({}, "t", {}, r"kafka\.bootstrap\.servers"),
         ({"kafka.bootstrap.servers": "host:99999"}, "t", {}, "no valid port"),
-        (SERVERS, "", {}, "name of a topic"),
+        (SERVERS, "", {}, "topic"),
         (SERVERS, [], {}, "no topic"),
         (SERVERS, "a\nb", {}, "control character"),
-        (SERVERS, "t", {"dead_letters": "t"}, "not all different"),
-        (SERVERS, "eo-ledger", {}, "not all different"),
+        (SERVERS, "t", {"dead_letters": "t"}, "different"),
+        (SERVERS, "eo-ledger", {}, "different"),
         (SERVERS, "t", {"name": "a\0b"}, "control character"),
         (SERVERS, "t", {"group": " g"}, "blank"),
         (SERVERS, "t", {"write_method": "staging"}, "write_method"),
+        (SERVERS, "t", {"write_method": "executors", "dead_letters": "d"}, "dead_letters="),
         (SERVERS, "t", {"timeout": 0}, "timeout must be"),
         (SERVERS, "t", {"transaction_timeout": float("nan")}, "transaction_timeout must be"),
         (SERVERS, "t", {"max_dead_letters": -1}, "max_dead_letters"),
@@ -117,16 +118,16 @@ def test_the_order_of_a_clusters_servers_does_not_matter() -> None:
         ({**SERVERS, "kafka.partitioner.class": "P"}, "t", {}, r"kafka\.partitioner\.class"),
         ("host:9092", "t", {}, "are a str, and must be a dict"),
         ({**SERVERS, "security.protocol": "SSL"}, "t", {}, r"Write 'kafka\.security\.protocol'"),
-        ({**SERVERS, "topic": "u"}, "t", {}, "option 'topic' is not the topic of the sink"),
-        ({**SERVERS, "topic": "t"}, ["t", "u"], {}, "option 'topic' is not the topic of the sink"),
-        (SERVERS, None, {}, "None cannot be the name of a topic"),
-        (SERVERS, ["t", 5], {}, "5 cannot be the name of a topic"),
+        ({**SERVERS, "topic": "u"}, "t", {}, "'topic'.*t"),
+        ({**SERVERS, "topic": "t"}, ["t", "u"], {}, "'topic'.*t"),
+        (SERVERS, None, {}, "None"),
+        (SERVERS, ["t", 5], {}, "5"),
         (SERVERS, "t", {"name": 5}, "name=5 cannot be"),
         (SERVERS, "t", {"group": ""}, "group='' cannot be"),
         (SERVERS, "t", {"timeout": "30"}, "timeout must be"),
         (SERVERS, "t", {"transactions": 0}, "True or False"),
-        (SERVERS, "t", {"id": "a"}, "id= has no meaning with transactions"),
-        (SERVERS, "t", {"on_repeated": "accept"}, "no meaning with transactions"),
+        (SERVERS, "t", {"id": "a"}, "id="),
+        (SERVERS, "t", {"on_repeated": "accept"}, "on_repeated="),
         (SERVERS, "t", {**PLAIN, "on_repeated": "warn"}, "on_repeated must be"),
         (SERVERS, "t", {**PLAIN, "write_method": "driver"}, 'write_method="driver" is not'),
         *(
@@ -134,7 +135,7 @@ def test_the_order_of_a_clusters_servers_does_not_matter() -> None:
             for ms in ("0", "900001", "2147483647", "-1", "long")
         ),
         (SERVERS, "t", {**PLAIN, "group": "g"}, r"group=.*eo\.commit\.group=g"),
-        (SERVERS, "t", {**PLAIN, "dead_letters": "d"}, "dead_letters= is not possible"),
+        (SERVERS, "t", {**PLAIN, "dead_letters": "d"}, "dead_letters="),
         (SERVERS, "t", {**PLAIN, "id": ()}, "one or more columns"),
         (SERVERS, "t", {**PLAIN, "id": ("a", "a")}, "a column twice"),
     ],
@@ -187,7 +188,7 @@ KERBEROS = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab="tru
             {"kafka.sasl.kerberos.service.name": "kafka", JAAS: f'{KERBEROS} principal="al@X";'},
             "built without Kerberos",
         ),
-        ({}, "set for the JVM as a whole"),
+        ({}, "JVM"),
         (
             {"kafka.sasl.mechanism": "PLAIN", JAAS: "com.example.Login required a=b;"},
             "login module .* is not Kafka's own",
@@ -208,7 +209,7 @@ KERBEROS = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab="tru
             },
             r"does not know this kafka\.ssl\.truststore\.type",
         ),
-        ({"kafka.config.providers": "vault"}, "classes of Java that put values in"),
+        ({"kafka.config.providers": "vault"}, "classes of Java"),
     ],
 )
 @pytest.mark.parametrize("write_method", ["driver", "executors"])
@@ -220,8 +221,7 @@ def test_what_only_java_can_log_in_to(
     given = {**SERVERS, "kafka.security.protocol": "SASL_SSL", **options}
     with pytest.raises(SettingsError, match=why) as caught:
         KafkaSink(given, "delays", write_method=write_method)
-    assert "cannot log in to the cluster at host:9092" in str(caught.value)
-    assert "listener of the brokers that librdkafka can log in to" in str(caught.value)
+    assert "host:9092" in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
@@ -239,7 +239,7 @@ def test_a_cluster_that_spark_has_tokens_for(monkeypatch: pytest.MonkeyPatch) ->
     assert delegation_tokens.are_configured("host:9092, broker:1")
     settings.clear()
     settings.update(token)
-    with pytest.raises(SettingsError, match="Spark has delegation tokens for this cluster"):
+    with pytest.raises(SettingsError, match="delegation tokens"):
         KafkaSink(SERVERS, "delays").applied("flights")
     named = KafkaSink({**SERVERS, "kafka.security.protocol": "PLAINTEXT"}, "delays")
     named._access.refuse_delegation_tokens()

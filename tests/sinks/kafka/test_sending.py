@@ -102,7 +102,7 @@ def test_rows_of_values_and_keys_alone(place: Place) -> None:
     assert write(sink, rows=rows) == Applied(rows=5999, dead_letters=1)
     assert place.values(topic) == [one for one in texts if len(one) == 500]
     (letter,) = letters(place, dead)
-    assert letter["reason"].startswith("it is larger than kafka.max.request.size")
+    assert letter["reason"].count("kafka.max.request.size")
 
 
 def test_a_row_larger_than_the_whole_queue(place: Place) -> None:

@@ -68,19 +68,6 @@ def test_each_record_is_of_one_kind(records: list[TailRecord]) -> None:
     assert met == tail.rows.keys()
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 20))
-def test_what_is_missing_is_known_by_identity(rows: int, first: int, others: int) -> None:
-    """However many records of others lie between those of the batch."""
-    there = [TailRecord(TopicPartition("out", 0), at, None) for at in range(others)]
-    there += [
-        TailRecord(TopicPartition("out", 0), others + at, RowIdentity(OURS, BATCH, f"[{at}]"))
-        for at in range(min(first, rows))
-    ]
-    tail = judge_tail(there, writer=OURS, batch=BATCH)
-    missing = [at for at in range(rows) if f"[{at}]" not in tail.rows]
-    assert missing == list(range(min(first, rows), rows))
-
-
 @given(st.text(), st.text(), st.integers(1, 2**62), st.lists(st.integers() | st.text() | st.none()))
 def test_a_header_comes_back(sink: str, query: str, batch: int, values: list[Any]) -> None:
     """Whatever is in it, and whatever an upstream sink has left before it."""

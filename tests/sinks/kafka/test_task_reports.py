@@ -89,14 +89,6 @@ def test_a_session_whose_executors_cannot_write(
     assert request_.instead in (caught.value.fix or "")
 
 
-def test_dead_letters_are_refused() -> None:
-    """They are the driver's, to which the executors bring no rows."""
-    options = {"kafka.bootstrap.servers": "h:9092"}
-    method: Any = "executors"
-    with pytest.raises(SettingsError, match="dead_letters"):
-        KafkaSink(options, "t", dead_letters="d", write_method=method)
-
-
 def test_java_is_given_all_options_and_shows_none() -> None:
     """Passwords are in no text of the sink."""
     options = {

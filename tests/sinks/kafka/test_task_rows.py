@@ -116,7 +116,7 @@ def test_what_no_row_has_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_that_change_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two computings disagree: which rows are there twice cannot be said."""
     made = rows(monkeypatch, Tasks(report(0, 3), report(1)))
-    with pytest.raises(SinkError, match=r"of 1 rows that are there .* 0 were left out, and 0 are"):
+    with pytest.raises(SinkError, match=r"1 rows.* 0 .* 0 "):
         made.write(TARGET, places(2))
 
 
@@ -166,7 +166,7 @@ def test_what_kafka_answers_a_task_is_the_error(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("refused", "says"),
     [
-        ({-4: 2}, r"a header of it is null, or has no key \(2 rows\)"),
+        ({-4: 2}, r"header.*\(2 rows\)"),
         ({TWICE: 1}, r"two rows of one identity.*number are equal in both"),
         ({TWICE: 1, -5: 1, PRESENT: 4}, "marked it by eo_poison"),
     ],

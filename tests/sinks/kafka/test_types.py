@@ -111,7 +111,7 @@ def test_a_missing_topic_is_refused() -> None:
 @pytest.mark.parametrize(
     ("now", "says"),
     [
-        (Target(id="C", partitions=3), "was deleted and created again"),
+        (Target(id="C", partitions=3), "created again"),
         (Target(id="A", partitions=4), "has 4 partitions now and had 3"),
         (None, "was deleted while"),
     ],
