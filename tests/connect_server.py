@@ -55,10 +55,10 @@ def serving(folder: Path, *, listening: bool) -> Iterator[ConnectServer]:
             raise
 
 
-@pytest.fixture
-def remote(tmp_path: Path) -> Iterator[str]:
-    """Where a client finds a server that knows nothing of us."""
-    with serving(tmp_path, listening=False) as server:
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the clients of a file find a server that knows nothing of us."""
+    with serving(tmp_path_factory.mktemp("server"), listening=False) as server:
         yield f"sc://127.0.0.1:{server.port}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from eo_listener.model.errors import (
     TopicRecreatedError,
 )
 from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event, QueryStateLost
-from eo_listener.model.ledger import Head
+from eo_listener.model.ledger import Head, Unexpected, UnexpectedRecords
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
@@ -436,6 +437,19 @@ def test_nothing_is_written_anywhere_when_one_sink_must_not_get_a_batch() -> Non
     assert (failed.sink, failed.error) == ("memory b", "RegressionError")
 
 
+def test_what_a_sink_finds_in_its_target_is_reported() -> None:
+    """In the event of the batch that it was found in."""
+    out = {TopicPartition("out", 0): OffsetRange(3, 9)}
+    found = (UnexpectedRecords(Unexpected.FOREIGN, 2, out),)
+    stage = stage_of()
+    apply = one(stage).apply
+    one(stage).apply = lambda *given: replace(apply(*given), unexpected=found)  # type: ignore[method-assign]
+    stage.run(0)
+    (told,) = stage.events
+    assert isinstance(told, BatchApplied)
+    assert told.unexpected == found
+
+
 def test_an_accepted_gap_is_reported() -> None:
     """The gap stands in the event and in the ledger's history."""
     stage = stage_of()
@@ -552,17 +566,8 @@ def test_a_plan_older_than_the_ledger_takes_no_topic_back() -> None:
     assert {head.topic_id for head in one(stage).applied(NAME).values()} == {"T2"}
 
 
-def test_settings_that_can_never_work_are_refused() -> None:
-    """No sink, the same sink twice, an unknown on_gap, and a query without a name."""
-    for sinks, how in (
-        ([], {}),
-        ([MemorySink(), MemorySink()], {}),
-        ([MemorySink()], {"on_gap": "ignore"}),
-        ([MemorySink()], {"on_first": "ignore"}),
-        ([MemorySink()], {"on_recreated": "accept"}),
-    ):
-        with pytest.raises(SettingsError):
-            Stage(Plans(TWO), list(sinks)).batches(**how)
+def test_a_ledger_needs_a_name() -> None:
+    """The query's, or one that is given."""
     stage = stage_of(query=None)
     with pytest.raises(SettingsError, match="queryName"):
         stage.run(0)

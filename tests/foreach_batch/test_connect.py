@@ -30,14 +30,15 @@ pytestmark = [
     pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 4 brings its server"),
 ]
 
+CLIENT = [sys.executable, "-m", "tests.foreach_batch.far_query"]
+
 
 def test_a_far_query(remote: str, topics: Topics, tmp_path: Path) -> None:
     """Planned by the checkpoint it names: each row once, over a replay too; without it, refused."""
     topic = topics.create(partitions=1)
     topics.fill(topic, 10)
     sink = FileSink(tmp_path / "sink")
-    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
-    client = [*module, remote, topics.servers, topic, str(tmp_path)]
+    client = [*CLIENT, remote, topics.servers, topic, str(tmp_path)]
     said = run([*client, "bare"], tmp_path).stdout
     assert "SettingsError" in said
     assert "exactly_once(..., checkpoint=" in said
@@ -62,8 +63,7 @@ def test_a_far_function_that_leaves_out_empty_batches(
     topic = topics.create(partitions=1)
     topics.fill(topic, 10)
     sink = FileSink(tmp_path / "sink")
-    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
-    client = [*module, remote, topics.servers, topic, str(tmp_path), "quiet"]
+    client = [*CLIENT, remote, topics.servers, topic, str(tmp_path), "quiet"]
     run(client, tmp_path)
     assert sink.read() == ([], {})
     topics.fill(topic, 5)
@@ -75,8 +75,7 @@ def test_a_far_query_of_files(remote: str, tmp_path: Path) -> None:
     """Counted by the checkpoint: each row once, over replays; a new checkpoint is refused."""
     source, file = tmp_path / "in", tmp_path / "t.sqlite"
     source.mkdir()
-    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
-    client = [*module, remote, "none", str(source), str(tmp_path), "files", str(file)]
+    client = [*CLIENT, remote, "none", str(source), str(tmp_path), "files", str(file)]
 
     def rows() -> list[str]:
         with contextlib.closing(sqlite3.connect(file)) as link:
@@ -92,38 +91,34 @@ def test_a_far_query_of_files(remote: str, tmp_path: Path) -> None:
     assert rows() == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_a_far_query_into_tables(
+def rows_of(where: str, servers: str) -> list[str]:
+    """The values that a sink has under this address."""
+    if where.startswith("kafka:"):
+        found = committed(servers, where.removeprefix("kafka:"))
+        return sorted(str(int(one.value())) for one in found)
+    query = "SELECT value FROM t ORDER BY 1"
+    if "://" in where:
+        with psycopg.connect(where) as link:
+            return [value for (value,) in link.execute(query.encode())]
+    with contextlib.closing(sqlite3.connect(where)) as link:
+        return [value for (value,) in link.execute(query)]
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "kafka"])
+def test_a_far_query_into_our_sinks(
     remote: str, topics: Topics, tmp_path: Path, store: str, request: pytest.FixtureRequest
 ) -> None:
-    """Our own sinks take the rows of Connect: each once, over a replay too."""
+    """They take the rows of Connect, Kafka's through the function's own process: once each."""
     topic = topics.create(partitions=1)
-    file = tmp_path / "t.sqlite"
-    where = str(file) if store == "sqlite" else str(request.getfixturevalue("dsn"))
-    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
-    client = [*module, remote, topics.servers, topic, str(tmp_path), "asking", where]
-    for count in (10, 20):
+    where = {
+        "sqlite": lambda: str(tmp_path / "t.sqlite"),
+        "postgres": lambda: str(request.getfixturevalue("dsn")),
+        "kafka": lambda: f"kafka:{topics.create('target', 2)}",
+    }[store]()
+    for times in (1, 2):
         topics.fill(topic, 10)
-        said = run(client, tmp_path).stdout
-        query = 'SELECT "offset", value FROM t ORDER BY 1'
-        if store == "sqlite":
-            with contextlib.closing(sqlite3.connect(file)) as link:
-                found = link.execute(query).fetchall()
-        else:
-            with psycopg.connect(where) as link:
-                found = link.execute(query.encode()).fetchall()
-        assert found == [(offset, str(offset % 10)) for offset in range(count)], said
-        surgery.before_commit(tmp_path / "checkpoint")
-
-
-def test_a_far_query_into_a_topic(remote: str, topics: Topics, tmp_path: Path) -> None:
-    """Rows of Connect reach Kafka through the process of the function: once, over a replay too."""
-    topic, target = topics.create(partitions=1), topics.create("target", 2)
-    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
-    client = [*module, remote, topics.servers, topic, str(tmp_path), "asking", f"kafka:{target}"]
-    for count in (10, 20):
-        topics.fill(topic, 10)
-        said = run(client, tmp_path).stdout
-        found = [int(one.value()) for one in committed(topics.servers, target)]
-        assert sorted(found) == sorted(offset % 10 for offset in range(count)), said
+        said = run(
+            [*CLIENT, remote, topics.servers, topic, str(tmp_path), "asking", where], tmp_path
+        )
+        assert rows_of(where, topics.servers) == sorted([*map(str, range(10))] * times), said.stdout
         surgery.before_commit(tmp_path / "checkpoint")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from eo_listener import exactly_once, starting_offsets
 from eo_listener.foreach_batch.transform import Batch
+from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
@@ -100,22 +100,37 @@ def test_several_sinks(jobs: Jobs, topics: Topics) -> None:
 
 
 def test_two_calls_of_one_function_in_a_batch(jobs: Jobs, topics: Topics) -> None:
-    """The second part of a batch is refused, not dropped; a restart replays the first part."""
+    """The second part of a batch is refused, not dropped, whichever of two objects for one sink
+    gets it; a restart replays the first part.
+    """
     topic = topics.create(partitions=1)
     topics.fill(topic, 10)
-    sink, events = MemorySink(), []  # type: ignore[var-annotated]  # of Event
-    function = exactly_once(sink, observers=[events.append])
+    sink, events, refused = MemorySink(), list[Event](), list[str]()
+    function, another = exactly_once(sink, observers=[events.append]), exactly_once(sink)
 
     def in_parts(frame: DataFrame, number: int) -> None:
         function(frame.filter("int(value) < 5"), number)
-        function(frame.filter("int(value) >= 5"), number)
+        for second in (function, another):
+            with pytest.raises(SettingsError) as raised:
+                second(frame.filter("int(value) >= 5"), number)
+            refused.append(raised.value.problem)
+        raise LookupError("half of it is missing")
 
     for _ in range(2):
-        text = jobs.failure(jobs.read(topic), in_parts)
-        assert "SettingsError: exactly_once(...) was called a second time with batch 0" in text
+        assert "half of it is missing" in jobs.failure(jobs.read(topic), in_parts)
+    assert ["second time" in problem for problem in refused] == [True, False] * 2
     jobs.drain(jobs.read(topic), function)
     assert kinds(events) == [BatchApplied, BatchFailed, BatchReplayed, BatchFailed, BatchReplayed]
     assert values(sink) == list(range(5))
+
+
+def test_a_query_without_a_name(jobs: Jobs, topics: Topics) -> None:
+    """Refused, as the ledger needs one, and nothing written."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    sink = MemorySink()
+    assert "SettingsError: " in jobs.failure(jobs.read(topic), exactly_once(sink), name=None)
+    assert not sink.rows
 
 
 def test_a_transform_that_asks_for_its_batch(jobs: Jobs, topics: Topics) -> None:
@@ -137,19 +152,6 @@ def test_a_transform_that_asks_for_its_batch(jobs: Jobs, topics: Topics) -> None
     assert values(odd) == list(range(1, 30, 2))
 
 
-def test_no_rows_move_the_ledger_too(jobs: Jobs, topics: Topics) -> None:
-    """A batch whose rows are all left out is applied, and so the next one continues it."""
-    topic = topics.create(partitions=1)
-    sink = MemorySink()
-    function = exactly_once(sink, transform=lambda df: df.filter("int(value) >= 10"))
-    topics.fill(topic, 10)
-    jobs.drain(jobs.read(topic), function)
-    assert sink.applied("q")[TopicPartition(topic, 0)].range == OffsetRange(0, 10)
-    topics.fill(topic, 11)
-    jobs.drain(jobs.read(topic), function)
-    assert values(sink) == [10]
-
-
 def test_an_error_of_the_transform(jobs: Jobs, topics: Topics) -> None:
     """It goes up to Spark as it is; nothing is written, and the restart writes all."""
     topic = topics.create(partitions=1)
@@ -159,12 +161,8 @@ def test_an_error_of_the_transform(jobs: Jobs, topics: Topics) -> None:
     def broken(frame: DataFrame) -> DataFrame:
         raise LookupError("no such thing")
 
-    assert "LookupError: no such thing" in jobs.failure(
-        jobs.read(topic), exactly_once(sink, transform=broken)
-    )
-    assert "SettingsError: the transform returned None" in jobs.failure(
-        jobs.read(topic), exactly_once(sink, transform=lambda _: None)
-    )
+    function = exactly_once(sink, transform=broken)
+    assert "LookupError: no such thing" in jobs.failure(jobs.read(topic), function)
     assert not sink.rows
     assert not sink.applied("q")
     jobs.drain(jobs.read(topic), exactly_once(sink))
@@ -189,36 +187,6 @@ def test_what_is_wrong_is_said_first(
     assert "starting_offsets(ledger=" in text
     assert len([record for record in caplog.records if record.name == "eo_listener"]) == 1
     assert len(sink.rows) == 5
-
-
-def test_the_same_range_from_a_new_checkpoint_is_refused(jobs: Jobs, topics: Topics) -> None:
-    """A lost checkpoint, or another query of the same name, reads just what was applied."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 5)
-    sink = MemorySink()
-    jobs.drain(jobs.read(topic), exactly_once(sink))
-    text = jobs.failure(jobs.read(topic), exactly_once(sink), checkpoint="lost")
-    assert "eo_listener.model.errors.OverlapError: " in text
-    assert "under this name" in text
-    assert len(sink.rows) == 5
-
-
-def test_two_for_one_sink_in_one_function(jobs: Jobs, topics: Topics) -> None:
-    """The second's rows are not dropped in silence."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 5)
-    sink = MemorySink()
-    first = exactly_once(sink, transform=lambda df: df.filter("int(value) < 2"))
-    second = exactly_once(sink, transform=lambda df: df.filter("int(value) >= 2"))
-
-    def both(frame: DataFrame, batch_id: int) -> None:
-        first(frame, batch_id)
-        second(frame, batch_id)
-
-    assert "SettingsError: memory rows got batch 0 in this run" in jobs.failure(
-        jobs.read(topic), both
-    )
-    assert values(sink) == [0, 1]
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -264,60 +232,23 @@ def test_lost_records(jobs: Jobs, topics: Topics) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("shape", "name", "text"),
-    [
-        ("kafka", None, "queryName"),
-        ("twice", "q", "two sources of the query read"),
-    ],
-)
-def test_queries_that_cannot_be_proved(
-    jobs: Jobs, topics: Topics, shape: str, name: str | None, text: str
+def test_two_queries_with_one_sink(
+    jobs: Jobs, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No name, one partition in two sources: refused, and nothing written."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 5)
-    data = jobs.read(topic).select("value")
-    if shape == "twice":
-        data = data.union(jobs.read(topic).select("value"))
-    sink = MemorySink()
-    query = jobs.start(data, exactly_once(sink), name=name, drain=False)
-    raised: Any = None
-    try:
-        query.processAllAvailable()
-    except Exception as error:  # noqa: BLE001  # of Spark, and its class differs by version
-        raised = error
-    assert "SettingsError: " in str(raised)
-    assert text in str(raised)
-    assert not sink.rows
-
-
-@pytest.mark.parametrize("shared", ["function", "sink"])
-def test_two_queries_with_one_function_or_sink(
-    jobs: Jobs, topics: Topics, monkeypatch: pytest.MonkeyPatch, shared: str
-) -> None:
-    """They are refused: each is for one query, and writes one batch at a time."""
+    """They are refused while both run: it writes one batch at a time."""
     monkeypatch.setattr("eo_listener.foreach_batch.exactly_once._SINK_TIMEOUT", 0.1)
     topic = topics.create(partitions=1)
     topics.fill(topic, 5)
     sink = MemorySink()
-    inner: list[str] = []
+    second = exactly_once(sink, name="second")
 
     def nested(frame: DataFrame, batch: Batch) -> DataFrame:
-        try:
+        with pytest.raises(SettingsError, match="memory rows"):
             second(frame, batch.id)
-        except Exception as error:  # noqa: BLE001  # looked at below
-            inner.append(str(error))
         return frame
 
-    first: Callable[..., object] = exactly_once(sink, transform=nested)
-    second: Callable[..., object] = first
-    if shared == "sink":
-        second = exactly_once(sink, name="second")
-    jobs.drain(jobs.read(topic), first)
-    assert "two queries run at once" in inner[0]
+    jobs.drain(jobs.read(topic), exactly_once(sink, transform=nested))
     assert values(sink) == [*range(5)]
-    if shared == "sink":
-        topics.fill(topic, 1)
-        jobs.drain(jobs.read(topic), second, checkpoint="another")
-        assert len(sink.rows) == 11
+    topics.fill(topic, 1)
+    jobs.drain(jobs.read(topic), second, checkpoint="another")
+    assert len(sink.rows) == 11

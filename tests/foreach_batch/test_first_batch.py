@@ -8,8 +8,7 @@ import pytest
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.model.errors import NotInLedgerError
-from eo_listener.model.events import BatchApplied, BatchReplayed
-from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.events import BatchApplied
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
 from tests.foreach_batch.stage import P0, P1, Crash, Plans, Run, Stage, crashing, frame_of
@@ -21,55 +20,6 @@ READ = frozenset([P0, P1])
 
 def stage_of(*sinks: MemorySink, **how: Any) -> Stage:
     return Stage(Plans(TWO, **how), list(sinks))
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_renamed_query_doubles_nothing(number: int) -> None:
-    """Renamed when its last batch was in the sink and not in Spark's commits: it fails."""
-    sink = MemorySink()
-    stage = stage_of(sink)
-    for batch in range(number + 1):
-        stage.run(batch)
-    stage.plans.continued = READ if number else frozenset()
-    held = len(sink.rows)
-    for on_first in ("fail", "accept"):
-        with pytest.raises(NotInLedgerError, match='name="flights"'):
-            stage.run(number, name="new", on_first=on_first)
-    assert len(sink.rows) == held
-    stage.run(number, name="flights")
-    assert isinstance(stage.events[-1], BatchReplayed)
-
-
-def test_a_query_may_be_renamed_between_two_batches() -> None:
-    """With on_first="accept", and what comes before is recorded as skipped."""
-    sink = MemorySink()
-    stage = stage_of(sink, continued=READ)
-    stage.plans.continued = frozenset()
-    stage.run(0)
-    stage.plans.continued = READ
-    with pytest.raises(NotInLedgerError, match="under another name"):
-        stage.run(1, name="new")
-    stage.run(1, name="new", on_first="accept")
-    assert len(sink.rows) == 7
-    told = stage.events[-1]
-    assert isinstance(told, BatchApplied)
-    assert (told.gaps, told.skipped) == ({}, {P0: OffsetRange(0, 2), P1: OffsetRange(0, 1)})
-
-
-def test_an_emptied_store_fails() -> None:
-    """Batch 1 of a query of which the sink has nothing is no first batch."""
-    sink = MemorySink()
-    stage = stage_of(sink)
-    stage.run(0)
-    stage.plans.continued = READ
-    heads = sink.store.heads["rows", "flights"]
-    for left in ({}, {P1: heads[P1]}):
-        sink.store.heads["rows", "flights"] = left
-        with pytest.raises(NotInLedgerError):
-            stage.run(1)
-    sink.store.heads["rows", "flights"] = heads
-    stage.run(1)
-    assert len(sink.rows) == 7
 
 
 QUIET = {1: {P0: (100, 103), P1: (7, 7)}, 2: {P0: (103, 105), P1: (7, 9)}}
@@ -178,27 +128,6 @@ def test_a_crash_between_two_functions_accuses_nobody(names: tuple[str, str]) ->
     both(2)
     both(3)
     assert len(sink.rows) == 6
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_renamed_table_doubles_nothing(number: int) -> None:
-    """Renamed with its last batch not in Spark's commits; with its ledger it is a replay."""
-    store = MemoryStore()
-    stage = stage_of(MemorySink(store, key="old"))
-    for batch in range(number + 1):
-        stage.run(batch)
-        stage.plans.continued = READ if number else frozenset()
-    held = len(store.rows["old"])
-    store.rows["new"] = store.rows.pop("old")
-    stage.sinks[:] = [MemorySink(store, key="new")]
-    for on_first in ("fail", "accept"):
-        with pytest.raises(NotInLedgerError, match="another table of the store"):
-            stage.run(number, on_first=on_first)
-    assert len(store.rows["new"]) == held
-    store.heads[LedgerKey("new", "flights")] = store.heads.pop(LedgerKey("old", "flights"))
-    stage.run(number)
-    assert isinstance(stage.events[-1], BatchReplayed)
-    assert len(store.rows["new"]) == held
 
 
 def test_a_sink_beside_one_that_has_the_batch_is_taken_up() -> None:

@@ -186,7 +186,7 @@ def test_rows_that_another_table_has_are_not_written_by_consent(
     continued = (P0,) if batch_id else ()
     for other_heads in (there, both if batch_id else there):
         for on_first in ("fail", "accept"):
-            with pytest.raises(NotInLedgerError, match="another table of the store") as raised:
+            with pytest.raises(NotInLedgerError, match="another table") as raised:
                 first(
                     {P0: planned},
                     batch_id=batch_id,

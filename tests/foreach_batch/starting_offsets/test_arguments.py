@@ -107,7 +107,7 @@ def ledger(
         ({"group": "g", "recreated": "latest"}, "got 'latest'"),
         ({"group": "g", "bootstrap_servers": ""}, "servers are not known"),
         ({"group": "g", "bootstrap_servers": None}, "servers are not known"),
-        ({"group": "g", "options": {TOKENS: "one"}}, "listed from Python"),
+        ({"group": "g", "options": {TOKENS: "one"}}, "cannot be listed"),
         ({"group": "g", "topics": []}, "names no topic"),
         ({"group": "g", "topics": "a,,b"}, "names no topic"),
         ({"group": "g", "options": {"subscribePattern": "("}}, "pattern"),

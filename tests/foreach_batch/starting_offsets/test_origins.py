@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
+from eo_listener.foreach_batch.starting_offsets.origins import of_heads, of_ledger
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import BatchVerdict, Entry, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink
+from tests.foreach_batch.plans import head_of
 from tests.foreach_batch.stage import Frame, Plans
 
 P0 = TopicPartition("t", 0)
@@ -31,3 +33,9 @@ def test_ledgers_of_two_topics_of_one_name_do_not_agree() -> None:
             of_ledger(two, "q")
     assert of_ledger([unknown, new], "q").topic_ids == {P0: "two"}
     assert of_ledger([new, new], "q").offsets == {P0: 2}
+
+
+def test_a_ledger_without_kafka_is_no_start() -> None:
+    """Of a query that reads other sources alone there are no starting offsets."""
+    with pytest.raises(SettingsError, match="no offsets of Kafka"):
+        of_heads("a table", "q", {BATCHES: head_of(0, 1)})

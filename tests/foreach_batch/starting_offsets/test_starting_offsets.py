@@ -19,7 +19,6 @@ from eo_listener import starting_offsets
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import (
-    GapError,
     JvmError,
     KafkaError,
     PartitionVanishedError,
@@ -27,11 +26,9 @@ from eo_listener.model.errors import (
     TopicRecreatedError,
 )
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, Offsets, Position, TopicPartition
-from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.testing import MemorySink
 from tests.broker import Broker
-from tests.spark.checkpoint import writers
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
@@ -74,11 +71,6 @@ def test_from_a_ledger(topics: Topics) -> None:
     assert started(topics, ledger=sink, query="q", options=wanted).keys() == {topic}
     with pytest.raises(SettingsError, match=f"no position for {topic}-2"):
         started(topics, ledger=sink, query="q", missing="fail")
-    two = ledger({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0})
-    with pytest.raises(SettingsError, match="do not agree"):
-        started(topics, ledger=[sink, two], query="q")
-    with pytest.raises(SettingsError, match="holds nothing of query 'p'"):
-        started(topics, ledger=sink, query="p")
 
 
 def test_a_topic_recreated(topics: Topics) -> None:
@@ -135,37 +127,6 @@ def test_from_a_group_in_the_midst_of_a_transaction(
     assert started(topics, group=group, topics=topic) == {topic: {"0": 9}}
     ending.join()
     consumer.close()
-
-
-def test_from_a_checkpoint(topics: Topics, tmp_path: Path) -> None:
-    """The newest batch that is done counts, not one that was only planned."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 9)
-    for folder in ("offsets", "commits"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "metadata").write_text('{"id":"0f8c2a11-0000-0000-0000-000000000000"}')
-    for batch, offset in enumerate([3, 6]):
-        held = writers.source_offsets("0", Offsets({TopicPartition(topic, 0): offset}))
-        planned = BatchOffsets(batch=batch, version=1, metadata="{}", sources=(held,))
-        (tmp_path / "offsets" / str(batch)).write_text(writers.batch_offsets(planned))
-    (tmp_path / "commits" / "0").write_text("v1\n{}")
-    assert started(topics, checkpoint=str(tmp_path)) == {topic: {"0": 3}}
-    topics.forget_before(topic, {0: 5})
-    with pytest.raises(GapError, match="out_of_range"):
-        started(topics, checkpoint=str(tmp_path))
-    assert started(topics, checkpoint=str(tmp_path), out_of_range="earliest") == {topic: {"0": -2}}
-    with pytest.raises(SettingsError, match="ignores startingOffsets"):
-        started(topics, checkpoint=str(tmp_path), checkpoint_location=tmp_path.as_uri())
-    with pytest.raises(SettingsError, match="has no finished batch"):
-        started(topics, checkpoint=str(tmp_path / "nosuch"))
-    (tmp_path / "commits" / "1").write_bytes(b"")
-    with pytest.raises(CheckpointError, match="commits/1 is empty"):
-        started(topics, checkpoint=str(tmp_path))
-    (tmp_path / "commits" / "1").write_text("v1\n{}")
-    assert started(topics, checkpoint=str(tmp_path)) == {topic: {"0": 6}}
-    (tmp_path / "offsets" / "1").unlink()
-    with pytest.raises(CheckpointError, match="offsets/1 is missing"):
-        started(topics, checkpoint=str(tmp_path))
 
 
 def test_single_partitions_and_patterns(topics: Topics) -> None:
