@@ -1,4 +1,4 @@
-"""What a checkpoint holds as a whole, of real Spark versions and in the states of a crash."""
+"""What a checkpoint holds as a whole, in the states of a crash."""
 
 from __future__ import annotations
 
@@ -9,32 +9,7 @@ import pytest
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import Checkpoint, CheckpointError, Durable, read_contents
 from tests.attack import surgery
-from tests.spark.checkpoint.recorded import VERSIONS, read, unpack
-
-DATA = [(version, name) for version in VERSIONS for name in read(version)]
-
-
-@pytest.mark.parametrize(("version", "name"), DATA)
-def test_nothing_is_found_fault_with(version: str, name: str, tmp_path: Path) -> None:
-    """Every format of Spark's is read: query id, newest batch, and where each source ended."""
-    checkpoint = Checkpoint(str(unpack(version, name, tmp_path)))
-    contents = read_contents(checkpoint)
-    assert contents.findings == ()
-    assert contents.query_id == checkpoint.query_id()
-    assert contents.batch is not None
-    assert contents.batch.batch == contents.batches.committed[-1]
-    ended = {one.id: one.ended for one in contents.sources if one.ended is not None}
-    assert ended.items() <= contents.batch.kafka().items()
-    assert {one.kafka for one in contents.sources if one.ended is not None} <= {True}
-    assert contents.batch.continuous == (name == "continuous")
-    assert (contents.batch.planned_at is None) == contents.batch.continuous
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_stream_that_is_used_twice_is_one_source(version: str, tmp_path: Path) -> None:
-    """Spark writes a line for each use; where it began is known all the same."""
-    (source,) = read_contents(Checkpoint(str(unpack(version, "twice", tmp_path)))).sources
-    assert source.initial == Offsets.of({f"twice-{version}": {0: 0, 1: 0, 2: 0}})
+from tests.spark.checkpoint.recorded import unpack
 
 
 def test_the_batch_in_doubt(tmp_path: Path) -> None:

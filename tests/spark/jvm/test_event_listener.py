@@ -41,7 +41,10 @@ def wait_for(what: list[Any], seconds: float = 100) -> None:
 
 
 def test_life_of_a_query(spark: SparkSession, start: Start, listen: Any) -> None:
-    """Start, batches and end of a query arrive, with texts as its own progress has them."""
+    """Start, batches and end of a query arrive, with texts as its own progress has them.
+
+    The reference taken at the start answers when Spark itself has forgotten the query.
+    """
     recorder = listen(Recorder())
     query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load(), "life")
     wait_for(recorder.texts)
@@ -58,16 +61,8 @@ def test_life_of_a_query(spark: SparkSession, start: Start, listen: Any) -> None
     assert [json.loads(text)["batchId"] for text in recorder.texts] == list(
         range(len(recorder.texts))
     )
-
-
-def test_options_after_the_end(spark: SparkSession, start: Start, listen: Any) -> None:
-    """The reference taken at the start answers when Spark itself has forgotten the query."""
-    recorder = listen(Recorder())
-    query = start(spark.readStream.format("rate").load())
-    wait_for(recorder.texts)
-    query.stop()
     assert find(spark, str(query.id), str(query.runId)) is None
-    assert [source.kafka for source in source_options(recorder.queries[0])] == [False]
+    assert [source.kafka for source in source_options(held)] == [False]
 
 
 class Idled(StreamingQueryListener):

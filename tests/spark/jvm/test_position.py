@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from eo_listener.spark.jvm.position import by_reflection, live_position
 from eo_listener.spark.jvm.running_query import RunningQuery, find, query_mode
 from tests.spark.jvm.recorder import Forwarding, Recorder
 from tests.spark.jvm.test_source_options import Plans
+from tests.spark.jvm.test_source_options import both_ways as options_both_ways
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -124,36 +126,51 @@ def plain(position: LivePosition | None) -> dict[int, Any]:
     }
 
 
-SHAPES = [
-    (Plans.one, "a"),
-    (Plans.two_joined, "ab"),
-    (Plans.union, "ba"),
-    (Plans.self_union, "a"),
-    (Plans.self_join, "ab"),
-    (Plans.same_topic_twice, "aa"),
-    (Plans.static_join, "a"),
-    (Plans.rate_between, "b-a"),
+CASES: list[tuple[Callable[[Plans], DataFrame], list[str | None]]] = [
+    (Plans.one, ["g-a"]),
+    (Plans.two_joined, ["g-a", "g-b"]),
+    (Plans.union, ["g-b", "g-a"]),
+    (Plans.self_union, ["g-a"]),
+    (Plans.self_join, ["g-a", "g-b"]),
+    (Plans.same_topic_twice, ["g-1", "g-2"]),
+    (Plans.pattern, ["g-p"]),
+    (Plans.assign, ["g-x"]),
+    (Plans.static_join, ["g-a"]),
+    (Plans.rate_between, ["g-b", None, "g-a"]),
 ]
 
 
-@pytest.mark.parametrize(("plan", "sources"), SHAPES, ids=[plan.__name__ for plan, _ in SHAPES])
+@pytest.mark.parametrize(("plan", "groups"), CASES, ids=[plan.__name__ for plan, _ in CASES])
 def test_sources_by_index(
-    plans: Plans, queries: Queries, plan: Callable[[Plans], DataFrame], sources: str
+    plans: Plans,
+    queries: Queries,
+    plan: Callable[[Plans], DataFrame],
+    groups: list[str | None],
 ) -> None:
-    """Source i of a position is source i of the progress event; other kinds are left out."""
+    """Source i of options and position is source i of the progress event, running and ended.
+
+    A position leaves out sources of other kinds.
+    """
     found = queries.run(plan(plans))
-    expected = {
-        index: {getattr(plans, letter): {"0": 5}}
-        for index, letter in enumerate(sources)
-        if letter != "-"
-    }
-    assert plain(live_position(found)) == expected
+    progress = json.loads(found.execution.lastProgress().json())["sources"]
+    options = options_both_ways(found)
+    assert [source.options.get("kafka.consumer.commit.groupid") for source in options] == groups
+    assert [source.kafka for source in options] == [group is not None for group in groups]
+    assert [source.index for source in options] == list(range(len(progress)))
+    for source, reported in zip(options, progress, strict=True):
+        assert source.options.get("subscribe", "") in reported["description"]
+    read = {i: one["endOffset"] for i, one in enumerate(progress) if groups[i] is not None}
+    assert {
+        offset for ends in read.values() for topic in ends.values() for offset in topic.values()
+    } == {5}
+    assert plain(live_position(found)) == read
     queries.stop()
-    assert plain(both_ways(found)) == expected
+    assert plain(both_ways(found)) == read
+    assert options_both_ways(found) == options
 
 
 def test_old_reader_interface(spark: SparkSession, plans: Plans, queries: Queries) -> None:
-    """Where Spark is told to read Kafka through the old interface, the position is the same."""
+    """Where Spark is told to read Kafka through the old interface, both are the same."""
     key = "spark.sql.streaming.disabledV2MicroBatchReaders"
     spark.conf.set(key, "org.apache.spark.sql.kafka010.KafkaSourceProvider")
     try:
@@ -161,6 +178,8 @@ def test_old_reader_interface(spark: SparkSession, plans: Plans, queries: Querie
     finally:
         spark.conf.unset(key)
     assert plain(both_ways(found)) == {0: {plans.b: {"0": 5}}, 1: {plans.a: {"0": 5}}}
+    groups = [one.options["kafka.consumer.commit.groupid"] for one in options_both_ways(found)]
+    assert groups == ["g-b", "g-a"]
 
 
 def test_batch_behind_it(topics: Topics, plans: Plans, queries: Queries) -> None:

@@ -95,8 +95,9 @@ def test_one_shim_client_serves_many_threads(spark: SparkSession) -> None:
 
 PROGRAM = """
 import json, sys
-from eo_listener.model.errors import JvmError, KafkaError
+from eo_listener.model.errors import JvmAlreadyRunningError, JvmError, KafkaError
 from eo_listener.kafka.java_groups import JavaGroups
+from eo_listener.spark.session.configure import configure
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from eo_listener.model.offsets import Position, TopicPartition
 
@@ -114,9 +115,15 @@ def say():
     store.close()
 
 say()
-from tests.spark_session import new_session
-new_session(connector=False, shim="shim" in sys.argv)
+from tests.spark_session import builder, new_session
+spark = new_session(connector=False, shim="shim" in sys.argv)
 say()
+for state in ("live", "stopped"):
+    try:
+        configure(builder())
+    except JvmAlreadyRunningError as error:
+        print("REFUSED", state, error)
+    spark.stop()
 """
 
 
@@ -124,11 +131,14 @@ say()
     ("given", "shim_client", "groups"),
     [
         ("none", "`eo-listener jar`", "`eo-listener jar`"),
-        ("shim", "nothing", "give Spark its Kafka connector"),
+        ("shim", "nothing", "its Kafka connector"),
     ],
 )
 def test_what_is_not_loaded_is_named(given: str, shim_client: str, groups: str) -> None:
-    """Without a JVM, the shim, or the connector the error says what to give Spark, or to start."""
+    """Without a JVM, the shim, or the connector the error says what to give Spark, or to start.
+
+    For `configure` it is too late then, also when that session was stopped.
+    """
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, given],
         cwd=Path(__file__).parents[3],
@@ -144,3 +154,6 @@ def test_what_is_not_loaded_is_named(given: str, shim_client: str, groups: str) 
     assert said[1].startswith("SAID _JVM")
     assert shim_client in said[2]
     assert groups in said[3]
+    refused = [line for line in done.stdout.splitlines() if line.startswith("REFUSED")]
+    assert [line.split()[1] for line in refused] == ["live", "stopped"]
+    assert all("before the first session" in line for line in refused)

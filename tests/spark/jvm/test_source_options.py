@@ -93,20 +93,6 @@ class Plans:
         return self.topic_b().union(rows).union(self.topic_a())
 
 
-CASES: list[tuple[Callable[[Plans], DataFrame], list[str | None]]] = [
-    (Plans.one, ["g-a"]),
-    (Plans.two_joined, ["g-a", "g-b"]),
-    (Plans.union, ["g-b", "g-a"]),
-    (Plans.self_union, ["g-a"]),
-    (Plans.self_join, ["g-a", "g-b"]),
-    (Plans.same_topic_twice, ["g-1", "g-2"]),
-    (Plans.pattern, ["g-p"]),
-    (Plans.assign, ["g-x"]),
-    (Plans.static_join, ["g-a"]),
-    (Plans.rate_between, ["g-b", None, "g-a"]),
-]
-
-
 @pytest.fixture(scope="module")
 def plans(spark: SparkSession, topics: Topics) -> Plans:
     return Plans(spark, topics)
@@ -122,48 +108,6 @@ def both_ways(query: RunningQuery) -> tuple[SourceOptions, ...]:
     assert by_reflection(query) == found
     assert source_options(query) == found
     return found
-
-
-@pytest.mark.parametrize(("plan", "groups"), CASES, ids=[plan.__name__ for plan, _ in CASES])
-def test_options_by_index(
-    spark: SparkSession,
-    plans: Plans,
-    start: Start,
-    plan: Callable[[Plans], DataFrame],
-    groups: list[str | None],
-) -> None:
-    """Source i of the answer is source i of the progress event, running and ended."""
-    query = start(plan(plans))
-    running = find(spark, str(query.id), str(query.runId))
-    assert running is not None
-    query.processAllAvailable()
-    found = both_ways(running)
-    assert [s.options.get("kafka.consumer.commit.groupid") for s in found] == groups
-    assert [s.kafka for s in found] == [group is not None for group in groups]
-    assert [s.index for s in found] == list(range(len(groups)))
-    progress = query.lastProgress
-    assert progress is not None
-    described = [source["description"] for source in progress["sources"]]
-    assert len(described) == len(found)
-    for source, description in zip(found, described, strict=True):
-        assert source.options.get("subscribe", "") in description
-    query.stop()
-    assert both_ways(running) == found
-
-
-def test_old_reader_interface(spark: SparkSession, plans: Plans, start: Start) -> None:
-    """Where Spark is told to read Kafka through the old interface, the options are found too."""
-    key = "spark.sql.streaming.disabledV2MicroBatchReaders"
-    spark.conf.set(key, "org.apache.spark.sql.kafka010.KafkaSourceProvider")
-    try:
-        query = start(plans.union())
-        running = find(spark, str(query.id), str(query.runId))
-        assert running is not None
-        query.processAllAvailable()
-    finally:
-        spark.conf.unset(key)
-    found = both_ways(running)
-    assert [s.options["kafka.consumer.commit.groupid"] for s in found] == ["g-b", "g-a"]
 
 
 def test_all_options_and_no_secret_shown(spark: SparkSession, plans: Plans, start: Start) -> None:
@@ -208,7 +152,7 @@ def test_unplanned(
         query.processAllAvailable()
     finally:
         spark.streams.removeListener(listener)
-    assert ["not planned its sources yet" in str(error) for error in caught] == [True]
+    assert ["not planned its sources" in str(error) for error in caught] == [True]
     running = find(spark, str(query.id), str(query.runId))
     assert running is not None
     assert [source.kafka for source in way(running)] == [False]

@@ -111,19 +111,25 @@ def test_own_delta_lake() -> None:
     assert submitted(delta_lake.EXTENSIONS) == ["my.Extension", delta_lake.EXTENSION]
 
 
-def test_a_spark_without_delta_lake(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", ["delta", "iceberg"])
+def test_a_spark_that_a_format_does_not_fit(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no release fits, the error names the versions of Spark that have one."""
     monkeypatch.setattr(Installation, "find", lambda: replace(FOUND, version="4.2.0"))
-    with pytest.raises(SettingsError, match=r"fits Spark 4\.2\.0.*3\.5, 4\.0 and 4\.1"):
-        configured({}, delta=True)
+    with pytest.raises(SettingsError, match=r"Spark 4\.2\.0.*3\.5, 4\.0 and 4\.1"):
+        configured({}, **{part: True})
 
 
-def test_too_late_for_delta_lake() -> None:
-    """The command that starts a JVM with it has the package and both settings."""
-    said = str(too_late(FOUND, connector=False, shim=False, submitted=True, delta="g:a:1"))
-    assert "without Delta Lake" in said
+def test_too_late_for_a_format() -> None:
+    """The command that starts a JVM with it has the packages and the settings of each."""
+    only = partial(too_late, FOUND, connector=False, shim=False, submitted=True)
+    said = str(only(iceberg="g:a:1"))
     assert "--packages g:a:1 " in said
-    assert f"--conf {delta_lake.EXTENSIONS}={delta_lake.EXTENSION}" in said
+    assert f"--conf {delta_lake.EXTENSIONS}={iceberg_runtime.EXTENSION}" in said
+    assert delta_lake.SESSION_CATALOG not in said
+    both = str(only(iceberg="g:a:1", delta="g:d:1"))
+    assert "--packages g:d:1,g:a:1 " in both
+    assert f"={delta_lake.EXTENSION},{iceberg_runtime.EXTENSION} " in both
+    assert f"--conf {delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}" in both
 
 
 @pytest.mark.parametrize(
@@ -156,15 +162,6 @@ def test_iceberg() -> None:
     assert configured(options, iceberg=True) == options
 
 
-@pytest.mark.skipif(ICEBERG is None or DELTA is None, reason="one of them does not fit this Spark")
-def test_iceberg_beside_delta_lake() -> None:
-    """Both extensions, and Delta's catalog."""
-    options = configured({}, connector=False, delta=True, iceberg=True)
-    assert options[PACKAGES] == f"{DELTA},{ICEBERG}"
-    both = f"{delta_lake.EXTENSION},{iceberg_runtime.EXTENSION}"
-    assert options[delta_lake.EXTENSIONS] == both
-
-
 @pytest.mark.parametrize(
     ("setting", "form"),
     [(PACKAGES, "org.apache.iceberg:{}:1.9.9"), ("spark.jars", "/x/{}-1.9.9.jar")],
@@ -188,26 +185,6 @@ def test_an_iceberg_of_another_spark(other: str) -> None:
     assert str(ICEBERG) in str(refused.value.fix)
     with pytest.raises(SettingsError, match=rf"runtime-{other}-1\.9\.2\.jar is for Spark"):
         configured({"spark.jars": f"/x/iceberg-spark-runtime-{other}-1.9.2.jar"}, iceberg=True)
-
-
-def test_a_spark_without_iceberg(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no runtime, the error names the versions of Spark that have one."""
-    monkeypatch.setattr(Installation, "find", lambda: replace(FOUND, version="4.2.0"))
-    with pytest.raises(SettingsError, match=r"for Spark 4\.2\.0.*3\.5, 4\.0 and 4\.1"):
-        configured({}, iceberg=True)
-
-
-def test_too_late_for_iceberg() -> None:
-    """The command that starts a JVM with it has the package and the extension."""
-    only = partial(too_late, FOUND, connector=False, shim=False, submitted=True)
-    said = str(only(iceberg="g:a:1"))
-    assert "without Iceberg" in said
-    assert "--packages g:a:1 " in said
-    assert f"--conf {delta_lake.EXTENSIONS}={iceberg_runtime.EXTENSION}" in said
-    assert delta_lake.SESSION_CATALOG not in said
-    both = str(only(iceberg="g:a:1", delta="g:d:1"))
-    assert "without Delta Lake and Iceberg" in both
-    assert f"={delta_lake.EXTENSION},{iceberg_runtime.EXTENSION} " in both
 
 
 def test_builder_is_kept() -> None:

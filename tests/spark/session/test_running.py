@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.spark import shim
 from eo_listener.spark.session.configure import HADOOP
 from eo_listener.spark.session.installation import Installation
 from tests import artifacts
@@ -36,21 +35,16 @@ else:
 LIVE = """
 import os
 from tests.spark_session import builder, new_session
-from eo_listener.model.errors import JvmAlreadyRunningError
 from eo_listener.spark.session.configure import configure
-spark = new_session({conf!r}, connector={connector}, shim={shim})
+spark = new_session()
 arguments = os.environ["PYSPARK_SUBMIT_ARGS"]
 for state in ("live", "stopped"):
     again = builder()
     options = dict(again._options)
-    try:
-        configure(again)
-    except JvmAlreadyRunningError as error:
-        print("REFUSED", state, error)
-    else:
-        assert again._options == options
-        assert os.environ["PYSPARK_SUBMIT_ARGS"] == arguments
-        print("ACCEPTED", state)
+    configure(again)
+    assert again._options == options
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == arguments
+    print("ACCEPTED", state)
     spark.stop()
 """
 
@@ -111,34 +105,10 @@ def test_under_spark_submit(tmp_path: Path) -> None:
     )
 
 
-def test_under_spark_submit_with_the_shim(tmp_path: Path) -> None:
-    """Under spark-submit with the shim only the connector is missing."""
-    job = tmp_path / "job.py"
-    job.write_text(TOO_LATE)
-    output = run(
-        [str(SPARK.home / "bin" / "spark-submit"), "--jars", str(shim.jar()), str(job)],
-        PYSPARK_PYTHON=sys.executable,
-        PYSPARK_DRIVER_PYTHON=sys.executable,
-    )
-    (line,) = lines(output, "REFUSED")
-    assert "without the Kafka connector" in line
-    assert "--jars" not in line
-
-
 def test_live_session_with_all() -> None:
     """Beside a session that has all, live or stopped, nothing is changed."""
-    output = run([sys.executable, "-c", LIVE.format(conf={}, connector=True, shim=True)])
+    output = run([sys.executable, "-c", LIVE])
     assert lines(output, "ACCEPTED") == ["ACCEPTED live", "ACCEPTED stopped"]
-    assert lines(output, "REFUSED") == []
-
-
-def test_live_session_without() -> None:
-    """Beside a session without the jars it is too late, also when that session was stopped."""
-    output = run([sys.executable, "-c", LIVE.format(conf={}, connector=False, shim=False)])
-    refused = lines(output, "REFUSED")
-    assert [line.split()[1] for line in refused] == ["live", "stopped"]
-    for line in refused:
-        assert "Call configure before the first session of the process" in line
 
 
 @pytest.mark.slow
