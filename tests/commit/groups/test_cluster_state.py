@@ -87,15 +87,6 @@ def test_what_is_offered_is_sent_once_and_not_again() -> None:
     assert b.idle()
 
 
-def test_newer_offsets_take_the_place_of_waiting_ones() -> None:
-    """Many events while Kafka is slow become one request with the newest offsets."""
-    b = cluster_state()
-    for offset in range(5, 100):
-        b.group("g").offer(at(p0=offset))
-    request = sent(b, 0.0)
-    assert request.positions[P0].offset == 99
-
-
 def test_a_group_has_one_request_in_flight() -> None:
     """While an answer is out nothing more is sent for this group; other groups go on."""
     b = cluster_state()
@@ -108,21 +99,6 @@ def test_a_group_has_one_request_in_flight() -> None:
     b.answered(first, {P0: None}, 11.0)
     second = sent(b, 11.0)
     assert second.positions[P0].offset == 6
-
-
-def test_an_offset_below_is_not_sent_and_said() -> None:
-    """Lower than pending or confirmed is refused, with both offsets named; equal is silent."""
-    b = cluster_state()
-    b.group("g").offer(at(p0=5, p1=5))
-    refused = b.group("g").offer(at(p0=3, p1=6))
-    assert refused is not None
-    assert (refused.offered, refused.held) == (Offsets({P0: 3}), Offsets({P0: 5}))
-    request = sent(b, 0.0)
-    assert {tp: p.offset for tp, p in request.positions.items()} == {P0: 5, P1: 6}
-    b.answered(request, {P0: None, P1: None}, 0.0)
-    assert b.group("g").offer(at(p0=5)) is None
-    assert b.group("g").offer(at(p0=4)) is not None
-    assert b.request(1.0) is None
 
 
 def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
@@ -280,19 +256,6 @@ def test_after_an_unknown_outcome_the_position_is_repeated() -> None:
     assert b.wait(123.0) is None
 
 
-def test_a_repeat_gives_way_to_newer_offsets() -> None:
-    """What has moved on in the meantime is committed as it is now, not as it was."""
-    b = cluster_state()
-    b.group("g").offer(at(p0=5))
-    b.answered(sent(b, 0.0), {P0: "_TIMED_OUT"}, 0.0)
-    b.answered(sent(b, 1.0), {P0: None}, 1.0)
-    b.group("g").offer(at(p0=8))
-    request = sent(b, 61.0)
-    assert request.positions[P0].offset == 8
-    b.answered(request, {P0: None}, 61.0)
-    assert b.request(1e6) is None
-
-
 def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
     """Nothing else needs to stir it; of two that are due the other one comes first."""
     due_times = DueTimes()
@@ -322,17 +285,6 @@ def test_after_a_standstill_what_was_refused_is_checked_at_once() -> None:
     assert b.next(1.0) is None
     assert b.next(1.0 + STANDSTILL) is None
     assert isinstance(b.next(2.0 + 2 * STANDSTILL), SnapshotRequest)
-
-
-def test_a_loss_is_checked_for_at_once() -> None:
-    """Also where there is nothing to commit: what was seen a moment ago says nothing of it."""
-    b = cluster_state()
-    b.group("g").offer(at(p0=5))
-    b.answered(sent(b, 0.0), {P0: None}, 0.0)
-    b.group("g").offer(at(p0=5))
-    assert b.next(1.0) is None
-    b.group("g").offer(at(p0=5), lossy=True)
-    assert isinstance(b.next(1.0), SnapshotRequest)
 
 
 def test_what_is_abandoned_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -242,33 +243,22 @@ def test_a_repeat_waits_for_its_snapshot() -> None:
     group_state.confirm(group_state.send(70.0), 70.0)
 
 
-def test_a_repeat_for_a_topic_that_is_gone_is_dropped() -> None:
-    """Nothing turns on the spot where a confirmed partition no longer exists."""
+@pytest.mark.parametrize("obstacle", ["a topic that is gone", "a higher offset", "a log's end"])
+def test_a_repeat_does_not_go_where_its_snapshot_shows_an_obstacle(obstacle: str) -> None:
+    """Nothing is taken back, and nothing turns on the spot."""
     group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
-    del group_state.kafka.ends[P0]
+    match obstacle:
+        case "a topic that is gone":
+            del group_state.kafka.ends[P0]
+        case "a higher offset":
+            group_state.kafka.held[P0] = by(8, run="r2")
+        case _:
+            group_state.kafka.ends[P0] = 2
     group_state.compare(60.0)
     assert group_state.next(60.0) is None
-    assert group_state.next_try() is None
-
-
-def test_a_repeat_never_goes_over_what_is_higher() -> None:
-    """A successor that went on in the meantime is not taken back by a repeat."""
-    group_state = GroupWithKafka(Kafka())
-    group_state.commit({P0: by(5)}, 0.0)
-    group_state.kafka.held[P0] = by(8, run="r2")
-    group_state.compare(60.0)
-    assert group_state.next(60.0) is None
-    assert group_state.next_try() is None
-
-
-def test_a_repeat_never_goes_beyond_the_log_end() -> None:
-    """A log that was cut back in the meantime is not committed beyond."""
-    group_state = GroupWithKafka(Kafka())
-    group_state.commit({P0: by(5)}, 0.0)
-    group_state.kafka.ends[P0] = 2
-    group_state.compare(60.0)
-    assert group_state.next(60.0) is None
+    if obstacle != "a log's end":  # which is looked at again
+        assert group_state.next_try() is None
 
 
 def test_a_log_truncated_under_a_confirmed_offset_is_reported() -> None:
@@ -393,38 +383,28 @@ def test_a_foreign_commit_with_a_mark_below_stops_the_commits() -> None:
     ]
 
 
-def test_a_rewind_that_is_overtaken_by_newer_offsets_is_declared_all_the_same() -> None:
+@pytest.mark.parametrize(
+    ("then", "recommit", "rewound_from"),
+    [
+        (by(6, batch=3), False, 94),  # overtaken by newer offsets
+        (by(2, run="r2"), True, 94),  # as the end of a run offers it, or a recommit
+        (by(94), False, None),  # made good: no rewind any more
+    ],
+)
+def test_a_rewind_is_declared_whatever_is_offered_before_it_is_sent(
+    then: Position, recommit: bool, rewound_from: int | None
+) -> None:
     """Whatever takes the group back says so in its metadata, however many offers were merged."""
     group_state = GroupWithKafka(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     group_state.kafka.held[P0] = by(94, run="r0")
     group_state.offer({P0: by(2)})
     group_state.compare(0.0)
-    group_state.offer({P0: by(6, batch=3)})
-    sent = CommitMetadata.parse(group_state.send(0.0).positions[P0].metadata)
-    assert sent is not None
-    assert (sent.rewound_from, sent.batch_id) == (94, 3)
-
-
-def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
-    """A rewind that the query has made good before it was sent is not declared."""
-    group_state = GroupWithKafka(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
-    group_state.kafka.held[P0] = by(94, run="r0")
-    group_state.offer({P0: by(2)})
-    group_state.compare(0.0)
-    group_state.offer({P0: by(94)})
-    assert group_state.send(0.0).positions == {P0: by(94)}
-
-
-def test_a_rewind_that_is_recommitted_before_it_is_sent_is_declared_all_the_same() -> None:
-    """The end of a run, or a recommit, offers the same offsets once more."""
-    group_state = GroupWithKafka(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
-    group_state.kafka.held[P0] = by(94, run="r0")
-    group_state.offer({P0: by(2)})
-    group_state.compare(0.0)
-    group_state.offer({P0: by(2, run="r2")}, recommit=True)
-    sent = CommitMetadata.parse(group_state.send(0.0).positions[P0].metadata)
-    assert sent is not None
-    assert (sent.rewound_from, sent.run_id) == (94, "r2")
+    group_state.offer({P0: then}, recommit=recommit)
+    sent = group_state.send(0.0).positions[P0]
+    metadata, offered = CommitMetadata.parse(sent.metadata), CommitMetadata.parse(then.metadata)
+    assert metadata is not None
+    assert (sent.offset, metadata.rewound_from) == (then.offset, rewound_from)
+    assert replace(metadata, rewound_from=None) == offered
 
 
 def test_an_earlier_mark_holds_where_the_guard_withholds_again() -> None:
@@ -512,16 +492,6 @@ def test_foreign_commits_are_named_each() -> None:
     assert (zombie.found, zombie.zombie, zombie.writer.run_id) == (Offsets({P0: 8}), True, "r2")
     assert (tool.found, tool.zombie, tool.writer) == (Offsets({P1: 1}), False, None)
     assert group_state.send(60.0).positions == {P1: by(5)}
-
-
-def test_offsets_that_expired_are_sent_again() -> None:
-    """What the group no longer holds is reported, and committed again."""
-    group_state = GroupWithKafka(Kafka())
-    group_state.commit({P0: by(5)}, 0.0)
-    group_state.kafka.held.clear()
-    group_state.compare(60.0)
-    assert [type(event) for event in group_state.take()][-1] is GroupOffsetsMissing
-    assert group_state.send(60.0).positions == {P0: by(5)}
 
 
 def test_a_topic_that_is_refused_holds_up_no_other() -> None:

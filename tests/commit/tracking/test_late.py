@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -33,13 +33,22 @@ class OptionsUnreadable(MemoryQueries):
         return super().options(query_id, run_id)
 
 
-def begun(on_rewind: OnRewind, *, lossy: bool = False) -> MemoryTracking:
-    """A query that has done one batch, whose bus stands still from then on."""
-    tracking = MemoryTracking(MemoryQueries(LOSSY if lossy else OPTIONS), on_rewind=on_rewind)
-    tracking.queries.positions["r1"] = position(0, 10)
-    tracking.buffer.progressed(event(0, None, 10))
-    tracking.pass_until(4.0)
-    return tracking
+Begun = Callable[..., MemoryTracking]
+
+
+@pytest.fixture
+def begun(opened: list[MemoryTracking]) -> Begun:
+    """Begin a query that has done one batch, whose bus stands still from then on."""
+
+    def begin(on_rewind: OnRewind = OnRewind.REFUSE, *, lossy: bool = False) -> MemoryTracking:
+        tracking = MemoryTracking(MemoryQueries(LOSSY if lossy else OPTIONS), on_rewind=on_rewind)
+        opened.append(tracking)
+        tracking.queries.positions["r1"] = position(0, 10)
+        tracking.buffer.progressed(event(0, None, 10))
+        tracking.pass_until(4.0)
+        return tracking
+
+    return begin
 
 
 def late(tracking: MemoryTracking, now: float, *batches: int) -> list[int]:
@@ -55,7 +64,7 @@ def late(tracking: MemoryTracking, now: float, *batches: int) -> list[int]:
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
 @pytest.mark.parametrize("lossy", [True, False])
 def test_events_that_a_position_has_passed_move_no_group(
-    on_rewind: OnRewind, *, lossy: bool
+    begun: Begun, on_rewind: OnRewind, *, lossy: bool
 ) -> None:
     """Nothing is refused and nothing goes back; what comes after the position is committed."""
     tracking = begun(on_rewind, lossy=lossy)
@@ -64,23 +73,23 @@ def test_events_that_a_position_has_passed_move_no_group(
     assert tracking.held == 60
     assert late(tracking, 80.0, 1, 2, 3, 4, 5, 6) == [60, 60, 60, 60, 60, 70]
     assert not tracking.of(CommitRefused)
-    tracking.committer.close(2.0)
 
 
-def test_a_late_event_is_judged_all_the_same() -> None:
+def test_a_late_event_is_judged_all_the_same(begun: Begun) -> None:
     """What was wrong with a batch is told, though its offsets were committed by then."""
-    tracking = begun(OnRewind.REFUSE)
+    tracking = begun()
     tracking.queries.positions["r1"] = position(5, 60)
     tracking.pass_until(80.0, since=4.0)
     tracking.buffer.progressed(event(1, 15, 20))
     tracking.serve(80.0)
     (reported,) = tracking.of(GuardViolation)
     assert [one.kind for one in reported.violations] == [ViolationKind.GAP]
-    tracking.committer.close(2.0)
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
-def test_events_of_a_run_that_was_started_again_come_late(on_rewind: OnRewind) -> None:
+def test_events_of_a_run_that_was_started_again_come_late(
+    begun: Begun, on_rewind: OnRewind
+) -> None:
     """They are judged, hold up nobody, and bring no run back."""
     tracking = begun(on_rewind)
     tracking.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
@@ -99,11 +108,11 @@ def test_events_of_a_run_that_was_started_again_come_late(on_rewind: OnRewind) -
     tracking.pass_until(500.0, since=21.0)
     assert tracking.queries.forgotten == ["r1"]
     assert not tracking.of(CommitRefused)
-    tracking.committer.close(2.0)
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
 def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
+    begun: Begun,
     on_rewind: OnRewind,
 ) -> None:
     """It ends where its run's last position was, which was offered when the run had ended."""
@@ -115,11 +124,12 @@ def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
     assert tracking.held == 30
     assert late(tracking, 20.0, 1) == [30]
     assert not tracking.of(CommitRefused)
-    tracking.committer.close(2.0)
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
-def test_a_last_batch_without_rows_takes_no_successor_back(on_rewind: OnRewind) -> None:
+def test_a_last_batch_without_rows_takes_no_successor_back(
+    begun: Begun, on_rewind: OnRewind
+) -> None:
     """It ends where the batch before it did, whose event was the newest when the run ended."""
     tracking = begun(on_rewind)
     assert late(tracking, 5.0, 1) == [20]
@@ -134,13 +144,15 @@ def test_a_last_batch_without_rows_takes_no_successor_back(on_rewind: OnRewind) 
     tracking.serve(25.0)
     assert tracking.held == 30
     assert not tracking.of(CommitRefused)
-    tracking.committer.close(2.0)
 
 
-def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end() -> None:
+def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end(
+    opened: list[MemoryTracking],
+) -> None:
     """The last position had no group then, so nothing was offered."""
     queries = OptionsUnreadable(OPTIONS)
     tracking = MemoryTracking(queries)
+    opened.append(tracking)
     tracking.queries.positions["r1"] = position(0, 10)
     tracking.queries.over.add("r1")
     tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
@@ -150,12 +162,11 @@ def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end
     tracking.buffer.progressed(event(0, None, 10))
     tracking.serve(2.0)
     assert tracking.held == 10
-    tracking.committer.close(2.0)
 
 
-def test_an_event_of_a_run_that_was_forgotten_ends_no_other() -> None:
+def test_an_event_of_a_run_that_was_forgotten_ends_no_other(begun: Begun) -> None:
     """The run that goes on keeps its groups; the end that comes at last is nothing new."""
-    tracking = begun(OnRewind.REFUSE)
+    tracking = begun()
     tracking.queries.positions |= {"r1": position(2, 30), "r2": position(2, 30)}
     tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(80.0, since=12.0)
@@ -174,12 +185,11 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other() -> None:
     assert [reported.run_id for reported in tracking.of(RunGroupsChanged) if reported.ended] == [
         "r1"
     ]
-    tracking.committer.close(2.0)
 
 
-def test_a_late_event_of_a_run_that_is_kept_ends_no_other() -> None:
+def test_a_late_event_of_a_run_that_is_kept_ends_no_other(begun: Begun) -> None:
     """Only a run with batches above those of the newest is newer than that."""
-    tracking = begun(OnRewind.REFUSE)
+    tracking = begun()
     tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     tracking.serve(5.0)
     late(tracking, 6.0, 1)
@@ -189,12 +199,11 @@ def test_a_late_event_of_a_run_that_is_kept_ends_no_other() -> None:
     tracking.serve(8.0)
     tracking.pass_until(500.0, since=8.0)
     assert "r2" not in tracking.queries.forgotten
-    tracking.committer.close(2.0)
 
 
-def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard() -> None:
+def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard(begun: Begun) -> None:
     """Of a run whose start was not told the batches count, once they are above all others."""
-    tracking = begun(OnRewind.REFUSE)
+    tracking = begun()
     del tracking.queries.positions["r1"]
     tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(80.0, since=5.0)
@@ -204,7 +213,6 @@ def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard() -> None:
     assert late(tracking, 82.0, 2) == [30]
     tracking.pass_until(300.0, since=83.0)
     assert late(tracking, 301.0, 3) == [40]
-    tracking.committer.close(2.0)
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_a_checkpoint_that_cannot_be_read_is_reported_once(
 
 
 def test_a_source_that_has_lost_all_its_partitions_is_reported(tracking: MemoryTracking) -> None:
-    """The end of the last topic is an event with no offsets at all, and a violation."""
+    """An event with no offsets at all is a violation, and is shown with the cluster as before."""
     tracking.buffer.progressed(event(0, None, 5))
     tracking.serve(0.0)
     tracking.buffer.progressed(event(1, 5, {}))
@@ -248,14 +248,6 @@ def test_a_source_that_has_lost_all_its_partitions_is_reported(tracking: MemoryT
     assert isinstance(reported, GuardViolation)
     assert [one.kind for one in reported.violations] == [ViolationKind.VANISHED]
     assert tracking.held == 5
-
-
-def test_a_source_without_partitions_is_shown_where_it_was(tracking: MemoryTracking) -> None:
-    """Its topic is gone, the cluster is still there."""
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 5, {}))
-    tracking.serve(1.0)
     shown = [[one.cluster for one in told.sources] for told in tracking.of(QueryProgressed)]
     assert shown == [["k:9092"], ["k:9092"]]
 
@@ -463,6 +455,7 @@ def test_one_that_cannot_be_inspected_is_reported_after_three_times(
     (reported,) = tracking.of(QueryModeDetected)
     assert "unknown" in reported.mode
     assert queries.asked - before == 3
+    assert len(tracking.of(SourceIgnored)) == 1
 
 
 def test_the_groups_of_a_run_are_reported_when_it_gets_another(
