@@ -22,9 +22,9 @@ from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
-from eo_listener.model.events import GroupOffsetsMissing
+from eo_listener.model.events import Committed, GroupOffsetsMissing
 from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress
 from eo_listener.observers import bounded_server
 from eo_listener.observers.metrics.prometheus import Prometheus
@@ -252,21 +252,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def test_a_registry_of_the_users_own_has_the_numbers() -> None:
     """A program that serves its own metrics already needs no second port."""
     registry = CollectorRegistry()
-    observer = Prometheus(registry)
-    store = MemoryGroups()
-    observers = Observers(observer)
-    committer = Committer(lambda cluster: store, observers=observers)
-    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer, observers)
-    router.progressed(Progress.parse(recorded()[0]))
-    router.close(time.monotonic() + 10)
-    committer.close(10)
-    held = store.groups["flights-to-pg"]
-    assert set(held) == {TopicPartition("rec400a", number) for number in range(3)}
-    assert isinstance(held[TopicPartition("rec400a", 0)], Position)
-    labels = {
-        "cluster": "k:9092",
-        "consumergroup": "flights-to-pg",
-        "topic": "rec400a",
-        "partition": "0",
-    }
+    offsets = Offsets.of({"t": {0: 42}})
+    Prometheus(registry)(Committed(cluster="k:9092", group="g", offsets=offsets, seconds=0.1))
+    labels = {"cluster": "k:9092", "consumergroup": "g", "topic": "t", "partition": "0"}
     assert registry.get_sample_value("eo_listener_consumergroup_current_offset", labels) == 42
