@@ -1,6 +1,6 @@
 """What the listener costs a query (B1), compared with the usual way (B3).
 
-    python -m benchmarks [ROUNDS] [--only {B1,B3}]
+    python -m benchmarks [ROUNDS] [--only {B1,B3}] [--warm-up BATCHES] [--events BATCHES]
 
 B1 is measured on one query, to which listeners are added in turns (A B B A), once with nothing to
 do in a batch and once with a second of work; B3 in separate processes, in turns too. Reported are
@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.query import Load, fill
-from benchmarks.ratios import Ratio, environment, keep, print_table
+from benchmarks.ratios import Figure, Ratio, conclude, environment, print_table
 from tests.broker import DEFAULT, Broker
 
 TOPIC = "bench"
@@ -42,14 +42,15 @@ def batches(load: Load, rounds: list[Turns]) -> list[Ratio]:
     over, under = ([sum(turns[arm]) for turns in rounds] for arm in ("ours", "none"))
     first, second = zip(*(turns["none"] for turns in rounds), strict=True)
     return [
-        Ratio.of(f"A/A: a batch, no listener twice ({load})", first, second),
+        Ratio.of(f"A/A: a batch, no listener twice ({load})", first, second, same=True),
         Ratio.of(f"B1: a batch, ours / no listener ({load})", over, under, 1.01, at_most=True),
     ]
 
 
-def main(rounds: int, only: str | None) -> None:
+def main(rounds: int, only: str | None, warm_up: int, events: int) -> None:
     console = Console()
     ratios: list[Ratio] = []
+    figures: list[Figure] = []
     measured: dict[str, Any] = {}
     with Broker(java_options=["-XX:TieredStopAtLevel=4", "-Xmx1g"]) as broker:
         servers = broker.bootstrap_servers
@@ -57,7 +58,7 @@ def main(rounds: int, only: str | None) -> None:
         if only != "B3":
             for load, count in TURNS.items():
                 console.print(f"batches of {load}: {rounds} rounds of {count} batches a turn")
-                turns = run("turns", servers, TOPIC, load, str(rounds), str(count))
+                turns = run("turns", servers, TOPIC, load, *map(str, (rounds, count, warm_up)))
                 measured[load] = turns
                 ratios += batches(load, turns)
                 none = statistics.median(one for round_ in turns for one in round_["none"])
@@ -66,7 +67,9 @@ def main(rounds: int, only: str | None) -> None:
             held: Held = {}
             for arm in BUS:
                 console.print(f"bus thread: {arm}")
-                held.setdefault(arm, []).append(run("arm", servers, TOPIC, arm, "30"))
+                held.setdefault(arm, []).append(
+                    run("arm", servers, TOPIC, arm, *map(str, (events, warm_up)))
+                )
             means = {arm: [one["mean"] for one in runs] for arm, runs in held.items()}
             name = "B3: bus thread held, consumer per event / ours"
             ratios.append(Ratio.of(name, means["ancestor"], means["ours"], 50))
@@ -75,16 +78,20 @@ def main(rounds: int, only: str | None) -> None:
             console.print(
                 f"bus thread held by ours: mean {mean:.2f} ms, greatest p99 {p99:.2f} ms an event"
             )
+            figures.append(
+                Figure(name="B1: p99 of an event on the bus", value=p99, unit="ms", target=2)
+            )
             measured["bus"] = held
     about = {**environment(), "kafka": DEFAULT}
     print_table(console, "medians of paired ratios", ratios)
-    console.print(about)
-    keep("listener", about, ratios, **measured)
+    conclude(console, "listener", about, ratios, figures, measured=measured)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("rounds", nargs="?", type=int, default=40)
     parser.add_argument("--only", choices=("B1", "B3"))
+    parser.add_argument("--warm-up", type=int, default=30)
+    parser.add_argument("--events", type=int, default=30, help="of each arm of B3")
     given = parser.parse_args()
-    main(given.rounds, given.only)
+    main(given.rounds, given.only, given.warm_up, given.events)

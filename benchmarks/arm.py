@@ -1,6 +1,6 @@
 """B3: how long one listener holds Spark's bus thread, in a process of its own.
 
-    python -m benchmarks.arm SERVERS TOPIC {ours,ancestor} BATCHES
+    python -m benchmarks.arm SERVERS TOPIC {ours,ancestor} BATCHES WARM-UP
 
 Prints one JSON document: ms an event, as Spark's own timer saw it.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.query import WARM_UP, listener, running, wait_for
+from benchmarks.query import listener, running, wait_for
 
 
 def _bus_class(spark: SparkSession) -> Any:
@@ -26,11 +26,11 @@ def _bus_class(spark: SparkSession) -> Any:
     return jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
 
 
-def main(servers: str, topic: str, arm: str, batches: int) -> None:
+def main(servers: str, topic: str, arm: str, batches: int, warm_up: int) -> None:
     group = f"bench-{uuid.uuid4()}"
     with running(servers, topic, group, "nothing") as (spark, query):
         spark.streams.addListener(listener(arm, servers, group))
-        wait_for(query, WARM_UP + batches)
+        wait_for(query, warm_up + batches)
         query.stop()
         bus = spark._jsc.sc().listenerBus()
         bus.waitUntilEmpty(30000)
@@ -44,4 +44,4 @@ def main(servers: str, topic: str, arm: str, batches: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))

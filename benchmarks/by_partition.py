@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ratios import Ratio, environment, keep, print_table
+from benchmarks.ratios import Ratio, conclude, environment, print_table
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres
 from benchmarks.sinks import DRIVER, Server, fill, jdbc, run, session, through
 from eo_listener.foreach_batch.exactly_once import exactly_once
@@ -142,7 +142,7 @@ class Bench:
     def ratios(self) -> list[Ratio]:
         """Of rows a second: the other's time over ours."""
         first, second = zip(*self.again, strict=True)
-        found = [Ratio.of("A/A: our arm twice", first, second)]
+        found = [Ratio.of("A/A: our arm twice", first, second, same=True)]
         for (other, indexes), (mine, theirs) in self.turns.items():
             target = TARGETS[other][0 if indexes == 0 else 1]
             name = f"B5b: {indexes} indexes, tasks / {other}"
@@ -180,10 +180,10 @@ def report(bench: Bench, rows: int, cores: int, console: Console) -> None:
         table.add_row(name, str(indexes), f"{median:.2f}", f"{statistics.median(used):.2f}")
     console.print(table)
     about = {**environment(), "kafka": DEFAULT, "rows": rows, "spark cores": cores}
-    console.print(about)
     cpu = {f"{name}, {indexes} indexes": used for (name, indexes), used in bench.cpu.items()}
     took = {f"{name}, {indexes} indexes": of for (name, indexes), of in bench.seconds.items()}
-    keep(f"by-partition-{rows}-{cores}", about, ratios, microseconds=cpu, seconds=took)
+    name = f"by-partition-{rows}-{cores}"
+    conclude(console, name, about, ratios, measured={"microseconds": cpu, "seconds": took})
 
 
 def main(rounds: int = 1, rows: int = 400_000, cores: int = 2) -> None:

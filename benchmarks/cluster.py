@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from rich.console import Console
 
-from benchmarks.ratios import Ratio, environment, keep, print_table
+from benchmarks.ratios import Ratio, conclude, environment, print_table
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres
 from benchmarks.sinks import DRIVER, Server, fill, jdbc, run, session, through
 from eo_listener.foreach_batch.exactly_once import exactly_once
@@ -126,8 +126,7 @@ def main(rounds: int = 1, *sizes: int) -> None:
     print_table(console, "seconds a batch, ours / theirs: medians of paired ratios", ratios)
     console.print(seconds)
     about = {**environment(), "kafka": DEFAULT}
-    console.print(about)
-    keep("cluster", about, ratios, seconds=seconds)
+    conclude(console, "cluster", about, ratios, measured={"seconds": seconds})
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
+from benchmarks.ratios import Figure, Ratio, conclude, environment, print_table
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupRouting
@@ -34,7 +35,7 @@ from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition
 from eo_listener.testing import MemoryQueries
-from tests.broker import Broker
+from tests.broker import DEFAULT, Broker
 from tests.topics import Topics
 
 PARTITIONS = 100
@@ -52,8 +53,8 @@ def fill(servers: str, topic: str, records: int) -> None:
         assert producer.flush(60) == 0
 
 
-def one_commit(servers: str, rounds: int) -> list[float]:
-    """Ratios ours / bare, of medians of 50 commits each, in turns (A B B A)."""
+def one_commit(servers: str, rounds: int) -> Ratio:
+    """Ours / bare, of medians of 50 commits each, in turns (A B B A)."""
     store = SimpleGroups({"bootstrap.servers": servers})
     admin = AdminClient({"bootstrap.servers": servers})
     number = 0
@@ -88,12 +89,11 @@ def one_commit(servers: str, rounds: int) -> list[float]:
             except Exception:  # noqa: BLE001  # whatever it is, it is only the warm-up
                 time.sleep(1)
         median(arm)
-    ratios = []
-    for _ in range(rounds):
-        first, second, third, fourth = median(ours), median(bare), median(bare), median(ours)
-        ratios += [first / second, fourth / third]
+    turns = [[median(arm) for arm in (ours, bare, bare, ours)] for _ in range(rounds)]
     store.close()
-    return ratios
+    mine = [time for turn in turns for time in (turn[0], turn[3])]
+    theirs = [time for turn in turns for time in (turn[1], turn[2])]
+    return Ratio.of("B2: our commit / bare alter", mine, theirs, 1.05, at_most=True)
 
 
 class Script:
@@ -191,9 +191,18 @@ def main(queries: int = 1000, groups: int = 100, seconds: int = 60) -> None:
         fill(servers, TOPIC, 1200)
         for number in range(1, -(-queries // groups)):
             fill(servers, f"bench-{number}", 20)
-        ratios = one_commit(servers, 4)
-        console.print("B2: our commit / bare alter:", [round(ratio, 3) for ratio in ratios])
-        console.print("B12:", many_queries(servers, queries, groups, seconds))
+        ratio = one_commit(servers, 4)
+        result = many_queries(servers, queries, groups, seconds)
+    print_table(console, "one commit: median of paired ratios", [ratio])
+    console.print("B12:", result)
+    figures = [
+        Figure(
+            name="B12: CPU", value=result["cpu_percent_of_a_core"], unit="% of a core", target=5
+        ),
+        Figure(name="B12: p99 of the lag", value=result["lag_p99_s"], unit="s", target=2),
+    ]
+    about = {**environment(), "kafka": DEFAULT}
+    conclude(console, "committer", about, [ratio], figures, measured=result)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 
     python -m benchmarks.kafka_sink [BATCHES] [ROWS OF 100 BYTES] [ROWS OF 1,000 BYTES]
 
-With 0 rows a size is left out. The rows of each batch are cached. Then `KafkaSink`, through
-`exactly_once` with guard and ledger, and Spark's own sink write them in turns, each to a topic of
-its own with four partitions; every other batch in the opposite order. Reported are the medians of
-the paired ratios of rows a second, with a bootstrap 95 % interval. Spark's sink with the same
-settings writes each batch first and last: both are a pair as well (A/A), which tells how far the
-machine can be trusted, and their mean is what the others are compared with. B4c are batches without
-rows, in ms, and where their time goes.
+With 0 rows a size is left out; others are rounded up to a multiple of the twelve tasks. The rows of
+each batch are cached. Then `KafkaSink`, through `exactly_once` with guard and ledger, and Spark's
+own sink write them in turns, each to a topic of its own with four partitions; every other batch in
+the opposite order. Reported are the medians of the paired ratios of rows a second, with a bootstrap
+95 % interval. Spark's sink with the same settings writes each batch first and last: both are a pair
+as well (A/A), which tells how far the machine can be trusted, and their mean is what the others are
+compared with. B4c are batches without rows, in ms, and where their time goes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ratios import Ratio, environment, keep, print_table
+from benchmarks.ratios import Ratio, conclude, environment, print_table
 from benchmarks.sinks import run, session
 from benchmarks.steps import Write, timed, timed_steps
 from eo_listener.foreach_batch.exactly_once import exactly_once
@@ -39,14 +39,11 @@ WARM: Final = 2  # batches that do not count
 EMPTY: Final = 10  # batches without rows
 SEGMENT: Final = 256 << 20  # bytes of a target's log that are deleted together
 SESSION: Final = {
-    # The cached rows in memory, as an executor has them; and all of it from the beginning: memory
-    # that is taken from the system meanwhile costs as much as the writing.
-    "spark.driver.memory": "9g",
-    "spark.driver.extraJavaOptions": "-Xms9g",
     # What docs/kafka_sink.md says of local[n]: a task's rows come to the driver's Python directly.
     "spark.task.maxDirectResultSize": "1g",
     "spark.rpc.message.maxSize": "1024",
 }
+SMALL: Final = 100 << 20  # bytes of a batch for which little memory will do
 TUNED: Final = {"kafka.linger.ms": "20", "kafka.batch.size": "1000000"}
 
 OURS = "KafkaSink, executors"
@@ -191,6 +188,7 @@ class Bench:
                 ],
                 self.seconds[ours],
                 target,
+                same=ours == AGAIN,
             )
             for name, ours, others, target in PAIRS
         ]
@@ -214,9 +212,18 @@ def report(bench: Bench, rows: int, size: int, console: Console) -> None:
             steps.add_row(text, f"{statistics.median(bench.steps[point]):.1f}")
     console.print(steps)
     about = {**environment(), "kafka": DEFAULT, "rows": rows, "bytes": size}
-    console.print(about)
     measured = {"seconds": bench.seconds, "empty": bench.empty, "steps": bench.steps}
-    keep(f"kafka-sink-{size}", about, ratios, **measured)
+    conclude(console, f"kafka-sink-{size}", about, ratios, measured=measured)
+
+
+def memory(largest: int) -> dict[str, str]:
+    """Spark's settings for the cached rows of a batch in memory, as an executor has them.
+
+    All of it from the beginning: memory that is taken from the system meanwhile costs as much as
+    the writing.
+    """
+    size = "1g" if largest < SMALL else "9g"
+    return {"spark.driver.memory": size, "spark.driver.extraJavaOptions": f"-Xms{size}"}
 
 
 def main(batches: int = 4, small: int = 2_400_000, large: int = 480_000) -> None:
@@ -229,9 +236,11 @@ def main(batches: int = 4, small: int = 2_400_000, large: int = 480_000) -> None
         ) as broker,
     ):
         servers = broker.bootstrap_servers
-        spark = session(conf=SESSION)
+        sizes = [(size, -(-rows // TASKS) * TASKS) for size, rows in ((100, small), (1000, large))]
+        largest = max(size * rows for size, rows in sizes)
+        spark = session(conf={**SESSION, **memory(largest)})
         try:
-            for size, rows in ((100, small), (1000, large)):
+            for size, rows in sizes:
                 if not rows:
                     continue
                 bench = Bench(servers, batches, rows, size, console)

@@ -33,7 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ratios import Ratio, environment, keep, print_table
+from benchmarks.ratios import Ratio, conclude, environment, print_table
 from benchmarks.sinks import run, session
 from benchmarks.steps import Write, timed, timed_steps
 from eo_listener.foreach_batch.exactly_once import exactly_once
@@ -246,7 +246,7 @@ class Bench:
             means = [statistics.fmean(pair) for pair in zip(bare, again, strict=True)]
             what = f"{name}: {self._kind}, {store}, guarded / bare{measure}"
             found += [
-                Ratio.of(f"A/A: bare, twice{measure}", again, bare),
+                Ratio.of(f"A/A: bare, twice{measure}", again, bare, same=True),
                 Ratio.of(what, taken[OURS], means, wanted, at_most=True),
             ]
         return found
@@ -297,14 +297,13 @@ def report(bench: Bench, store: str, kind: str, console: Console) -> None:
     console.print(steps)
     about = {**environment(), "kafka": DEFAULT, "rows": bench.rows}
     about |= {"iceberg": iceberg_jars.VERSION} if store == "iceberg" else {}
-    console.print(about)
     measured = {
         "seconds": bench.seconds,
         "cpu": bench.cpu,
         "empty": bench.empty,
         "steps": bench.steps,
     }
-    keep(f"lake-{store}-{kind}", about, ratios, **measured)
+    conclude(console, f"lake-{store}-{kind}", about, ratios, measured=measured)
 
 
 def main(store: str, kind: str, batches: int = 10, rows: int | None = None) -> None:

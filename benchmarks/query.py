@@ -28,7 +28,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from eo_listener import OffsetCommitListener, configure
 from tests.topics import Topics
 
-WARM_UP = 30  # batches
 BATCHES = 20_000  # at most, of one query
 PARTITIONS = 3
 HASHES = 400_000  # of one record, in a second of work

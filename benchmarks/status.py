@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
-from benchmarks.ratios import Ratio, environment
+from benchmarks.ratios import Figure, Ratio, conclude, environment
 from tests.broker import Broker, Release
 from tests.topics import Topics
 
@@ -92,7 +92,8 @@ def main(rounds: int, groups: int, partitions: int) -> None:
         f"ratio {ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
         soft_wrap=True,
     )
-    console.print(environment())
+    figures = [Figure(name="eo-listener status", value=own, unit="s", target=TARGET)]
+    conclude(console, "status", environment(), [ratio], figures, measured={"seconds": took})
 
 
 if __name__ == "__main__":

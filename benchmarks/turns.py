@@ -1,6 +1,6 @@
 """B1: what a listener costs each batch of one query that goes on while listeners come and go.
 
-    python -m benchmarks.turns SERVERS TOPIC {nothing,second} ROUNDS BATCHES
+    python -m benchmarks.turns SERVERS TOPIC {nothing,second} ROUNDS BATCHES WARM-UP
 
 A round is `none ours ours none`, each for so many batches: short turns, since the machine's own
 pace drifts. Prints one JSON document: by round and arm, how long a batch of each turn took, in ms
@@ -16,7 +16,7 @@ import sys
 import uuid
 from typing import cast
 
-from benchmarks.query import WARM_UP, Load, durations, listener, running, wait_for
+from benchmarks.query import Load, durations, listener, running, wait_for
 
 ORDER = ("none", "ours", "ours", "none")
 _SETTLE = 1  # batches after a change that do not count
@@ -28,14 +28,14 @@ def middle(took: list[int]) -> float:
     return statistics.fmean(sorted(took)[quarter : len(took) - quarter])
 
 
-def main(servers: str, topic: str, load: Load, rounds: int, batches: int) -> None:
+def main(servers: str, topic: str, load: Load, rounds: int, batches: int, warm_up: int) -> None:
     # A listener that comes and goes misses batches, and says so.
     logging.getLogger("eo_listener").setLevel(logging.ERROR)
     group = f"bench-{uuid.uuid4()}"
     turns: list[tuple[int, str, int, int]] = []
     with running(servers, topic, group, load) as (spark, query):
         ours = listener("ours", servers, group)
-        wait_for(query, WARM_UP)
+        wait_for(query, warm_up)
         for number in range(-1, rounds):  # the first one warms the listener up
             for arm in ORDER:
                 if arm == "ours":
@@ -55,4 +55,4 @@ def main(servers: str, topic: str, load: Load, rounds: int, batches: int) -> Non
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], cast(Load, sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
+    main(sys.argv[1], sys.argv[2], cast(Load, sys.argv[3]), *map(int, sys.argv[4:]))
