@@ -41,8 +41,9 @@ demo: $(STAMP) $(SHIM) ## real flights through a real broker and a real query; e
 
 # Spark's Ivy may not be asked for the same jars by two programs at once: they must be there before.
 %/.connector: %/.ready | $(SHIM)
-	@echo "== Spark's Kafka connector"
+	@echo "== Spark's Kafka connector, and archives of classes"
 	@$*/bin/python -m tests.spark_session
+	@$*/bin/python -m tests.broker.class_archive
 	@touch $@
 
 ready: check junit $(VENV)/.connector
