@@ -22,13 +22,13 @@ from eo_listener.sinks.delta.catalog import check_storage
         ({"table": "a.b.c.d"}, "not the name of a table"),
         ({"table": "a b"}, "not the name of a table"),
         ({"table": "a", "mode": "merge-it"}, "mode must be one of 'append', 'upsert'"),
-        ({"table": "a", "mode": "upsert"}, "which columns identify a row"),
+        ({"table": "a", "mode": "upsert"}, "keys="),
         ({"table": "a", "keys": "id"}, "keys= has no meaning"),
         ({"table": "a", "version_column": "at"}, "version_column= has no meaning"),
         ({"table": "a", "delete_when": "gone"}, "delete_when= has no meaning"),
         ({"table": "a", "mode": "upsert", "keys": "at", "version_column": "at"}, "one of keys="),
         ({"table": "a", "partition_by": ("day", "")}, "partition_by= names columns"),
-        ({"table": "a", "dead_letters": "bad"}, "Delta commits one table at a time"),
+        ({"table": "a", "dead_letters": "bad"}, "dead_letters="),
     ],
 )
 def test_arguments_that_cannot_be(arguments: dict[str, Any], said: str) -> None:

@@ -191,7 +191,7 @@ def test_a_restore_between_the_ledger_and_the_batch_is_named(table: Table) -> No
     second = table.batch(sink, heads_of(first))
     assert dict(sink.applied(QUERY)) == heads_of(second)
     table.sql("RESTORE TABLE {table} TO VERSION AS OF 1")
-    with pytest.raises(SinkError, match="version 3 restored the table to version 1") as refused:
+    with pytest.raises(SinkError, match=r"version 3 .*to version 1") as refused:
         table.batch(sink, heads_of(second))
     assert table.read("offset") == [(0,)]
     command, _, _ = str(refused.value.fix).partition("undo it: ")[2].partition(". To go on")
@@ -387,26 +387,28 @@ def test_a_table_feature_that_is_not_there_is_named(table: Table) -> None:
         table.sink().applied(QUERY)
 
 
-@pytest.mark.parametrize("setting", ["txnAppId", "txnVersion"])
-def test_a_session_that_numbers_its_commits(table: Table, setting: str) -> None:
+def test_a_session_that_numbers_its_commits(table: Table) -> None:
     """It could leave out the commit that makes the table, or a column; not that of a batch."""
-    key = f"spark.databricks.delta.write.{setting}"
-
-    def refused(sink: DeltaSink, heads: Heads, frame: Any) -> None:
-        with pytest.raises(SettingsError, match=rf"session of the query has {key}"):
-            table.batch(sink, heads, frame)
-
+    keys = [f"spark.databricks.delta.write.{one}" for one in ("txnVersion", "txnAppId")]
     frame = table.rows("'b' word, 7 delay")
+
+    def check_refused(sink: DeltaSink, heads: Heads) -> None:
+        for key in keys:
+            table.spark.conf.set(key, "3")
+            with pytest.raises(SettingsError, match=key):
+                table.batch(sink, heads, frame)
+            table.spark.conf.unset(key)
+
+    check_refused(table.sink(), {})
+    first = table.batch(table.sink(), {})
+    check_refused(table.sink(new_columns=True), heads_of(first))
     try:
-        table.spark.conf.set(key, "3")
-        refused(table.sink(), {}, frame)
-        table.spark.conf.unset(key)
-        first = table.batch(table.sink(), {})
-        table.spark.conf.set(key, "3")
+        for key in keys:
+            table.spark.conf.set(key, "3")
         second = table.batch(table.sink(), heads_of(first))
-        refused(table.sink(new_columns=True), heads_of(second), frame)
     finally:
-        table.spark.conf.unset(key)
+        for key in keys:
+            table.spark.conf.unset(key)
     table.batch(table.sink(new_columns=True), heads_of(second), frame)
     assert table.read("delay IS NULL", "word") == [(False, "b"), (True, "a"), (True, "a")]
 

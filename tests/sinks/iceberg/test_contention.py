@@ -12,25 +12,17 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from eo_listener.model.errors import RetriableSinkError
-from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.spark.jvm.sessions import working_in
 from eo_listener.testing.faults import hooked
-from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
+from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of
+from tests.sinks.iceberg.batches import entry
 from tests.sinks.iceberg.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-TP = TopicPartition("flights", 0)
 DAYS = 4
 SECONDS = 120.0
 TRIES = 10
-
-
-def entry(number: int, query: str = QUERY) -> Entry:
-    """Batch `number` of a query, after those before it."""
-    heads = heads_of(entry(number - 1, query)) if number else {}
-    return entry_of(heads, {TP: OffsetRange(number, number + 1)}, batch_id=number, query=query)
 
 
 class Loop:

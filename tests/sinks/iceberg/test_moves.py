@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from eo_listener.model.errors import RetriableSinkError
-from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.ledger import Applied
 from eo_listener.sinks.iceberg import moves
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.publication import Publication
@@ -21,12 +20,11 @@ from eo_listener.sinks.iceberg.snapshots import Snapshot
 from eo_listener.spark.jvm import iceberg_table
 from eo_listener.spark.jvm.iceberg_errors import java_errors
 from eo_listener.testing.faults import hooked
-from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of
+from eo_listener.testing.made_up_entries import QUERY, Row, heads_of
+from tests.sinks.iceberg.batches import at, entry
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink
 
 pytestmark = pytest.mark.spark  # needs a JVM and its jars
-
-TP = TopicPartition("flights", 0)
 
 
 def row(word: str) -> Row:
@@ -61,32 +59,17 @@ class Merged:
         return any(word in self.keys for file in files for word in self.java._words(file))
 
 
-def entry(number: int = 0) -> Entry:
-    heads = heads_of(entry(number - 1)) if number else {}
-    return entry_of(heads, {TP: OffsetRange(number, number + 1)}, batch_id=number)
-
-
-def merge(java: Catalog, table: str, one: Entry | None = None) -> tuple[Merged, Applied]:
+def merge(java: Catalog, table: str, number: int = 0) -> tuple[Merged, Applied]:
     merged = Merged(java, table)
     applied = Publication(
         label=table,
         table=java.table(table),
         ledgers=PublishedLedgers(table, lambda _: False),
         rows=merged,
-        entry=one or entry(),
+        entry=entry(number),
         accept_expired=False,
     ).write()
     return merged, applied
-
-
-def at_publication(act: Callable[[], object], times: int = 1) -> Any:
-    left = [act] * times
-
-    def hook(name: str) -> None:
-        if name == "sink.commit-sent" and left:
-            left.pop()()
-
-    return hooked(hook)
 
 
 @pytest.fixture
@@ -136,13 +119,13 @@ MOVES: dict[str, tuple[Callable[[Catalog, str], object], int, list[str]]] = {
 def test_what_others_do_before_it_is_published(java: Catalog, table: str, move: str) -> None:
     """It is computed again where it could have come out otherwise, and only there."""
     act, tries, left = MOVES[move]
-    with at_publication(lambda: act(java, table)):
+    with hooked(at("sink.commit-sent", lambda: act(java, table))):
         merged, applied = merge(java, table)
     assert (merged.tries, applied.rows) == (tries, 1)
     assert words(java, table) == left
-    assert JavaSink(java, table).applied(QUERY) == heads_of(entry())
+    assert JavaSink(java, table).applied(QUERY) == heads_of(entry(0))
     assert java.branches(table) == 1
-    merge(java, table, entry(1))
+    merge(java, table, 1)
     assert JavaSink(java, table).applied(QUERY) == heads_of(entry(1))
 
 
@@ -178,7 +161,7 @@ def test_several_moves_one_after_the_other(java: Catalog, table: str) -> None:
 
     with (
         pytest.MonkeyPatch.context() as patch,
-        at_publication(lambda: java.append(table, [row("a")])),
+        hooked(at("sink.commit-sent", lambda: java.append(table, [row("a")]))),
     ):
         patch.setattr(iceberg_table.IcebergTable, "publish_again", late)
         merged, _ = merge(java, table)
@@ -194,13 +177,13 @@ def test_it_is_named_who_is_always_first(java: Catalog, table: str) -> None:
         deleted.deleteFile("file:/nowhere")
         deleted.set("engine-name", "spark").set("app-id", "local-5").commit()
 
-    with at_publication(change, times=100), pytest.raises(RetriableSinkError) as refused:
+    with (
+        hooked(at("sink.commit-sent", change, times=100)),
+        pytest.raises(RetriableSinkError) as refused,
+    ):
         merge(java, table)
-    assert "others have moved main each time that batch 0 was written, 5 times in" in str(
-        refused.value
-    )
-    assert "the last time: 1 delete, the last by spark local-5" in str(refused.value)
-    assert "s to compute" in str(refused.value.cause)
+    for fact in ("batch 0", "5 times", "1 delete", "spark local-5"):
+        assert fact in str(refused.value)
     assert "maintain_iceberg" in str(refused.value.fix)
     assert words(java, table) == ["old", "other"]
     assert java.branches(table) == 0
@@ -229,6 +212,5 @@ def test_an_unknown_operation_may_have_changed_rows() -> None:
     assert moves.leave_rows([snapshot(1), snapshot(2, "replace")])
     for other in (None, "overwrite", "delete", "later"):
         assert not moves.leave_rows([snapshot(1), snapshot(2, other)])
-    assert moves.described(None) == "main was rolled back, or snapshots of it have expired"
-    said = moves.described([snapshot(2, "replace"), snapshot(1)])
-    assert said == "1 append, 1 replace, the last by a program that does not say its name"
+    assert "rolled back" in moves.described(None)
+    assert moves.described([snapshot(2, "replace"), snapshot(1)]).startswith("1 append, 1 replace")

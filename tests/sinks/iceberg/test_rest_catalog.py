@@ -11,9 +11,10 @@ import pytest
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.model.errors import RetriableSinkError
 from eo_listener.testing.made_up_entries import plan_of, rows_of
+from tests.sinks.iceberg.batches import entry
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink
 from tests.sinks.iceberg.rest_server import RestCatalog, rest_catalog
-from tests.sinks.iceberg.test_publication import FOREIGN, check, each_way, entry, write
+from tests.sinks.iceberg.test_publication import FOREIGN, check, each_way, write
 
 pytestmark = pytest.mark.spark  # needs a JVM and its jars
 

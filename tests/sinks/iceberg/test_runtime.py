@@ -27,7 +27,7 @@ def test_the_runtime_that_fits_is_named(
     """Where there is none, or one for another Spark; the right one is taken, under any name."""
     line = f"{spark[:3]}_{scala}"
     named = f"org.apache.iceberg:iceberg-spark-runtime-{line}:1.11.0"
-    with pytest.raises(SettingsError, match="its runtime jar was not given") as missing:
+    with pytest.raises(SettingsError, match="runtime") as missing:
         check(monkeypatch, spark, scala, None)
     assert "configure(SparkSession.builder, iceberg=True)" in str(missing.value.fix)
     assert named in str(missing.value.fix)
@@ -45,11 +45,12 @@ def test_a_spark_without_a_runtime(monkeypatch: pytest.MonkeyPatch, spark: str, 
     """Nothing is named that does not exist."""
     with pytest.raises(SettingsError) as refused:
         check(monkeypatch, spark, scala, None)
-    said = f"no Iceberg runtime for Spark {spark} with Scala {scala}: take a Spark of 3.5, 4.0 and"
-    assert said in str(refused.value)
+    for fact in (f"Spark {spark}", f"Scala {scala}", "3.5, 4.0 and"):
+        assert fact in str(refused.value)
+    assert "org.apache.iceberg:" not in str(refused.value)
 
 
 def test_spark_connect_is_refused() -> None:
     """Its sessions have no JVM to be asked."""
-    with pytest.raises(SettingsError, match="which Spark Connect does not give"):
+    with pytest.raises(SettingsError, match="Spark Connect"):
         connection.check_runtime(SimpleNamespace(version="4.0.0"))

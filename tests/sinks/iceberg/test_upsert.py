@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyspark
@@ -20,6 +19,7 @@ from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, rows_
 from tests.sinks.chapters.target_table import TP, row
 from tests.sinks.chapters.upsert_by_merge import UpsertByMergeChapter
 from tests.sinks.iceberg import test_conformance as appends
+from tests.sinks.iceberg.batches import at
 from tests.sinks.iceberg.lake import IcebergTarget
 
 pytestmark = pytest.mark.spark
@@ -56,23 +56,13 @@ class TestConformance(appends.TestIcebergSink):
 class TestUpsert(IcebergTarget, UpsertByMergeChapter):
     """Into tables of a catalog in a database."""
 
-    def at(self, point: str, do: Callable[[], object]) -> Any:
-        """Act once, when a fault point is reached."""
-        left = [do]
-
-        def hook(name: str) -> None:
-            if name == point and left:
-                left.pop()()
-
-        return hooked(hook)
-
     def check_recomputed(self) -> None:
         """A newer row that comes to main while an older one is merged stays."""
         options = {"version_column": "at"}
         self.upsert([row(1, "first", 0, at=1), row(2, "other", 1, at=1)], **options)
         newer = "UPDATE {table} SET word = 'foreign', at = 9 WHERE id = 1"
         late = [row(1, "late", 2, at=2), row(2, "next", 3, at=2)]
-        with self.at("sink.commit-sent", lambda: self.run(newer)):
+        with hooked(at("sink.commit-sent", lambda: self.run(newer))):
             self.upsert(late, **options)
         assert self.read("id", "word") == [(1, "foreign"), (2, "next")]
 
@@ -115,7 +105,7 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         }
         self.upsert([row(1, "a", 0), row(2, "b", 1), row(3, "c", 2)], **options)
         seen: list[Any] = []
-        with self.at("sink.rows-written", lambda: seen.append(self.read("id", "word"))):
+        with hooked(at("sink.rows-written", lambda: seen.append(self.read("id", "word")))):
             self.upsert([row(1, "b", 3), row(2, "gone", 4), row(4, "a", 5)], **options)
         assert seen == [[(1, "a"), (2, "b"), (3, "c")]]
         assert self.read("id", "word") == [(1, "b"), (3, "c"), (4, "a")]
@@ -240,7 +230,7 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         monkeypatch.setattr(
             Merge, "statement", lambda self, view: real(self, view).replace("eo_place = 1", "true")
         )
-        with pytest.raises(SinkError, match="several rows of the batch"):
+        with pytest.raises(SinkError, match="several rows"):
             self.upsert([row(1, "b", 1), row(1, "c", 2)])
         assert self.read("id", "word") == [(1, "a")]
 
