@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 logger = logging.getLogger("eo_listener")
-
-
-def in_session_of(frame: Any) -> AbstractContextManager[None]:
-    """Have the calling thread work in the session of the frame, where that is a classic one.
-
-    Raises JvmError.
-    """
-    session = getattr(frame, "sparkSession", None)
-    if getattr(session, "_jsparkSession", None) is None:
-        return nullcontext()
-    from eo_listener.spark.jvm.sessions import working_in  # noqa: PLC0415  # py4j is not in every client of Spark Connect
-
-    return working_in(session)
 
 
 class DataFrames:

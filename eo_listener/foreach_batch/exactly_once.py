@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import DataFrames, in_session_of
+from eo_listener.foreach_batch.dataframes import DataFrames
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.process_writes import PROCESS_WRITES
 from eo_listener.foreach_batch.sink_writer import RetryLimits
@@ -129,6 +130,19 @@ class ExactlyOnce:
 
     def __setstate__(self, given: dict[str, Any]) -> None:
         ExactlyOnce.__init__(self, **given)
+
+
+def in_session_of(frame: Any) -> AbstractContextManager[None]:
+    """Have the calling thread work in the session of the frame, where that is a classic one.
+
+    Raises JvmError.
+    """
+    session = getattr(frame, "sparkSession", None)
+    if getattr(session, "_jsparkSession", None) is None:
+        return nullcontext()
+    from eo_listener.spark.jvm.sessions import working_in  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+    return working_in(session)
 
 
 def _check(

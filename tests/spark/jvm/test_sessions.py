@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.foreach_batch.dataframes import in_session_of
+from eo_listener.foreach_batch.exactly_once import in_session_of
 from eo_listener.spark.jvm.sessions import there_are, working_in
 
 pytestmark = pytest.mark.spark
