@@ -99,44 +99,31 @@ class Catalog:
             added = added.appendFile(self._file(rows))
         added.commit()
 
-    def compact(self, table: str) -> None:
-        """Put the rows of all files into one."""
-        java = self.load(table)
-        rewrite = java.newRewrite()
-        tasks = list(java.newScan().planFiles().iterator())
-        for task in tasks:
-            rewrite = rewrite.deleteFile(task.file())
-        rewrite.addFile(self._file(self.rows(table))).commit()
-
     def overwrite(self, table: str, word: str, rows: Sequence[Row], *, branch: str) -> None:
         """Put these rows in the place of the files whose first row has that word."""
         java = self.load(table)
         changed = java.newOverwrite().toBranch(branch)
-        for task in list(java.newScan().useRef(branch).planFiles().iterator()):
-            if self._words(task.file())[0] == word:
-                changed = changed.deleteFile(task.file())
+        for file in self._files(java.newScan().useRef(branch), word):
+            changed = changed.deleteFile(file)
         for row in rows:
             changed = changed.addFile(self._file([row]))
         changed.commit()
 
-    def rewrite(self, table: str, word: str) -> None:
-        """Put the rows of the files whose first row has that word into one, as a compaction."""
+    def compact(self, table: str, word: str | None = None) -> None:
+        """Put the rows of all files, or of those whose first row has that word, into one."""
         java = self.load(table)
-        rewrite = java.newRewrite()
-        rows: list[Row] = []
-        for task in list(java.newScan().planFiles().iterator()):
-            if self._words(task.file())[0] == word:
-                rewrite = rewrite.deleteFile(task.file())
-                rows += self._read(task.file())
+        rewrite, rows = java.newRewrite(), list[Row]()
+        for file in self._files(java.newScan(), word):
+            rewrite = rewrite.deleteFile(file)
+            rows += self._read(file)
         rewrite.addFile(self._file(rows)).commit()
 
     def delete(self, table: str, word: str) -> None:
         """Delete the files whose first row has that word."""
         java = self.load(table)
         deleted = java.newDelete()
-        for task in list(java.newScan().planFiles().iterator()):
-            if self._words(task.file())[0] == word:
-                deleted = deleted.deleteFile(task.file())
+        for file in self._files(java.newScan(), word):
+            deleted = deleted.deleteFile(file)
         deleted.commit()
 
     def rows(self, table: str) -> list[Row]:
@@ -146,8 +133,7 @@ class Catalog:
 
     def files(self, table: Any) -> list[Path]:
         """The data files of main in a Java table, as often as it has them."""
-        tasks = table.newScan().planFiles().iterator()
-        return [Path(str(task.file().location()).removeprefix("file:")) for task in tasks]
+        return list(map(self._path, self._files(table.newScan())))
 
     def has(self, table: str) -> bool:
         """Whether there is such a table."""
@@ -173,12 +159,19 @@ class Catalog:
         self.load(table).newAppend().appendFile(self._file(rows)).stageOnly().commit()
         return int(list(self.load(table).snapshots())[-1].snapshotId())
 
-    def _read(self, file: Any) -> list[Row]:
-        path = Path(str(file.location()).removeprefix("file:"))
-        return [tuple(row) for row in json.loads(path.read_text())]
+    def words(self, scan: Any) -> set[str]:
+        """The words in the files of a scan."""
+        return {row[3] for file in self._files(scan) for row in self._read(file)}
 
-    def _words(self, file: Any) -> list[str]:
-        return [row[3] for row in self._read(file)]
+    def _files(self, scan: Any, word: str | None = None) -> list[Any]:
+        files = [task.file() for task in scan.planFiles().iterator()]
+        return [file for file in files if word is None or self._read(file)[0][3] == word]
+
+    def _path(self, file: Any) -> Path:
+        return Path(str(file.location()).removeprefix("file:"))
+
+    def _read(self, file: Any) -> list[Row]:
+        return [tuple(row) for row in json.loads(self._path(file).read_text())]
 
     def _file(self, rows: Sequence[Row]) -> Any:
         path = self.folder / f"rows-{next(self._numbers)}.json"

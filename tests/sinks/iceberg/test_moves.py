@@ -55,8 +55,7 @@ class Merged:
         """Whether one of these words was appended."""
         table = self.java.load(self.table)
         found = table.newIncrementalAppendScan().fromSnapshotExclusive(base).toSnapshot(main)
-        files = [task.file() for task in found.planFiles().iterator()]
-        return any(word in self.keys for file in files for word in self.java._words(file))
+        return not self.java.words(found).isdisjoint(self.keys)
 
 
 def merge(java: Catalog, table: str, number: int = 0) -> tuple[Merged, Applied]:
@@ -92,8 +91,8 @@ def expire_between(java: Catalog, table: str) -> None:
 
 
 MOVES: dict[str, tuple[Callable[[Catalog, str], object], int, list[str]]] = {
-    "another file is compacted": (lambda java, t: java.rewrite(t, "other"), 1, ["new", "other"]),
-    "its file is compacted": (lambda java, t: java.rewrite(t, "old"), 2, ["new", "other"]),
+    "another file is compacted": (lambda java, t: java.compact(t, "other"), 1, ["new", "other"]),
+    "its file is compacted": (lambda java, t: java.compact(t, "old"), 2, ["new", "other"]),
     "manifests are rewritten": (
         lambda java, t: java.load(t).rewriteManifests().commit(),
         1,
@@ -149,7 +148,7 @@ def test_where_that_is_not_asked_rows_are_wrong(
 def test_several_moves_one_after_the_other(java: Catalog, table: str) -> None:
     """Each of them is looked at, also those that come while the first is."""
     points: Iterator[Callable[[], object]] = iter(
-        [lambda: java.rewrite(table, "other"), lambda: java.append(table, [row("b")])]
+        [lambda: java.compact(table, "other"), lambda: java.append(table, [row("b")])]
     )
     real = iceberg_table.IcebergTable.publish_again
 
