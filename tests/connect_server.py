@@ -13,9 +13,10 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.bridge.submitted import LISTENER, command, environment, is_open, until
+from tests.bridge.submitted import LISTENER, command, environment, is_open
 from tests.broker import free_port
 from tests.spark_session import new_session
+from tests.waiting import until
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 

@@ -1,17 +1,47 @@
-"""What consumer groups hold, by our own reader: Kafka's tool takes 2 s a look."""
+"""Consumer groups, by our own clients: Kafka's tool takes 2 s a look."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from contextlib import closing
+from typing import NamedTuple
 
 from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
+
+NAME = "odd [/red] name"
 
 
 def positions(servers: str, group: str) -> dict[TopicPartition, Position]:
     """What a group holds. Raises KafkaError, as while its coordinator is only being made."""
     with closing(ClusterReader({"bootstrap.servers": servers})) as reader:
         return dict(reader.group(group))
+
+
+class Described(NamedTuple):
+    """A partition of a group, as `kafka-consumer-groups --describe` shows it."""
+
+    topic: str
+    partition: int
+    current_offset: int
+    log_end_offset: int
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the group is behind."""
+        return self.log_end_offset - self.current_offset
+
+
+def described(servers: str, group: str) -> tuple[Described, ...]:
+    """Each partition that a group holds, in order. Raises KafkaError."""
+    with closing(ClusterReader({"bootstrap.servers": servers})) as reader:
+        held = reader.group(group)
+        ends = reader.log_ends(list(held))
+    return tuple(Described(*tp, held[tp].offset, ends[tp]) for tp in sorted(held))
 
 
 def shown_state(printed: str) -> tuple[str, int]:
@@ -23,3 +53,27 @@ def shown_state(printed: str) -> tuple[str, int]:
 def total(servers: str, group: str) -> int:
     """The sum of its offsets. Raises KafkaError."""
     return sum(position.offset for position in positions(servers, group).values())
+
+
+def commit(servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit as a listener of query NAME does, with batch 7."""
+    metadata = CommitMetadata.of(name=NAME, query_id="q" * 36, run_id="r" * 36, batch_id=7).text()
+    commit_all(servers, group, {TopicPartition(topic, at): offsets[at] for at in offsets}, metadata)
+
+
+def commit_all(
+    servers: str, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
+) -> None:
+    """Commit until it lands: a broker that has just started has no coordinator yet."""
+    wanted = {tp: Position(offset=at, metadata=metadata) for tp, at in offsets.items()}
+    deadline = time.monotonic() + 60
+    with closing(SimpleGroups({"bootstrap.servers": servers})) as store:
+        while not _landed(store, group, wanted):
+            assert time.monotonic() < deadline
+
+
+def _landed(store: SimpleGroups, group: str, wanted: Mapping[TopicPartition, Position]) -> bool:
+    try:
+        return set(store.commit(group, wanted, timeout=10).values()) == {None}
+    except KafkaError:
+        return False

@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import final
@@ -21,6 +20,7 @@ from eo_listener.spark import shim
 from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS
 from eo_listener.spark.session.installation import Installation
 from tests.spark_session import session_conf
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("job.py")
@@ -28,14 +28,6 @@ LISTENER = {
     "spark.sql.streaming.streamingQueryListeners": "io.github.eolistener.OffsetCommitListener"
 }
 NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-def until(true: Callable[[], object], seconds: float = 30.0, what: str = "") -> None:
-    """Wait for something to be true."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, what or "it did not happen in time"
-        time.sleep(0.1)
 
 
 def is_open(port: int) -> bool:

@@ -13,7 +13,8 @@ from eo_listener.spark import shim
 from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS
 from eo_listener.spark.session.installation import Installation
 from tests.bridge.submitted import LISTENER, environment
-from tests.broker import Broker, parse_rows
+from tests.broker import Broker
+from tests.groups import described
 from tests.spark_session import session_conf
 from tests.topics import Topics, unique
 
@@ -123,5 +124,5 @@ def test_every_flow_is_committed(broker: Broker, tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     for kind in ("table", "first", "second", "sink"):
-        rows = parse_rows(broker.consumer_groups(f"{group}-{kind}"))
+        rows = described(broker.bootstrap_servers, f"{group}-{kind}")
         assert {row.lag for row in rows} == {0}, (kind, done.stderr[-5000:])

@@ -16,10 +16,10 @@ import pytest
 
 from eo_listener import __version__
 from tests.bridge.jvm_side import RUN, JvmSide, hello, progress, started
-from tests.bridge.submitted import until
 from tests.broker import Broker, free_port
 from tests.groups import total
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 SECRET = "correct-horse-battery"  # noqa: S105  # planted, to be looked for
 
@@ -33,18 +33,19 @@ time.sleep(300)
 """
 
 
-def sources(servers: str, topic: str, group: str) -> dict[str, Any]:
-    """What SourceInspector says of a query on one topic."""
+def answers_of(
+    servers: str, topic: str, group: str, offset: int, batch: int = 0
+) -> dict[str, object]:
+    """What the shim says of a query on one topic that has restored this offset."""
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "eo.commit.group": group}
     source = {"index": 0, "kafka": True, "class": "KafkaMicroBatchStream", "options": options}
-    return {"v": 1, "query": {}, "sources": [source]}
-
-
-def position(topic: str, offset: int, batch: int = 0) -> dict[str, Any]:
-    """What PositionInspector says of it."""
-    source = {"index": 0, "offsets": json.dumps({topic: {"0": offset}})}
-    where = {"restored": True, "batch": batch, "sources": [source]}
-    return {"v": 1, "mode": "MICRO_BATCH", **where}
+    restored = {"index": 0, "offsets": json.dumps({topic: {"0": offset}})}
+    where = {"restored": True, "batch": batch, "sources": [restored]}
+    return {
+        "sources": {"v": 1, "query": {}, "sources": [source]},
+        "mode": "MICRO_BATCH",
+        "position": {"v": 1, "mode": "MICRO_BATCH", **where},
+    }
 
 
 def test_no_pyspark() -> None:
@@ -130,14 +131,14 @@ def test_a_fault_of_its_own_ends_it() -> None:
     assert all(line.startswith("ERROR ") for line in jvm.errors.splitlines())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_are_left_to_the_driver(number: signal.Signals) -> None:
+def test_signals_are_left_to_the_driver() -> None:
     """SIGINT, SIGHUP and SIGTERM do not end the bridge; the end of its pipe does."""
     with JvmSide() as jvm:
         jvm.await_line("v")
-        jvm.process.send_signal(number)
-        jvm.send({"ping": 1})
-        jvm.await_line("pong")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            jvm.process.send_signal(number)
+            jvm.send({"ping": number})
+            until(lambda: {"pong": number} in jvm.lines)  # noqa: B023  # called at once
         jvm.hang_up()
         assert jvm.ended() == 0
 
@@ -174,11 +175,7 @@ def test_a_stopped_bridge_does_not_outlive_its_driver() -> None:
 def test_an_idle_run_is_shown_to_be_alive() -> None:
     """By the time of its last event, which the bridge's own metrics have."""
     port = free_port()
-    answers: dict[str, object] = {
-        "sources": sources("127.0.0.1:1", "t", "g"),
-        "mode": "MICRO_BATCH",
-        "position": position("t", 5),
-    }
+    answers = answers_of("127.0.0.1:1", "t", "g", 5)
 
     def last_event() -> float:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -204,11 +201,7 @@ def test_what_it_has_is_committed_at_its_end(broker: Broker, ending: str) -> Non
     topics = Topics(broker.bootstrap_servers)
     topic, group = topics.create(partitions=1), unique("g")
     topics.fill(topic, 9)
-    answers: dict[str, object] = {
-        "sources": sources(broker.bootstrap_servers, topic, group),
-        "mode": "MICRO_BATCH",
-        "position": position(topic, 5),
-    }
+    answers = answers_of(broker.bootstrap_servers, topic, group, 5)
     with JvmSide(answers=answers) as jvm:
         jvm.await_line("v")
         jvm.send(started())
@@ -235,17 +228,13 @@ def test_a_run_is_forgotten_when_it_is_committed(broker: Broker) -> None:
     topics = Topics(broker.bootstrap_servers)
     topic, group = topics.create(partitions=1), unique("g")
     topics.fill(topic, 9)
-    answers: dict[str, object] = {
-        "sources": sources(broker.bootstrap_servers, topic, group),
-        "mode": "MICRO_BATCH",
-        "position": position(topic, 9, batch=1),
-    }
+    answers = answers_of(broker.bootstrap_servers, topic, group, 9, batch=1)
     with JvmSide(answers=answers) as jvm:
         jvm.send(started())
         jvm.send({"ended": RUN})
         assert jvm.await_line("forget") == {"forget": RUN}
         assert total(broker.bootstrap_servers, group) == 9
-    away = {**answers, "sources": sources("127.0.0.1:1", topic, group)}
+    away = answers_of("127.0.0.1:1", topic, group, 9, batch=1)
     with JvmSide(answers=away) as jvm:
         jvm.send(started())
         jvm.send({"ended": RUN})
@@ -257,11 +246,7 @@ def test_a_run_is_forgotten_when_it_is_committed(broker: Broker) -> None:
 @pytest.mark.kafka
 def test_an_end_that_hangs_is_cut_off(broker: Broker) -> None:
     """A process whose threads hang still ends, shortly after its timeout."""
-    answers: dict[str, object] = {
-        "sources": sources(broker.bootstrap_servers, "t", unique("g")),
-        "mode": "MICRO_BATCH",
-        "position": position("t", 9),
-    }
+    answers = answers_of(broker.bootstrap_servers, "t", unique("g"), 9)
     trouble = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.troublemaker", "EO_TROUBLE": "hangs"}
     with JvmSide(answers=answers, environment=trouble) as jvm:
         jvm.send(started())

@@ -9,11 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.bridge.submitted import command, is_bridge, run, until
+from tests.bridge.submitted import command, is_bridge, run
 from tests.bridge.test_submitted import held
 from tests.broker import Broker
 from tests.connect_server import serving
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 

@@ -19,10 +19,11 @@ import pytest
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from tests.attack.offsets_topic import OffsetsTopic
-from tests.bridge.submitted import Driver, is_bridge, until
+from tests.bridge.submitted import Driver, is_bridge
 from tests.broker import Broker, free_port, parse_rows
-from tests.groups import positions, total
+from tests.groups import described, positions, total
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -211,7 +212,7 @@ def test_events_that_come_twice(broker: Broker, tmp_path: Path) -> None:
             driver.tell("drain", group=both)
         for group in (running, both):
             jobs.await_held(group, 400)
-            rows = parse_rows(broker.consumer_groups(group))
+            rows = described(broker.bootstrap_servers, group)
             assert {row.lag for row in rows} == {0}
         driver.tell("end")
     (line,) = [one for one in driver.log.splitlines() if " Bridge: " in one]

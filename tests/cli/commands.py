@@ -12,8 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from eo_listener import cli
+
+
+def invoke(*words: object) -> Result:
+    """Run a command in this process; the error that would end it is raised."""
+    answer = CliRunner().invoke(cli.app, [*map(str, words)])
+    if answer.exception is not None and not isinstance(answer.exception, SystemExit):
+        raise answer.exception
+    return answer
+
+
+def document_of(*words: object) -> dict[str, Any]:
+    """The document that a command prints."""
+    document: dict[str, Any] = json.loads(invoke(*words, "--json").stdout)
+    return document
 
 
 def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,18 +13,16 @@ import pytest
 from confluent_kafka import Producer
 
 from eo_listener import cli
-from eo_listener.audit import source_checks
 from eo_listener.kafka.record_reader import RecordReader
-from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import BatchVerdict, Head
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.ledger import SETTINGS, records_of
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.broker import Broker
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles, StoreFile
-from tests.cli.test_status import landed
+from tests.groups import commit_all
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
@@ -54,15 +51,10 @@ class Pipeline:
     def tp(self) -> TopicPartition:
         return TopicPartition(self.topic, 0)
 
-    def commit(self, offset: int, query_id: str = QUERY_ID) -> None:
-        """Commit to the group, as a listener of this query id does."""
-        metadata = CommitMetadata.of(name=QUERY, query_id=query_id, run_id="r" * 36, batch_id=1)
-        held = {self.tp: Position(offset=offset, metadata=metadata.text())}
-        store = SimpleGroups({"bootstrap.servers": self.servers})
-        deadline = time.monotonic() + 60
-        while not landed(store, self.group, held):  # its coordinator is made at its first use
-            assert time.monotonic() < deadline
-        store.close()
+    def commit(self, offset: int) -> None:
+        """Commit to the group, as the query's listener does."""
+        metadata = CommitMetadata.of(name=QUERY, query_id=QUERY_ID, run_id="r" * 36, batch_id=1)
+        commit_all(self.servers, self.group, {self.tp: offset}, metadata.text())
 
     def audit(self, *more: str) -> Said:
         """Run the command over all four: its exit code and document."""
@@ -124,45 +116,6 @@ def test_all_four_agree(pipeline: Pipeline) -> None:
     assert row["ledgers"][0]["offset"] == 90
 
 
-def test_a_topic_recreated(pipeline: Pipeline) -> None:
-    """By its id, though the new topic has more records than the old one."""
-    pipeline.topics.delete(pipeline.topic)
-    pipeline.topics.create_as(pipeline.topic, 1)
-    pipeline.topics.fill(pipeline.topic, 200)
-    said = pipeline.audit()
-    assert said[0] == 1
-    assert 'recreated="earliest"' in findings(said)["topic recreated"]["fix"]
-
-
-def test_retention_past_the_query(pipeline: Pipeline) -> None:
-    """What was deleted unread is lost, and counted."""
-    pipeline.topics.forget_before(pipeline.topic, {0: 95})
-    said = pipeline.audit()
-    assert (said[0], said[1]["lost"]) == (1, 5)
-    assert set(findings(said)) == {"deleted before it was read"}
-
-
-def test_retention_past_the_group_is_repaired_by_the_command(pipeline: Pipeline) -> None:
-    """The query has read it all; the printed command brings the group to the checkpoint."""
-    pipeline.commit(20)
-    pipeline.topics.forget_before(pipeline.topic, {0: 50})
-    said = pipeline.audit()
-    assert (said[0], said[1]["lost"]) == (1, 0)
-    found = findings(said)
-    assert set(found) == {"deleted before it was read", "group behind"}
-    pipeline.type(found["group behind"]["fix"])
-    assert pipeline.audit()[0] == 0
-
-
-def test_an_expired_group_is_repaired_by_the_command(pipeline: Pipeline) -> None:
-    """A group that holds nothing."""
-    pipeline.group = unique("expired")
-    said = pipeline.audit()
-    assert said[0] == 1
-    pipeline.type(findings(said)["group empty"]["fix"])
-    assert pipeline.audit()[0] == 0
-
-
 def test_a_topic_that_no_group_holds_is_repaired_by_the_command(pipeline: Pipeline) -> None:
     """The query reads it; it is said, unless it is named as one that goes to no group."""
     other = pipeline.topics.create(partitions=1)
@@ -179,18 +132,6 @@ def test_a_topic_that_no_group_holds_is_repaired_by_the_command(pipeline: Pipeli
     assert pipeline.run(words)[0] == 0
 
 
-def test_two_drivers_on_the_group_are_repaired_by_the_command(pipeline: Pipeline) -> None:
-    """A commit of another query id is named; after it has stopped the command takes it back."""
-    pipeline.commit(97, query_id="deadbeef" + QUERY_ID[8:])
-    said = pipeline.audit()
-    assert said[0] == 1
-    found = findings(said)
-    assert set(found) == {"group with foreign commits", "group ahead"}
-    assert "id deadbeef" in found["group with foreign commits"]["what"]
-    pipeline.type(found["group ahead"]["fix"])
-    assert pipeline.audit()[0] == 0
-
-
 def test_a_restored_store(pipeline: Pipeline) -> None:
     """Batches that the checkpoint has as done are not in it: counted, with what Kafka deleted."""
     pipeline.checkpoint.plan(9, {pipeline.tp: 100})
@@ -201,40 +142,6 @@ def test_a_restored_store(pipeline: Pipeline) -> None:
     found = findings(said)["ledger behind"]
     assert said[1]["lost"] == 10
     assert "Kafka has deleted up to 3" in found["what"]
-
-
-def test_two_drivers_on_the_store(pipeline: Pipeline) -> None:
-    """Another checkpoint has moved the ledger on."""
-    ranges = {pipeline.tp: OffsetRange(90, 100)}
-    entry = entry_of(pipeline.heads, ranges, batch_id=3, topic_id=pipeline.topic_id)
-    pipeline.store.apply(replace(entry, query_id="another"))
-    said = pipeline.audit()
-    assert set(findings(said)) == {"ledger ahead"}
-    assert "query id another" in findings(said)["ledger ahead"]["cause"]
-
-
-def test_a_hanging_transaction(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A young one is a note; an old one is named, with the command that says whose it is."""
-    producer = Producer(
-        {
-            "bootstrap.servers": pipeline.servers,
-            "transactional.id": unique("tx"),
-            "log_level": "0",
-        }
-    )
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(pipeline.topic, value="open", partition=0)
-    assert producer.flush(30) == 0
-    said = pipeline.audit()
-    assert (said[0], findings(said)) == (0, {})
-    assert any(one["kind"] == "open transaction" for one in said[1]["findings"])
-    monkeypatch.setattr(source_checks, "HANGING", 0.0)
-    said = pipeline.audit()
-    fix = findings(said)["hanging transaction"]["fix"]
-    assert fix.endswith(f"txn list -b {pipeline.servers} --topic {pipeline.topic}")
-    producer.abort_transaction(30)
-    assert pipeline.audit()[0] == 0
 
 
 def test_rows_lost_and_doubled_are_counted(pipeline: Pipeline) -> None:

@@ -14,7 +14,6 @@ import pytest
 from eo_listener import cli
 from eo_listener.audit.positions import Positions
 from eo_listener.cli import audit_screen
-from eo_listener.model.errors import EoListenerError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import entry_of
 from tests.audit import test_position_judge as judge
@@ -86,31 +85,6 @@ def test_a_batch_in_doubt_is_fine(
     assert code == 0
     assert document["partitions"][0]["planned"] == 30
     assert any("will be repeated" in one["what"] for one in document["findings"])
-
-
-def test_a_store_behind(checkpoint: CheckpointFiles, store: StoreFile, audit: Audit) -> None:
-    """Exit 1; what the sink lacks is counted."""
-    checkpoint.plan(2, {TP: 45})
-    checkpoint.commit(2)
-    code, document = audit("-c", checkpoint.folder, "--ledger", f"sqlite:{store.path}")
-    assert (code, kinds(document), document["lost"]) == (1, {"ledger behind"}, 25)
-
-
-def test_a_store_ahead(tmp_path: Path, store: StoreFile, audit: Audit) -> None:
-    """An older copy of the checkpoint."""
-    older = CheckpointFiles(tmp_path / "older", {TP: 0})
-    older.plan(0, {TP: 10})
-    older.commit(0)
-    code, document = audit("-c", older.folder, "--ledger", f"sqlite:{store.path}")
-    assert (code, kinds(document), document["lost"]) == (1, {"ledger ahead"}, 0)
-
-
-def test_a_deleted_checkpoint(tmp_path: Path, store: StoreFile, audit: Audit) -> None:
-    """The way on is the ledger, by the name of its query."""
-    code, document = audit("-c", tmp_path / "none", "--ledger", f"sqlite:{store.path}")
-    assert (code, kinds(document)) == (1, {"no checkpoint"})
-    (finding,) = (one for one in document["findings"] if one["kind"] == "no checkpoint")
-    assert 'starting_offsets(ledger=sink, query="flights"' in finding["fix"]
 
 
 def test_a_cut_file(checkpoint: CheckpointFiles, audit: Audit) -> None:
@@ -216,38 +190,7 @@ def test_names_are_never_obeyed_by_a_terminal(
     assert "query a\\x1b[2Jb[/red]" in text
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "--checkpoint FOLDER"),
-        (["-g", "g"], "Add -b HOST:PORT"),
-        (["-g", " ", "-b", "127.0.0.1:1"], "a group is empty"),
-        (["-t", "t"], "Add -b HOST:PORT"),
-        (["--ledger", "mysql://u:hidden@h/d"], "sqlite:FILE"),
-        (["--ledger", "kafka://u:hidden@h:9092/t"], "sqlite:FILE"),
-        (["--ledger", "kafka:eo-ledger"], "kafka://HOST:PORT/eo-ledger"),
-        (["-c", "/c", "--rows", "--columns", "a,b"], "must name three columns"),
-        (["-c", "/c", "--storage", "x"], "key=value"),
-        (["-c", "/c", "-b", "nowhere"], "host:port"),
-    ],
-)
-def test_wrong_use(words: list[str], said: str) -> None:
-    """One error with what to type, and no secret."""
-    with pytest.raises(EoListenerError) as raised:
-        cli.app(["audit", *words], standalone_mode=False)
-    assert raised.value.exit_code == 2
-    assert said in str(raised.value)
-    assert "hidden" not in str(raised.value)
-
-
 def test_rows_need_the_log(store: StoreFile, audit: Audit) -> None:
     """Without Kafka nothing that a table lacks could be explained."""
     code, document = audit("--ledger", f"sqlite:{store.path}", "--rows")
     assert (code, document["complete"]) == (3, False)
-
-
-def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    """And the exit codes."""
-    cli.app(["audit", "--help"], standalone_mode=False)
-    text = capsys.readouterr().out
-    assert "Example: eo-listener audit" in text

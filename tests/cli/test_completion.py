@@ -12,6 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from eo_listener.cli import app
 
 PROGRAMS = Path(sys.executable).parent
 _TAB, _DONE = b"\t", b"\x0f"  # Ctrl-O: see _ZSH
@@ -40,8 +43,7 @@ not asked.
 """
 FILES = "eo-listener audit --checkpoint /tm"
 """Here the shell completes files."""
-of_each = pytest.mark.parametrize(("words", "completed"), TYPED)
-of_some = pytest.mark.parametrize(("words", "completed"), [TYPED[at] for at in (1, 2, 3, 6, 9)])
+of_some = pytest.mark.parametrize(("words", "completed"), [TYPED[at] for at in (1, 3, 6, 9)])
 """One of each kind, since a shell takes seconds."""
 
 
@@ -116,15 +118,20 @@ def in_zsh(words: str, home: Path, *, tabs: int = 1) -> tuple[str, str]:
     return typed.read_text().removesuffix("\n"), shown.decode(errors="replace")
 
 
-@of_each
+@pytest.mark.parametrize(("words", "completed"), [*TYPED, (FILES, [])])
+def test_what_is_offered(words: str, completed: list[str]) -> None:
+    """Commands, options and their values; nothing for a file, which the shell completes itself."""
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    answer = CliRunner().invoke(
+        app, prog_name="eo-listener", env={"_EO_LISTENER_COMPLETE": "complete_bash", **asked}
+    )
+    assert answer.stdout.split() == completed
+
+
+@of_some
 def test_tab_completes_in_bash(words: str, completed: list[str], tmp_path: Path) -> None:
-    """Commands, options and their values."""
+    """What is offered."""
     assert offered_by_bash(words, tmp_path) == completed
-
-
-def test_bash_completes_files(tmp_path: Path) -> None:
-    """Nothing is offered, and then the shell does it."""
-    assert offered_by_bash(FILES, tmp_path) == []
 
 
 def offered_by_bash(words: str, home: Path) -> list[str]:

@@ -330,22 +330,3 @@ def test_bad_input(arguments: list[str], code: int, words: str, groups: Groups) 
         run(*given, *groups.at)
     assert raised.value.exit_code == code
     assert groups.offsets(group) == {}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["seed", "", "--from-time", "0"], 2, "a group is empty"),
-        (["seed", "g", "--from-time", "0", "--watch", "nan"], 2, "--watch must be"),
-        (["seed", "g", "--from-time", "0", "-t", " "], 2, "a topic is empty"),
-        (["import", "g", "/no/such", "--missing", "x"], 2, "--missing must be one of"),
-        (["export", "g", "g"], 2, "named twice"),
-        (["export", "g", "--times"], 2, "--format json"),
-        (["export", "g"], 3, "Connection refused"),
-    ],
-)
-def test_what_needs_no_kafka(arguments: list[str], code: int, words: str) -> None:
-    """Is refused before one is asked; a Kafka that is away is what is not available."""
-    with pytest.raises(EoListenerError, match=words) as raised:
-        run(*arguments, "-b", "127.0.0.1:1")
-    assert raised.value.exit_code == code

@@ -12,7 +12,13 @@ import pytest
 from eo_listener.cli.group_changes import Rules, _as_options
 from eo_listener.cli.group_origins import NamedLedger, NamedOrigin, parse_offsets, parse_time
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.model.errors import EoListenerError, PartitionVanishedError, SettingsError
+from eo_listener.model.errors import (
+    EoListenerError,
+    FormatError,
+    PartitionVanishedError,
+    SettingsError,
+    StorageError,
+)
 from eo_listener.model.ledger import LedgerKey, StoredLedger, TakenBack
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_json
@@ -58,7 +64,7 @@ def test_a_time(text: str, milliseconds: int) -> None:
 @pytest.mark.parametrize("text", ["2013", "20130101", "1357016400", "1357016400000000"])
 def test_a_time_in_another_unit(text: str) -> None:
     """A year, a date, seconds or microseconds would take a group to the wrong end of the log."""
-    with pytest.raises(SettingsError, match="milliseconds between 1973 and 5138"):
+    with pytest.raises(SettingsError):
         parse_time(text)
 
 
@@ -67,7 +73,7 @@ def test_a_time_in_another_unit(text: str) -> None:
 )
 def test_no_time(text: str) -> None:
     """One without a zone may mean several moments."""
-    with pytest.raises(SettingsError, match="with its zone"):
+    with pytest.raises(SettingsError):
         parse_time(text)
 
 
@@ -93,42 +99,44 @@ def test_no_offsets(text: str) -> None:
 
     Nothing is not taken for all.
     """
-    with pytest.raises(SettingsError, match="as Spark writes them"):
+    with pytest.raises(SettingsError):
         parse_offsets(text)
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    "given",
     [
-        ({}, "exactly one place"),
-        ({"checkpoint": "/c", "time": "0"}, "exactly one place"),
-        ({"checkpoint": "/c", "ledger": ledger("sqlite:x")}, "exactly one place"),
-        ({"other_group": "g"}, "group g is both"),
-        ({"other_group": " "}, "a group is empty"),
+        {},
+        {"checkpoint": "/c", "time": "0"},
+        {"checkpoint": "/c", "ledger": ledger("sqlite:x")},
+        {"other_group": "g"},
+        {"other_group": " "},
     ],
 )
-def test_one_origin(given: dict[str, Any], words: str) -> None:
+def test_one_origin(given: dict[str, Any]) -> None:
     """Is named, and is not the group itself."""
-    with pytest.raises(SettingsError, match=words):
+    with pytest.raises(SettingsError):
         named(**given)
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "error"),
     [
-        (None, "cannot be read: No such file"),
-        (b"", "it is empty"),
-        (b"\xff\xfe\x00", "not text in UTF-8"),
-        (b"a,t,0,5\nb,t,0,5\n", "has 2 groups, and none of them is g"),
-        (b'{"v":7}', "of format 7"),
+        (None, StorageError),
+        (b"", FormatError),
+        (b"\xff\xfe\x00", FormatError),
+        (b"a,t,0,5\nb,t,0,5\n", SettingsError),
+        (b'{"v":7}', FormatError),
     ],
 )
-def test_a_file_that_does_not_do(content: bytes | None, words: str, tmp_path: Path) -> None:
+def test_a_file_that_does_not_do(
+    content: bytes | None, error: type[EoListenerError], tmp_path: Path
+) -> None:
     """Missing, empty, of another kind, of other groups, of a newer release."""
     file = tmp_path / "offsets"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(EoListenerError, match=words):
+    with pytest.raises(error):
         named(file=file).read(NOBODY, (), {})
 
 
@@ -281,10 +289,10 @@ def test_a_ledger_that_was_taken_back(
 
 def test_names_of_a_ledger_without_one() -> None:
     """Mean nothing; an address of no known form is refused."""
-    with pytest.raises(SettingsError, match="for --from-ledger"):
+    with pytest.raises(SettingsError, match="--from-ledger"):
         ledger(None, query="q")
     assert ledger(None) is None
-    with pytest.raises(SettingsError, match="none of the forms"):
+    with pytest.raises(SettingsError):
         ledger("delays.db")
 
 
@@ -302,5 +310,5 @@ def test_a_fix_names_the_options_of_the_command() -> None:
 )
 def test_rules_that_are_none(given: tuple[str, str, str]) -> None:
     """Are refused by the option's name."""
-    with pytest.raises(SettingsError, match="must be one of"):
+    with pytest.raises(SettingsError):
         Rules.of(*given)

@@ -163,23 +163,6 @@ def test_a_checkpoint_that_says_nothing_is_in_the_way(topics: Topics, tmp_path: 
     assert said.endswith(f"it has read {gone}-0, which Kafka does not have")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["", "-b", "127.0.0.1:1"], 2, "a group is empty"),
-        (["g", "-b", "127.0.0.1:1", "--to", "flink"], 2, "--to must be one of"),
-        (["g", "-b", "127.0.0.1:1", "--interval", "0"], 2, "--interval must be"),
-        (["g", "-b", "127.0.0.1:1", "--topic", "t"], 2, "--topic is for --checkpoint"),
-        (["g", "-b", "127.0.0.1:1", "--checkpoint", "/no/such"], 2, "there is no checkpoint"),
-    ],
-)
-def test_bad_input(arguments: list[str], code: int, words: str) -> None:
-    """One error, before Kafka is asked."""
-    with pytest.raises(EoListenerError, match=words) as raised:
-        run(*arguments)
-    assert raised.value.exit_code == code
-
-
 def test_a_group_that_holds_nothing(topics: Topics) -> None:
     """Is no proof of anything."""
     answer = run(unique("nosuch"), "-b", topics.servers, *QUICK, "--timeout", "0")

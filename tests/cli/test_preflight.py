@@ -9,7 +9,8 @@ import pytest
 from eo_listener import cli
 from eo_listener.spark.session import installation
 from tests.broker import Broker
-from tests.cli.test_status import commit, run
+from tests.cli.commands import invoke
+from tests.groups import commit
 from tests.topics import Topics, unique
 
 
@@ -19,8 +20,8 @@ def test_people_get_a_table_and_a_line_for_each_thing_to_do(broker: Broker) -> N
     servers, group = broker.bootstrap_servers, unique("[/red]")
     topic = Topics(servers).create(partitions=1)
     commit(servers, group, topic, {0: 1000})
-    answer = run("preflight", "-b", servers, "-g", group, "-t", topic, "--mode", "transactional")
-    assert answer.returncode == 1, answer.stderr
+    answer = invoke("preflight", "-b", servers, "-g", group, "-t", topic, "--mode", "transactional")
+    assert answer.exit_code == 1
     lines = answer.stdout.splitlines()
     assert any("problem" in line and "[/red]" in line and "beyond" in line for line in lines)
     assert any(line.endswith(f"'eo-listener-{group}'") for line in lines)
@@ -31,8 +32,8 @@ def test_people_get_a_table_and_a_line_for_each_thing_to_do(broker: Broker) -> N
 def test_programs_get_a_document(broker: Broker) -> None:
     """A finding has a level, what it is about, what was found, and what to do. All fine exits 0."""
     group = unique("new")
-    answer = run("preflight", "-b", broker.bootstrap_servers, "-g", group, "--json")
-    assert (answer.returncode, answer.stderr) == (0, "")
+    answer = invoke("preflight", "-b", broker.bootstrap_servers, "-g", group, "--json")
+    assert answer.exit_code == 0
     findings = json.loads(answer.stdout)["findings"]
     assert {
         "level": "fine",
@@ -49,14 +50,14 @@ def test_a_sink_is_asked_about_by_its_arguments(broker: Broker) -> None:
     topics = Topics(servers)
     first, second = topics.create("b", 1), topics.create("a", 1)
     sink = ["--sink-topic", first, "--sink-topic", second, "--sink-ledger-topic", ledger]
-    answer = run("preflight", "-b", servers, *sink, "--sink-query", "q", "--json")
-    assert (answer.returncode, answer.stderr) == (0, "")
+    answer = invoke("preflight", "-b", servers, *sink, "--sink-query", "q", "--json")
+    assert answer.exit_code == 0
     abouts = {one["about"] for one in json.loads(answer.stdout)["findings"]}
     own = f"transactional id eo-listener/{second}%2C{first}/q"
     assert abouts >= {f"topic {first}", f"topic {second}", f"ledger {ledger}", own}
     topics.create_as(ledger, 1)
-    answer = run("preflight", "-b", servers, *sink, "--sink-transaction-timeout", "1000")
-    assert answer.returncode == 1
+    answer = invoke("preflight", "-b", servers, *sink, "--sink-transaction-timeout", "1000")
+    assert answer.exit_code == 1
     lines = answer.stdout.splitlines()
     alter = f"--alter --topic {ledger} --add-config cleanup.policy=compact"
     assert any(alter in line for line in lines)
@@ -66,8 +67,8 @@ def test_a_sink_is_asked_about_by_its_arguments(broker: Broker) -> None:
 
 def test_a_cluster_that_is_away() -> None:
     """It is said in the table, beside what is known of this machine, and exits with 3."""
-    answer = run("preflight", "-b", "127.0.0.1:1", "--json")
-    assert answer.returncode == 3
+    answer = invoke("preflight", "-b", "127.0.0.1:1", "--json")
+    assert answer.exit_code == 3
     findings = json.loads(answer.stdout)["findings"]
     assert any(one["about"] == "this machine" for one in findings)
     assert findings[-1]["about"] == "cluster 127.0.0.1:1"
@@ -77,8 +78,8 @@ def test_a_cluster_that_is_away() -> None:
 
 def test_without_a_cluster_only_this_machine_is_checked() -> None:
     """Python, Spark, Java, connector and shim."""
-    answer = run("preflight", "--json")
-    assert answer.returncode == 0
+    answer = invoke("preflight", "--json")
+    assert answer.exit_code == 0
     findings = json.loads(answer.stdout)["findings"]
     assert {one["about"] for one in findings} == {"this machine"}
     whole = " ".join(one["what"] for one in findings)
@@ -98,64 +99,3 @@ def test_a_machine_without_spark_can_be_all_right(
     notes = [one["what"] for one in findings if one["level"] == "note"]
     assert any("no Spark" in what for what in notes)
     assert any("Java" in what for what in notes)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["-g", "g"], ["-b HOST:PORT"]),
-        (["-b", "nowhere"], ["host:port"]),
-        (["-b", "127.0.0.1:1", "-g", " "], ["a group is empty"]),
-        (["-b", "127.0.0.1:1", "-t", ""], ["a topic is empty"]),
-        (["-b", "127.0.0.1:1", "--mode", "fast"], ["fast", "transactional"]),
-        (["-b", "127.0.0.1:1", "-X", "nosuch=1"], ["nosuch"]),
-        (["--sink-topic", "t"], ["-b HOST:PORT"]),
-        (["-b", "127.0.0.1:1", "--sink-query", "q"], ["--sink-topic TOPIC"]),
-        (["-b", "127.0.0.1:1", "--sink-topic", ""], ["a topic is empty"]),
-        (["-b", "127.0.0.1:1", "--sink-topic", "t", "--sink-group", " g"], ["blank"]),
-        (["-b", "127.0.0.1:1", "--sink-topic", "t", "--sink-write-method", "x"], ["executors"]),
-        (
-            ["-b", "127.0.0.1:1", "--sink-topic", "t", "--sink-transaction-timeout", "0"],
-            ["--sink-transaction-timeout"],
-        ),
-        (["-b", "127.0.0.1:1", "--no-sink-transactions"], ["--sink-topic TOPIC"]),
-        (
-            [
-                "-b",
-                "h:1",
-                "--sink-topic",
-                "t",
-                "--no-sink-transactions",
-                "--sink-write-method",
-                "driver",
-            ],
-            ["--sink-write-method driver", "--no-sink-transactions"],
-        ),
-        (
-            [
-                "-b",
-                "127.0.0.1:1",
-                "--sink-topic",
-                "t",
-                "--no-sink-transactions",
-                "--sink-group",
-                "g",
-            ],
-            ["--sink-group", "--no-sink-transactions"],
-        ),
-        (["--sink-table", "sqlite:/secret.db"], ["iceberg:CATALOG.NAMESPACE.TABLE"]),
-        (["--sink-table", "delta:/d", "--sink-dead-letters", "d"], ["no dead letters"]),
-        (["--sink-query", "q"], ["--sink-table iceberg:..."]),
-        (["--sink-table", "iceberg:short"], ["Write all of it"]),
-        (["--sink-table", "delta:/d", "--spark-conf", "x"], ["spark.key=value"]),
-        (["--recommit-interval", "inf"], ["--recommit-interval", "at least 1, got inf"]),
-    ],
-)
-def test_wrong_use_is_one_line(arguments: list[str], words: list[str]) -> None:
-    """What is wrong and the option to change, on stderr, exit 2."""
-    answer = run("preflight", *arguments)
-    assert answer.returncode == 2
-    assert answer.stdout == ""
-    (line,) = answer.stderr.strip().splitlines()
-    for word in words:
-        assert word in line

@@ -353,13 +353,6 @@ def test_what_is_not_aborted(described: DescribedTransaction, error: type[EoList
     assert not kafka.ended
 
 
-def test_a_name_must_be_given() -> None:
-    """Blank, or left out, it is wrong use."""
-    assert run(Kafka([[]]), "abort").exit_code == 2
-    with pytest.raises(SettingsError):
-        run(Kafka([[]]), "abort", "--transactional-id", " ")
-
-
 @pytest.mark.slow
 def test_a_broker_that_is_away(tmp_path: Path) -> None:
     """One error, exit status 3, and no Java is started for it."""

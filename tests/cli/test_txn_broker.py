@@ -6,9 +6,7 @@ import itertools
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
-    AdminClient,
-    NewTopic,
-)
 from typer.testing import CliRunner, Result
 
 from eo_listener.cli import app, java_client
-from eo_listener.model.errors import EoListenerError, KafkaError, SettingsError
+from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.spark.java import Java
 from eo_listener.spark.shim_process import ShimProcess
@@ -200,53 +194,6 @@ def test_a_time_out_that_brokers_no_longer_allow(start_broker: StartBroker, tmp_
         assert listed(lowered, "-t", topic)[1][0]["timeout"] == 60.0
         done = json.loads(run(lowered, "txn", "abort", "--transactional-id", name, *QUICK).stdout)
         assert (done["ended"], done["not_ended"]) == (True, {})
-
-
-@pytest.mark.slow
-def test_while_brokers_come_and_go(start_broker: StartBroker) -> None:
-    """What is lost is named and holds up nothing else; what is healthy is never said to hang."""
-    broker = start_broker(nodes=3)
-    servers = broker.bootstrap_servers
-    admin, topic, spread = AdminClient({"bootstrap.servers": servers}), unique("t"), unique("t")
-    for name, partitions, replicas in ((topic, 1, 3), (spread, 3, 1)):
-        admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(30)
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "transactional.id": unique("healthy"),
-            "transaction.timeout.ms": "600000",
-            "log_level": "0",
-        }
-    )
-    producer.init_transactions(60)
-    producer.begin_transaction()
-    for name, partition in ((topic, 0), *((spread, number) for number in range(3))):
-        producer.produce(name, value="open", partition=partition)
-    assert producer.flush(60) == 0
-    assert [one["verdict"] for one in listed(broker, "-t", topic, "-t", spread)[1]] == ["open"]
-    said: Counter[str] = Counter()
-    with ThreadPoolExecutor(1) as pool:
-        for node in (1, 2, 3):
-            broker.kill(node)
-            answer = run(broker, "txn", "list", "--json", "-t", spread)
-            lost = [one for one in json.loads(answer.stdout)["partitions"] if "error" in one]
-            assert (answer.exit_code, len(lost)) == (3, 1), answer.stdout
-            back = pool.submit(broker.restart, node)
-            while not back.done():
-                said.update(_verdicts(broker, topic))
-            back.result()
-            for _ in range(5):
-                said.update(_verdicts(broker, topic))
-    assert set(said) <= {"open", "not known", "away"}, said
-    assert said["open"]
-    producer.abort_transaction(60)
-
-
-def _verdicts(broker: Broker, topic: str) -> list[str]:
-    try:
-        return [one["verdict"] for one in listed(broker, "-t", topic)[1]]
-    except KafkaError:
-        return ["away"]
 
 
 def test_status_says_what_to_type(broker: Broker) -> None:

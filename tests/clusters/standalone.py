@@ -12,8 +12,9 @@ from typing import final
 import psutil
 
 from eo_listener.spark.session.installation import Installation
-from tests.bridge.submitted import environment, is_open, until
+from tests.bridge.submitted import environment, is_open
 from tests.broker.settings import free_ports
+from tests.waiting import until
 
 
 @final

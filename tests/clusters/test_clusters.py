@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from eo_listener.spark.session.installation import Installation
-from tests.bridge.submitted import command, environment, run, until
+from tests.bridge.submitted import command, environment, run
 from tests.bridge.test_programs import JAVA, compile_job
 from tests.bridge.test_submitted import held
 from tests.broker import Broker
 from tests.clusters.standalone import Standalone
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, audit
 from tests.broker import Broker
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -75,13 +76,6 @@ def total(broker: Broker, group: str) -> int:
             time.sleep(0.1)
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-
-
 def advance(broker: Broker, group: str) -> None:
     """Wait until the group has come further than it is now."""
     before = total(broker, group)
@@ -94,10 +88,7 @@ def once(checkpoint: Path, broker: Broker, group: str, *more: str) -> int:
 
 
 def test_queries_without_any_listener(queries: Queries, topics: Topics) -> None:
-    """A plain query, a union of two sources, and one with asynchronous progress: lag 0 each.
-
-    By Kafka's own tool.
-    """
+    """A plain query, a union of two sources, and one with asynchronous progress: lag 0 each."""
     left, right = topics.create(), topics.create()
     for topic in (left, right):
         topics.fill(topic, 300)

@@ -91,11 +91,14 @@ Opened = Callable[[str, Mapping[str, str]], GroupStore]
 
 
 def attempt(
-    store: GroupStore, group: str, positions: Mapping[TopicPartition, Position]
+    store: GroupStore,
+    group: str,
+    positions: Mapping[TopicPartition, Position],
+    timeout: float = 8,
 ) -> set[str | None]:
     """What a commit was answered."""
     try:
-        return set(store.commit(group, positions, timeout=8).values())
+        return set(store.commit(group, positions, timeout=timeout).values())
     except KafkaError as error:
         return {error.code}
 
@@ -105,10 +108,11 @@ def insist(
     group: str,
     positions: Mapping[TopicPartition, Position],
     patience: float = 60,
+    timeout: float = 8,
 ) -> None:
     """Commit until it is confirmed: coordinators are made at their first use."""
     deadline = time.monotonic() + patience
-    while (said := attempt(store, group, positions)) != {None}:
+    while (said := attempt(store, group, positions, timeout)) != {None}:
         assert time.monotonic() < deadline, said
         time.sleep(0.1)
 
@@ -258,7 +262,7 @@ def test_a_call_that_never_comes_back_is_given_up(
         with pytest.raises(KafkaError) as late:
             store.commit(place.group, place.at(6), timeout=1)
         assert late.value.code == "_TIMED_OUT"
-        insist_soon(store, place, place.at(7))
+        insist(store, place.group, place.at(7), 30, timeout=2)
     finally:
         fault_points.arm(None)
         released.set()
@@ -267,18 +271,6 @@ def test_a_call_that_never_comes_back_is_given_up(
             thread.join(30)
     assert place.held() == place.at(7)
     assert attempt(store, place.group, place.at(8)) == {None}
-
-
-def insist_soon(
-    store: GroupStore, place: GroupAndTopic, positions: Mapping[TopicPartition, Position]
-) -> None:
-    """As `insist`, with requests that are given up sooner."""
-    deadline = time.monotonic() + 30
-    while True:
-        with suppress(KafkaError):
-            store.commit(place.group, positions, timeout=2)
-            return
-        assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -352,6 +344,36 @@ class Driver:
         self.process.stdout.close()
 
 
+def replace(
+    place: GroupAndTopic, mode: str, more: Mapping[str, str], still: float, waits: str | None
+) -> None:
+    """Stop a driver for some seconds, start its successor, and resume it: it commits no more.
+
+    `waits` is what the successor is answered until it may commit.
+    """
+    zombie = Driver(place, mode, "zombie", 100, **more)
+    successor = None
+    try:
+        zombie.wait("ok")
+        zombie.process.send_signal(signal.SIGSTOP)
+        time.sleep(still)
+        successor = Driver(place, mode, "successor", 100_000, **more)
+        if waits is not None:
+            successor.wait(waits)
+        successor.wait("ok")
+        resumed = len(zombie.said)
+        zombie.process.send_signal(signal.SIGCONT)
+        zombie.wait(FATAL[mode])
+        seen = {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
+        assert "ok" not in seen  # the first line after it may be of before
+        successor.wait("ok")
+        assert {position.metadata for position in place.held().values()} == {"successor"}
+    finally:
+        zombie.end()
+        if successor is not None:
+            successor.end()
+
+
 @pytest.mark.parametrize(
     ("mode", "more", "still"),
     [
@@ -371,25 +393,7 @@ def test_a_driver_that_stood_still_is_replaced(
     mode: str, more: Mapping[str, str], still: float, place: GroupAndTopic
 ) -> None:
     """Stopped, replaced and resumed it commits nothing more, and its successor goes on."""
-    zombie = Driver(place, mode, "zombie", 100, **more)
-    successor = None
-    try:
-        zombie.wait("ok")
-        zombie.process.send_signal(signal.SIGSTOP)
-        time.sleep(still)
-        successor = Driver(place, mode, "successor", 100_000, **more)
-        successor.wait("ok")
-        resumed = len(zombie.said)
-        zombie.process.send_signal(signal.SIGCONT)
-        zombie.wait(FATAL[mode])
-        seen = {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
-        assert "ok" not in seen  # the first line after it may be of before
-        successor.wait("ok")
-        assert {position.metadata for position in place.held().values()} == {"successor"}
-    finally:
-        zombie.end()
-        if successor is not None:
-            successor.end()
+    replace(place, mode, more, still, None)
 
 
 @new_protocol
@@ -397,34 +401,14 @@ def test_in_the_new_protocol_a_zombie_finds_its_place_taken(
     start_broker: Callable[..., Broker],
 ) -> None:
     """Its successor gets in when the session has ended, and the zombie cannot come back."""
-    broker = start_broker(
-        properties={
-            "group.consumer.min.session.timeout.ms": "6000",
-            "group.consumer.session.timeout.ms": "6000",
-            "group.consumer.min.heartbeat.interval.ms": "1000",
-            "group.consumer.heartbeat.interval.ms": "1000",
-        }
-    )
+    session = {"min.session": "6000", "session": "6000"}
+    heartbeat = {"min.heartbeat.interval": "1000", "heartbeat.interval": "1000"}
+    properties = {f"group.consumer.{name}.timeout.ms": value for name, value in session.items()}
+    properties |= {f"group.consumer.{name}.ms": value for name, value in heartbeat.items()}
+    broker = start_broker(properties=properties)
     topic = Topics(broker.bootstrap_servers).create()
     place = GroupAndTopic(broker=broker, topic=topic, group=unique("g"))
-    zombie = Driver(place, "member", "zombie", 100, **NEW)
-    successor = None
-    try:
-        zombie.wait("ok")
-        zombie.process.send_signal(signal.SIGSTOP)
-        successor = Driver(place, "member", "successor", 100_000, **NEW)
-        successor.wait("UNRELEASED_INSTANCE_ID")
-        successor.wait("ok")
-        resumed = len(zombie.said)
-        zombie.process.send_signal(signal.SIGCONT)
-        zombie.wait(FATAL["member"])
-        assert "ok" not in {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
-        successor.wait("ok")
-        assert {position.metadata for position in place.held().values()} == {"successor"}
-    finally:
-        zombie.end()
-        if successor is not None:
-            successor.end()
+    replace(place, "member", NEW, 0, "UNRELEASED_INSTANCE_ID")
 
 
 class Committer(threading.Thread):

@@ -14,7 +14,7 @@ from eo_listener.kafka.many_groups import ManyGroups
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import TopicPartition
 from tests.broker import Broker
-from tests.cli.test_status import commit
+from tests.groups import commit
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka

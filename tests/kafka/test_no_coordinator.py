@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +17,7 @@ from eo_listener.model.offsets import Position, TopicPartition
 from tests.broker import Broker
 from tests.conftest import StartBroker
 from tests.topics import Topics
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -45,13 +45,6 @@ def committer(
     return made, offer
 
 
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120.0
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize(
     "mode",
     [
@@ -71,7 +64,7 @@ def test_a_missing_coordinator_is_reported_once_it_lasts(
     events: list[Event] = []
     made, offer = committer(broker, events, mode, Backoff(persistent_after=1.0))
     offer(0)
-    wait_for(lambda: any(OFFSETS_TOPIC in one.fix for one in failures(events)))
+    until(lambda: any(OFFSETS_TOPIC in one.fix for one in failures(events)))
     made.close(0.0)
     first, *_, last = failures(events)
     assert OFFSETS_TOPIC not in first.cause + first.fix
@@ -86,12 +79,12 @@ def test_a_coordinator_that_restarts_is_no_alarm(start_broker: StartBroker) -> N
     events: list[Event] = []
     made, offer = committer(broker, events)
     offer(1)
-    wait_for(lambda: committed(events) == 1)
+    until(lambda: committed(events) == 1)
     broker.kill()
     offer(2)
-    wait_for(lambda: bool(failures(events)))
+    until(lambda: bool(failures(events)))
     broker.restart()
-    wait_for(lambda: committed(events) == 2)
+    until(lambda: committed(events) == 2)
     made.close(0.0)
     assert not [one for one in failures(events) if OFFSETS_TOPIC in one.cause + one.fix]
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.model.offsets import Position, TopicPartition
-from tests.broker import Broker, GroupRow, parse_rows
-from tests.groups import positions
+from tests.broker import Broker
+from tests.groups import Described, described, positions
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ class Queries:
         query = self.start(data, name, checkpoint=checkpoint)
         assert query.awaitTermination(90)
 
-    def described(self, group: str) -> tuple[GroupRow, ...]:
-        """What Kafka's own kafka-consumer-groups says of a group."""
-        return parse_rows(self.broker.consumer_groups(group))
+    def described(self, group: str) -> tuple[Described, ...]:
+        """Each partition that a group holds."""
+        return described(self.broker.bootstrap_servers, group)
 
     def positions(self, group: str) -> dict[TopicPartition, Position]:
         """What a group holds by our own reader."""
         return positions(self.broker.bootstrap_servers, group)
 
     def assert_drained(self, group: str, *topics: str, partitions: int = 3) -> None:
-        """Kafka's own tool shows every partition at its log end, and nothing but these topics."""
+        """Every partition is at its log end, and there is nothing but these topics."""
         rows = self.described(group)
         assert {row.topic for row in rows} == set(topics)
         assert len(rows) == len(topics) * partitions
         for row in rows:
             assert row.current_offset == row.log_end_offset, row
             assert row.lag == 0, row
-        assert sum(row.current_offset or 0 for row in rows) > 0
+        assert sum(row.current_offset for row in rows) > 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import reduce
 
 import pytest
+from pyspark.sql import DataFrame
 
 from eo_listener import OffsetCommitListener
-from eo_listener.model.errors import SettingsError
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
@@ -15,30 +16,17 @@ from tests.topics import Topics, unique
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.mark.parametrize(
-    ("options", "level", "words"),
-    [
-        ({}, logging.INFO, ["no consumer group is named", "kafka.consumer.commit.groupid"]),
-        ({"eo__commit__group": ""}, logging.WARNING, ["eo.commit.group is empty"]),
-        (
-            {"kafka__consumer__commit__group__id": "g"},
-            logging.WARNING,
-            ["kafka.consumer.commit.group.id", "write .option('kafka.consumer.commit.groupid'"],
-        ),
-    ],
-)
-def test_a_wrong_group_option(
-    options: dict[str, str],
-    level: int,
-    words: list[str],
+def test_wrong_group_options(
     listener: OffsetCommitListener,
     queries: Queries,
     topics: Topics,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Said once for the source, not once a batch; nothing is committed; the query is unhurt."""
+    """Each is named once for its source, not once a batch; the query is unhurt."""
     topic = topics.create()
-    query = queries.start(queries.read(subscribe=topic, **options), name="q", drain=False)
+    options = [{}, {"eo__commit__group": ""}, {"kafka__consumer__commit__group__id": "g"}]
+    sources = [queries.read(subscribe=topic, **one) for one in options]
+    query = queries.start(reduce(DataFrame.union, sources), name="q", drain=False)
     with caplog.at_level(logging.INFO, "eo_listener"):
         for _ in range(3):
             topics.fill(topic, 5)
@@ -46,46 +34,35 @@ def test_a_wrong_group_option(
         assert listener.flush()
     query.stop()
     assert query.exception() is None
-    (record,) = caplog.records
-    assert record.levelno == level
-    assert record.getMessage().startswith("query q, source 0: ")
-    for word in words:
-        assert word in record.getMessage()
+    named = [
+        (logging.INFO, "kafka.consumer.commit.groupid"),
+        (logging.WARNING, "eo.commit.group"),
+        (logging.WARNING, "kafka.consumer.commit.group.id"),
+    ]
+    assert len(caplog.records) == len(named)
+    for number, (record, (level, option)) in enumerate(zip(caplog.records, named, strict=True)):
+        assert record.levelno == level
+        assert record.getMessage().startswith(f"query q, source {number}: ")
+        assert option in record.getMessage()
 
 
-@pytest.mark.parametrize(("groups", "level"), [({}, logging.INFO), ({"r": "g"}, logging.WARNING)])
-def test_a_query_without_kafka(
-    groups: dict[str, str],
-    level: int,
-    recording: Recording,
-    queries: Queries,
-    caplog: pytest.LogCaptureFixture,
+def test_queries_without_kafka(
+    recording: Recording, queries: Queries, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Said once, as a warning only where a group was named for it; the query is unhurt."""
-    listener = recording.add(OffsetCommitListener(groups))
+    """Each is named once, as a warning only if a group was named for it, and is unhurt."""
+    listener = recording.add(OffsetCommitListener({"named": "g"}))
     rate = queries.spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     with caplog.at_level(logging.INFO, "eo_listener"):
-        query = queries.start(rate, name="r", drain=False)
-        query.processAllAvailable()
-        assert listener.flush()
-        query.stop()
-    assert query.exception() is None
-    (record,) = caplog.records
-    assert record.levelno == level
-    assert "reads nothing from Kafka" in record.getMessage()
-
-
-def test_settings_are_checked_when_given() -> None:
-    """Unknown client properties and empty groups raise at once, and show no value."""
-    with pytest.raises(SettingsError, match=r"nosuch\.property"):
-        OffsetCommitListener(kafka={"nosuch.property": "hunter2"})
-    with pytest.raises(SettingsError, match="must be the name of a consumer group"):
-        OffsetCommitListener({"q": ""})
-    with pytest.raises(SettingsError, match="cannot be used"):
-        OffsetCommitListener(group_template="{nosuch}")
-    with pytest.raises(SettingsError) as refused:
-        OffsetCommitListener(kafka={"sasl.password": "hunter2", "security.protocol": "NOSUCH"})
-    assert "hunter2" not in str(refused.value)
+        for name in ("free", "named"):
+            query = queries.start(rate, name=name, checkpoint=name, drain=False)
+            query.processAllAvailable()
+            assert listener.flush()
+            query.stop()
+            assert query.exception() is None
+    free, named = caplog.records
+    assert (free.levelno, named.levelno) == (logging.INFO, logging.WARNING)
+    assert "query free" in free.getMessage()
+    assert "query named" in named.getMessage()
 
 
 def test_secrets_stay_out_of_the_log(

@@ -14,17 +14,9 @@ from tests.broker import Broker
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> float:
-    """Wait until it holds, and return after how many seconds it did."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds
-        time.sleep(0.1)
-    return time.monotonic() - began
 
 
 def held(queries: Queries, group: str) -> int:
@@ -51,7 +43,7 @@ def test_a_batch_whose_event_was_lost_is_caught_up_without_new_data(
     recording.add(OffsetCommitListener(observers=[recording.events.append]))
     query = queries.start(data, drain=available_now)
     try:
-        wait_for(lambda: any(isinstance(event, Committed) for event in recording.events), 60)
+        until(lambda: any(isinstance(event, Committed) for event in recording.events), 60)
     finally:
         query.stop()
     queries.assert_drained(group, topic)
@@ -97,7 +89,7 @@ def test_the_full_map_is_committed_again_while_a_query_idles(
             commits = [event for event in recording.events if isinstance(event, Committed)]
             return [event for event in commits if len(event.offsets) == 6]
 
-        wait_for(lambda: len(whole()) >= 2, 60)
+        until(lambda: len(whole()) >= 2, 60)
     finally:
         query.stop()
     queries.assert_drained(group, busy, idle)
@@ -150,7 +142,7 @@ def test_new_partitions_join_the_group(
     try:
         query.processAllAvailable()
         topics.widen(topic, 4)
-        wait_for(lambda: _read_all(queries, topics, topic, group, listener), 60)
+        until(lambda: _read_all(queries, topics, topic, group, listener), 60)
     finally:
         query.stop()
     queries.assert_drained(group, topic, partitions=4)
@@ -184,7 +176,7 @@ def test_asynchronous_progress_follows_the_checkpoint(
         .start()
     )
     try:
-        wait_for(lambda: held(queries, group) == 60, 60)
+        until(lambda: held(queries, group) == 60, 60)
     finally:
         query.stop()
     queries.assert_drained(group, topic)
@@ -206,7 +198,7 @@ def test_a_continuous_query_is_committed_without_events(
         .start()
     )
     try:
-        wait_for(lambda: held(queries, group) == 60, 60)
+        until(lambda: held(queries, group) == 60, 60)
     finally:
         query.stop()
     queries.assert_drained(group, topic, partitions=1)

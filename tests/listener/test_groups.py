@@ -1,13 +1,17 @@
-"""Kafka's own tool shows lag 0 after the drain, for every way to read a topic."""
+"""Lag 0 after the drain, for every way to read a topic."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from functools import reduce
 
 import pytest
+from pyspark.sql import DataFrame
 
 from eo_listener import OffsetCommitListener
 from eo_listener.model.commit_metadata import CommitMetadata
+from tests.broker import parse_rows
 from tests.groups import positions
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
@@ -16,20 +20,60 @@ from tests.topics import Topics, unique
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-def test_one_source(listener: OffsetCommitListener, queries: Queries, topics: Topics) -> None:
-    """The group of the source's option ends at the log end, signed with query and batch."""
-    topic, group = topics.create(), unique("g")
-    topics.fill(topic, 200)
-    source = queries.read(subscribe=topic, kafka__consumer__commit__groupid=group)
-    queries.drain(source, name="flights")
+def test_every_way_to_read_a_topic(
+    listener: OffsetCommitListener, queries: Queries, topics: Topics
+) -> None:
+    """Each source of a query ends at lag 0 in its own group, or in the one that several name.
+
+    By Kafka's own tool too. The last offset of a transaction's partition is a marker; the group
+    stands behind it all the same. One stream that is used twice is one source.
+    """
+    plain, other, marked = topics.create(), topics.create(partitions=2), topics.create()
+    prefix = unique("p")
+    matched = [topics.create(prefix), topics.create(prefix)]
+    for topic in (plain, other, *matched):
+        topics.fill(topic, 60)
+    for _ in range(2):
+        topics.fill(marked, 50, transactional=True)
+    of_all = {
+        name: unique("g")
+        for name in ("twice", "own", "shared", "pattern", "assign", "committed", "uncommitted")
+    }
+
+    def read(group: str, **options: str) -> DataFrame:
+        return queries.read(eo__commit__group=of_all[group], **options)
+
+    twice = read("twice", subscribe=plain)
+    sources = [
+        twice,
+        read("shared", subscribe=plain),
+        twice,
+        queries.read(subscribe=plain, kafka__consumer__commit__groupid=of_all["own"]),
+        read("shared", subscribe=other),
+        read("pattern", subscribePattern=f"{prefix}-.*"),
+        read("assign", assign=json.dumps({plain: [0, 2]})),
+        read("committed", subscribe=marked, kafka__isolation__level="read_committed"),
+        read("uncommitted", subscribe=marked, kafka__isolation__level="read_uncommitted"),
+    ]
+    queries.drain(reduce(DataFrame.union, sources), name="flights")
     assert listener.flush()
-    queries.assert_drained(group, topic)
-    held = positions(topics.servers, group)
-    assert len(held) == 3
-    for position in held.values():
-        written = CommitMetadata.parse(position.metadata)
-        assert written is not None
-        assert (written.name, written.batch_id) == ("flights", 0)
+    for name in ("twice", "own"):
+        queries.assert_drained(of_all[name], plain)
+    queries.assert_drained(of_all["pattern"], *matched)
+    shared = queries.described(of_all["shared"])
+    assert Counter(row.topic for row in shared) == {plain: 3, other: 2}
+    assert {row.lag for row in shared} == {0}
+    assigned = {row.partition: row.lag for row in queries.described(of_all["assign"])}
+    assert assigned == {0: 0, 2: 0}
+    for name in ("committed", "uncommitted"):
+        queries.assert_drained(of_all[name], marked)
+        ends = [row.log_end_offset for row in queries.described(of_all[name])]
+        assert sum(ends) == 100 + 2 * len(ends)
+    shown = parse_rows(queries.broker.consumer_groups(of_all["own"]))
+    assert [(row.topic, row.lag) for row in shown] == 3 * [(plain, 0)]
+    held = positions(topics.servers, of_all["own"]).values()
+    written = [CommitMetadata.parse(position.metadata) for position in held]
+    assert [(one.name, one.batch_id) for one in written if one] == 3 * [("flights", 0)]
 
 
 def test_the_group_moves_with_the_query(
@@ -46,94 +90,6 @@ def test_the_group_moves_with_the_query(
             queries.assert_drained(group, topic)
     finally:
         query.stop()
-
-
-def test_two_sources_with_two_groups(
-    listener: OffsetCommitListener, queries: Queries, topics: Topics
-) -> None:
-    """Each source of a union commits to its own group."""
-    left, right = topics.create(), topics.create(partitions=2)
-    one, two = unique("g"), unique("g")
-    topics.fill(left, 100)
-    topics.fill(right, 70)
-    queries.drain(
-        queries.read(subscribe=left, eo__commit__group=one).union(
-            queries.read(subscribe=right, eo__commit__group=two)
-        )
-    )
-    assert listener.flush()
-    queries.assert_drained(one, left)
-    queries.assert_drained(two, right, partitions=2)
-
-
-def test_two_sources_united_under_one_group(
-    listener: OffsetCommitListener, queries: Queries, topics: Topics
-) -> None:
-    """Two sources that name the same group share it."""
-    left, right, group = topics.create(), topics.create(), unique("g")
-    topics.fill(left, 100)
-    topics.fill(right, 70)
-    queries.drain(
-        queries.read(subscribe=left, eo__commit__group=group).union(
-            queries.read(subscribe=right, eo__commit__group=group)
-        )
-    )
-    assert listener.flush()
-    queries.assert_drained(group, left, right)
-
-
-def test_subscribe_pattern(
-    listener: OffsetCommitListener, queries: Queries, topics: Topics
-) -> None:
-    """Every topic that the pattern matches is in the group."""
-    prefix, group = unique("p"), unique("g")
-    matched = [topics.create(prefix), topics.create(prefix)]
-    for topic in matched:
-        topics.fill(topic, 60)
-    source = queries.read(subscribePattern=f"{prefix}-.*", eo__commit__group=group)
-    queries.drain(source)
-    assert listener.flush()
-    queries.assert_drained(group, *matched)
-
-
-def test_assign(listener: OffsetCommitListener, queries: Queries, topics: Topics) -> None:
-    """Only the partitions assigned are committed; the third one is not touched."""
-    topic, group = topics.create(), unique("g")
-    topics.fill(topic, 100)
-    assigned = json.dumps({topic: [0, 2]})
-    queries.drain(queries.read(assign=assigned, eo__commit__group=group))
-    assert listener.flush()
-    rows = {row.partition: row.lag for row in queries.described(group)}  # in no certain order
-    assert rows == {0: 0, 2: 0}
-
-
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_a_topic_written_by_transactions(
-    listener: OffsetCommitListener, queries: Queries, topics: Topics, isolation: str
-) -> None:
-    """The last offset of each partition is a marker; the group stands behind it all the same."""
-    topic, group = topics.create(), unique("g")
-    topics.fill(topic, 100, transactional=True)
-    topics.fill(topic, 50, transactional=True)
-    queries.drain(
-        queries.read(subscribe=topic, eo__commit__group=group, kafka__isolation__level=isolation)
-    )
-    assert listener.flush()
-    queries.assert_drained(group, topic)
-    ends = [row.log_end_offset or 0 for row in queries.described(group)]
-    assert sum(ends) == 150 + 2 * len(ends)
-
-
-def test_one_stream_used_twice(
-    listener: OffsetCommitListener, queries: Queries, topics: Topics
-) -> None:
-    """A union of a stream with itself is committed to its group without a quarrel."""
-    topic, group = topics.create(), unique("g")
-    topics.fill(topic, 40)
-    source = queries.read(subscribe=topic, eo__commit__group=group)
-    queries.drain(source.union(source))
-    assert listener.flush()
-    queries.assert_drained(group, topic)
 
 
 def test_groups_named_in_the_constructor(

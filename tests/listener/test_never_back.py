@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -27,16 +26,9 @@ from tests.attack.offsets_topic import OffsetsTopic, audit
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def put(queries: Queries, group: str, at: dict[TopicPartition, Position]) -> None:
@@ -77,7 +69,7 @@ def test_a_restart_from_an_older_checkpoint(
 
     def held(_: DataFrame, batch_id: int) -> None:
         if batch_id == 2:  # the older checkpoint has batch 0
-            wait_for(answered, 60)
+            until(answered, 60)
 
     query = queries.start(data, "first", checkpoint="older", each=held)
     assert query.awaitTermination(90)
@@ -180,8 +172,8 @@ def test_a_deleted_group_is_reported_and_filled_again_by_a_recommit(
         time.sleep(2.0)
         return bool(vanished(recording, group))
 
-    wait_for(told, 60)
-    wait_for(lambda: len(queries.positions(group)) == 2, 60)
+    until(told, 60)
+    until(lambda: len(queries.positions(group)) == 2, 60)
     query.stop()
     assert listener.flush()
     assert all(event.offsets == offsets for event in vanished(recording, group))
@@ -208,7 +200,7 @@ def test_a_deleted_group_is_filled_again_while_the_query_commits(
         time.sleep(1.0)
         return bool(vanished(recording, group))
 
-    wait_for(told, 180)
+    until(told, 180)
     query.stop()
     assert listener.flush()
     after = {tp: position.offset for tp, position in queries.positions(group).items()}

@@ -14,8 +14,8 @@ from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from tests.broker import Broker
-from tests.cli.test_status import commit
 from tests.conftest import kafka_version
+from tests.groups import commit
 from tests.preflight.checking import check
 from tests.topics import Topics, unique
 

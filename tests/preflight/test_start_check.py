@@ -21,7 +21,7 @@ from eo_listener.preflight.child_process import TRIES, ask, read, run, start
 from eo_listener.preflight.request import Request
 from eo_listener.preflight.start_check import StartCheck
 from tests.broker import Broker
-from tests.cli.test_status import commit
+from tests.groups import commit
 from tests.topics import Topics, unique
 
 SECRET = "hunter2-planted"  # noqa: S105  # planted, to be looked for

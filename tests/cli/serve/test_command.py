@@ -38,30 +38,6 @@ def typed(*words: object) -> None:
     cli.app(["serve", *map(str, words)], standalone_mode=False)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["-b", "k:9092"], "Name the consumer groups to show"),
-        (["g", "--all", "-b", "k:9092"], "--all and names of groups"),
-        (["", "-b", "k:9092"], "a group is empty"),
-        (["g", "-b", "k"], "must be host:port"),
-        (["g", "-b", "k:9092", "-X", "nosuch=1"], "nosuch"),
-        (["g", "-b", "k:9092", "--every", "0.1"], "--every must be a finite number"),
-        (["g", "-b", "k:9092", "--every", "nan"], "--every must be a finite number"),
-        (["g", "-b", "k:9092", "--audit-every", "1"], "--audit-every must be a finite number"),
-        (["g", "-b", "k:9092", "--port", "70000"], "--port must be from 0 to 65535"),
-        (["g", "-b", "k:9092", "--address", ""], "--address must be a host name"),
-        (["g", "-b", "k:9092", "--allow-host", "http://x"], "--allow-host must be a host name"),
-        (["g", "-b", "k:9092", "--ledger", "nosuch"], "the address of a ledger"),
-        (["g", "-b", "k:9092", "--query", "q"], "options of an audit are given"),
-    ],
-)
-def test_wrong_use_is_one_error(words: list[str], said: str) -> None:
-    """Before a port is opened or Kafka is asked."""
-    with pytest.raises(SettingsError, match=re.escape(said)):
-        typed(*words)
-
-
 def test_a_port_that_is_taken_is_one_error() -> None:
     """Before Kafka is asked, which would take a while."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

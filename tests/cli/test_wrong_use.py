@@ -1,0 +1,136 @@
+"""What each command refuses before it asks anybody, or when nobody answers: one error."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from eo_listener.model.errors import EoListenerError
+from tests.cli.commands import invoke
+from tests.cli.test_main import typed
+
+AWAY = "-b 127.0.0.1:1"
+SINK = f"preflight {AWAY} --sink-topic t"
+FOLLOW = "follow /c -b h:1 -g g"
+SERVE = "serve g -b k:9092"
+
+WRONG = [
+    (f"status {AWAY}", "groups"),
+    (f"status g --all {AWAY}", "--all"),
+    (f"status g {AWAY} --watch inf", "inf"),
+    (f"status g {AWAY} --watch 1e30", "1e+30"),
+    (f"status g {AWAY} --watch nan", "nan"),
+    ("status g -b ''", "host:port"),
+    ("status g -b host:abc", "host:port"),
+    (f"status ' ' {AWAY}", "group"),
+    (f"status g {AWAY} -X nosuch=1", "nosuch"),
+    (f"status g {AWAY} -X bootstrap.servers=x:1", "-b"),
+    (f"status g {AWAY} -X nothing", "key=value"),
+    ("audit", "--checkpoint FOLDER"),
+    ("audit -g g", "-b HOST:PORT"),
+    (f"audit -g ' ' {AWAY}", "group"),
+    ("audit -t t", "-b HOST:PORT"),
+    ("audit --ledger mysql://u:hidden@h/d", "sqlite:FILE"),
+    ("audit --ledger kafka://u:hidden@h:9092/t", "sqlite:FILE"),
+    ("audit --ledger kafka:eo-ledger", "kafka://HOST:PORT/eo-ledger"),
+    ("audit -c /c --rows --columns a,b", "three columns"),
+    ("audit -c /c --storage x", "key=value"),
+    ("audit -c /c -b nowhere", "host:port"),
+    ("preflight -g g", "-b HOST:PORT"),
+    ("preflight -b nowhere", "host:port"),
+    (f"preflight {AWAY} -g ' '", "group"),
+    (f"preflight {AWAY} -t ''", "topic"),
+    (f"preflight {AWAY} --mode fast", "transactional"),
+    (f"preflight {AWAY} -X nosuch=1", "nosuch"),
+    (f"preflight {AWAY} --sink-query q", "--sink-topic TOPIC"),
+    (f"preflight {AWAY} --sink-topic ''", "topic"),
+    (f"preflight {AWAY} --no-sink-transactions", "--sink-topic TOPIC"),
+    ("preflight --sink-topic t", "-b HOST:PORT"),
+    (f"{SINK} --sink-group ' g'", "blank"),
+    (f"{SINK} --sink-write-method x", "executors"),
+    (f"{SINK} --sink-transaction-timeout 0", "--sink-transaction-timeout"),
+    (f"{SINK} --no-sink-transactions --sink-group g", "--no-sink-transactions"),
+    (f"{SINK} --no-sink-transactions --sink-write-method driver", "--sink-write-method driver"),
+    ("preflight --sink-table sqlite:/hidden.db", "iceberg:CATALOG.NAMESPACE.TABLE"),
+    ("preflight --sink-table delta:/d --sink-dead-letters d", "dead letters"),
+    ("preflight --sink-query q", "--sink-table"),
+    ("preflight --sink-table iceberg:short", "short"),
+    ("preflight --sink-table delta:/d --spark-conf x", "spark.key=value"),
+    ("preflight --recommit-interval inf", "inf"),
+    (f"group seed '' --from-time 0 {AWAY}", "group"),
+    (f"group seed g --from-time 0 --watch nan {AWAY}", "--watch"),
+    (f"group seed g --from-time 0 -t ' ' {AWAY}", "topic"),
+    (f"group import g /no/such --missing x {AWAY}", "--missing"),
+    (f"group export g g {AWAY}", "twice"),
+    (f"group export g --times {AWAY}", "--format json"),
+    (f"handover '' {AWAY}", "group"),
+    (f"handover g --to flink {AWAY}", "--to"),
+    (f"handover g --interval 0 {AWAY}", "--interval"),
+    (f"handover g --topic t {AWAY}", "--checkpoint"),
+    (f"handover g --checkpoint /no/such {AWAY}", "/no/such"),
+    ("follow", "checkpoint"),
+    ("follow /c -g g", "-b HOST:PORT"),
+    ("follow /c -b h:1", "-g GROUP"),
+    ("follow /c -b h -g g", "host:port"),
+    ("follow /c -b h:1 -g ' '", "group"),
+    ("follow /c -b h:1 -g t=", "group"),
+    ("follow /c /c/ -b h:1 -g g", "twice"),
+    ("follow /c /d -b h:1 -g g --name q", "--config"),
+    ("follow /c --config x.toml", "--config"),
+    ("follow --config nosuch.toml", "nosuch.toml"),
+    ("follow nosuch://b/c -b h:1 -g g", "nosuch://"),
+    ("follow '' -b h:1 -g g", "URL"),
+    (f"{FOLLOW} -g h", "two groups"),
+    (f"{FOLLOW} -X nosuch=1", "nosuch"),
+    (f"{FOLLOW} --interval 0", "--interval"),
+    (f"{FOLLOW} --interval nan", "--interval"),
+    (f"{FOLLOW} --recommit-interval -1", "--recommit-interval"),
+    (f"{FOLLOW} --guard maybe", "withhold, warn"),
+    (f"{FOLLOW} --on-rewind x", "refuse, allow"),
+    (f"{FOLLOW} --mode x", "simple, member, transactional"),
+    (f"{FOLLOW} --json", "--once"),
+    (f"{FOLLOW} --storage x", "key=value"),
+    ("serve -b k:9092", "groups"),
+    (f"{SERVE} --all", "--all"),
+    ("serve '' -b k:9092", "group"),
+    ("serve g -b k", "host:port"),
+    (f"{SERVE} -X nosuch=1", "nosuch"),
+    (f"{SERVE} --every 0.1", "--every"),
+    (f"{SERVE} --every nan", "--every"),
+    (f"{SERVE} --audit-every 1", "--audit-every"),
+    (f"{SERVE} --port 70000", "--port"),
+    (f"{SERVE} --address ''", "--address"),
+    (f"{SERVE} --allow-host http://x", "--allow-host"),
+    (f"{SERVE} --ledger nosuch", "sqlite:FILE"),
+    (f"{SERVE} --query q", "--ledger"),
+    ("txn abort -b k:9092 --transactional-id ' '", "transactional id"),
+]
+UNREACHABLE = [
+    (f"status g {AWAY}", "--bootstrap-server"),
+    ("follow s3a://b/c -b h:1 -g g", "pip install s3fs"),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "named"),
+    [
+        *((line, 2, named) for line, named in WRONG),
+        *((line, 3, named) for line, named in UNREACHABLE),
+    ],
+)
+def test_what_is_wrong_is_named(line: str, code: int, named: str) -> None:
+    """With its exit code, and without a secret."""
+    with pytest.raises(EoListenerError) as raised:
+        invoke(*shlex.split(line))
+    assert raised.value.exit_code == code
+    assert named in str(raised.value)
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize("line", [WRONG[0][0], UNREACHABLE[-1][0]])
+def test_an_error_is_one_line(line: str) -> None:
+    """On standard error, without a traceback."""
+    answer = typed(f"eo-listener {line}")
+    assert answer.stdout == ""
+    (_,) = answer.stderr.strip().splitlines()
