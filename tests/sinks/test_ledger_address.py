@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import pytest
 
@@ -208,3 +208,12 @@ def test_a_ledger_of_a_newer_release(file: Path) -> None:
             reader.ledgers()
         with pytest.raises(FormatError, match="format 2"):
             list(reader.history(LedgerKey("delays", QUERY)))
+
+
+@pytest.mark.parametrize("of", ["reader", "repair"])
+@pytest.mark.parametrize("text", ["sqlite:f", "postgresql:", "kafka:t", "iceberg:l.d.t", "delta:t"])
+def test_reader_and_repair_of_each_store_are_where_they_are_loaded_from(
+    text: str, of: Literal["reader", "repair"]
+) -> None:
+    """They are loaded by name, which no type checker sees."""
+    assert isinstance(LedgerAddress.parse(text)._loaded(of), type)
