@@ -26,7 +26,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied, Entry, Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka import KafkaSink, tail
 from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, writer_of
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 from eo_listener.testing.faults import Killed, broken_off, hooked
@@ -235,6 +235,20 @@ def test_two_rows_of_one_identity_get_other_columns(place: Place) -> None:
     assert not Counter([0, 1, 2, 2]) - Counter(numbers(place))
     later = batch(sink.applied(QUERY), 1, size=1)
     put(open_sink(place, id=names), later, rows(later).append_column("n", pa.array([0])))
+
+
+def test_a_tail_that_does_not_fit_has_a_way_out(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another name: the batch is written whole, behind what is there of it."""
+    monkeypatch.setattr(tail, "MAX_TAIL", 3)
+    sink = open_sink(place)
+    entry = batch(sink.applied(QUERY), size=6)
+    fell(sink, entry, "sink.rows-written")
+    with pytest.raises(SettingsError, match="name="):
+        put(sink, entry, rows(entry))
+    assert put(open_sink(place, name="other"), entry, rows(entry)).rows == 6
+    assert sorted(numbers(place)) == sorted([*range(6), *range(6)])
 
 
 def test_a_target_that_is_compacted(place: Place) -> None:
