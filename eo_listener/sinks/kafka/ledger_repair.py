@@ -47,7 +47,7 @@ from eo_listener.sinks.kafka.ledger import (
     records_of_heads,
     refuse_policy,
 )
-from eo_listener.sinks.kafka.ledger_topic import KafkaLedgerReader
+from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_moved
 
 

@@ -24,8 +24,8 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
-from eo_listener.sinks.kafka.ledger_topic import KafkaLedgerReader
 from eo_listener.sinks.ledger_repair import plan_acceptance, plan_rename
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.broker import Broker

@@ -1,0 +1,163 @@
+"""Reads a ledger in a topic from outside, by the right to Read; creates no topic, fences nobody."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Final
+
+from eo_listener.kafka.compacted_topic import CompactedTopic
+from eo_listener.kafka.logs import Logs
+from eo_listener.model.errors import KafkaError, SettingsError, SinkLockedError
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.sinks.kafka.errors import with_right
+from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, history_of, owner
+
+_GRACE: Final = 2.0
+"""Seconds to wait for a transaction: after its commit was answered it stays open for some
+milliseconds."""
+
+
+class KafkaLedgerReader:
+    """The `LedgerReader` of a topic; `properties` are librdkafka's, and may hold secrets.
+
+    `timeout` bounds each question, in seconds.
+    """
+
+    def __init__(self, properties: Mapping[str, str], topic: str, *, timeout: float = 10.0) -> None:
+        self._topic = topic
+        self._properties, self._timeout = dict(properties), timeout
+        self._servers = properties.get("bootstrap.servers", "")
+        self._reader = CompactedTopic(properties, topic, timeout=timeout)
+        self._records: LedgerRecords | None = None
+        self.open: tuple[LedgerKey, ...] = ()
+        self.partitions = 0
+
+    @property
+    def label(self) -> str:
+        """The topic, and where it is."""
+        return f"Kafka topic {self._topic} at {self._servers}"
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        """Read all heads; `open` is then whose transactions stay open.
+
+        What such a transaction would move is not among the heads. Raises SinkLockedError where it
+        hides what others have committed, KafkaError where the topic may not be read.
+        """
+        with self._rights("Read"):
+            if not self._reader.exists():
+                raise self._missing()
+            records = self._records = self.read(lambda _: True)
+        keys = {LedgerKey(key.sink, key.query) for key in records.records}
+        keys |= {LedgerKey(key.sink, key.query) for key in records.batches}
+        there = self._ids({name for key in keys for name in records.targets(*key)})
+        return {key: _stored(key, records, there) for key in keys}
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        """What repairs have found and made: of batches a topic has heads only."""
+        with self._rights("Read"):
+            records = self._records or self.read(lambda _: True)
+        return iter(history_of(one.repair for of, one in records.repairs.items() if of[:2] == key))
+
+    @property
+    def topic(self) -> CompactedTopic:
+        """The topic that it reads."""
+        return self._reader
+
+    def require_there(self) -> str:
+        """Its cleanup.policy. Raises SettingsError where there is no such topic."""
+        with self._rights("Read", "Describe_Configs"):
+            policy = self._reader.policy()
+        if policy is None:
+            raise self._missing()
+        return policy
+
+    def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
+        """Read what is committed, at least of those that it concerns. Raises as `ledgers` does."""
+        with self._rights("Read"):
+            reading = self._reader.read(
+                lambda key, _: concerns(owner(key)),
+                pending_timeout=_GRACE,
+            )
+        self.partitions = reading.partitions
+        found: list[LedgerKey] = []
+        for pending in reading.pending:
+            owners = {owner(key) for key in pending.hidden}
+            whose = owner(pending.key)
+            if whose is None or owners != {whose}:
+                raise SinkLockedError(
+                    f"a transaction hides a part of {self.label}: it has been open since offset "
+                    f"{pending.offset} of partition {pending.partition}",
+                    cause="a query is writing a long batch, its driver was killed in one, or "
+                    "another program's transaction is open there",
+                    fix="Wait until it has ended, at the latest after its transaction_timeout; "
+                    "whose it is, and how one ends that hangs: "
+                    + shlex.join(["eo-listener", "txn", "list", "-b", self._servers])
+                    + f" --topic {self._topic}",
+                )
+            found.append(whose)
+        self.open = tuple(found)
+        return Decoder().decode(reading.values)
+
+    @contextmanager
+    def _rights(self, *operations: str) -> Iterator[None]:
+        """Have errors name the rights to the topic that are needed, where one is missing."""
+        try:
+            yield
+        except KafkaError as error:
+            named = with_right(error, self._properties, operations, (self._topic,))
+            if named is error:
+                raise
+            raise named from error
+
+    def _missing(self) -> SettingsError:
+        return SettingsError(
+            f"there is no topic {self._topic} at {self._servers}",
+            cause="no Kafka sink has written to this cluster yet, or ledger_topic= is another",
+            fix="Name the ledger's topic: kafka:TOPIC",
+        )
+
+    def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
+        """The ids of those of the topics that exist; None where they may not be described."""
+        if not names:
+            return {}
+        with closing(Logs(self._properties)) as logs:
+            try:
+                topics = logs.topics(names, time.monotonic() + self._timeout)
+            except KafkaError:
+                return None
+        return {name: topic.id for name, topic in topics.items()}
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        """Raises SettingsError: a record does not say of which offset it is."""
+        raise SettingsError(
+            f"the rows of sink {sink} in {self.label} cannot be counted",
+            cause=f"a record in Kafka has no columns {', '.join(columns)}",
+            fix="Leave --rows out; what its ledger says is compared all the same",
+        )
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._reader.close()
+
+
+def _stored(
+    key: LedgerKey, records: LedgerRecords, there: Mapping[str, str | None] | None
+) -> StoredLedger:
+    batch, targets = records.batch(*key), records.targets(*key)
+    begun = None if batch is None or batch.is_finished else batch.batch_id
+    replaced = [
+        name
+        for name, known in sorted(targets.items())
+        if there is not None and (name not in there or there[name] not in (None, known))
+    ]
+    return StoredLedger(
+        key=key,
+        heads=records.heads(*key),
+        moved_at={},
+        begun=begun,
+        targets=tuple(sorted(targets)),
+        replaced=tuple(replaced),
+    )
