@@ -35,7 +35,7 @@ from eo_listener.model.ledger import (
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
-from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance, plan_rename
+from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of, plan_of
 from tests.cli.sqlite_ledger import KEY, LEDGER, Store
@@ -222,22 +222,6 @@ def test_history_keeps_that_a_ledger_was_renamed(store: Store) -> None:
     with store.connected() as made:
         made.execute(*pruning)
     assert {one[1].split()[0] for one in store.history(key)} == {"first", "renamed"}
-
-
-def test_a_store_of_which_the_heads_have_changed_is_left_alone(store: Store) -> None:
-    """In the transaction itself the heads are compared with what was read before."""
-    from eo_listener.sinks.sqlite.ledger_repair import SqliteLedgerRepair  # noqa: PLC0415
-
-    ledgers = {key: ledger.heads for key, ledger in store.ledgers().items()}
-    rename = plan_rename(ledgers, KEY, sink=None, query="new")
-    entry = plan_acceptance(ledgers[KEY], KEY, T0, OffsetRange(10, 15), run_id="r")
-    store.write(entry_of(store.heads(), {T0: OffsetRange(10, 11)}, batch_id=2))
-    with closing(SqliteLedgerRepair(store.path)) as repair:
-        with pytest.raises(InUseError, match="has moved"):
-            repair.rename(rename)
-        with pytest.raises(InUseError):
-            repair.accept("delays", entry)
-    assert store.heads()[T0].range == OffsetRange(10, 11)
 
 
 @pytest.mark.parametrize(

@@ -179,24 +179,6 @@ def test_a_file_without_a_ledger(tmp_path: Path) -> None:
         reader.ledgers()
 
 
-def test_rows_come_by_source_offset(tmp_path: Path) -> None:
-    """Topics that a collation takes for one stay apart; rows without an origin come last."""
-    path = tmp_path / "rows.db"
-    rows = [("b", 0, 2), ("B", 0, 1), ("b", 0, 1), (None, 0, 5), ("a", 1, 0), ("B", 0, 2)]
-    with closing(sqlite3.connect(path)) as made:
-        made.execute('CREATE TABLE "de lays" (topic TEXT COLLATE NOCASE, "partition", "offset")')
-        made.executemany('INSERT INTO "de lays" VALUES (?, ?, ?)', rows)
-        made.commit()
-    columns = ("topic", "partition", "offset")
-    with closing(SqliteLedgerReader(path)) as reader:
-        found = list(reader.row_origins("de lays", columns))
-        with pytest.raises(SettingsError, match="no column 'at'"):
-            list(reader.row_origins("de lays", ("topic", "partition", "at")))
-        with pytest.raises(SettingsError, match="no table 'x'"):
-            list(reader.row_origins("x", columns))
-    assert found == [("B", 0, 1), ("B", 0, 2), ("a", 1, 0), ("b", 0, 1), ("b", 0, 2), (None, 0, 5)]
-
-
 def test_a_ledger_of_a_newer_release(file: Path) -> None:
     """Is not read as if it were known."""
     with closing(sqlite3.connect(file)) as made:

@@ -20,7 +20,7 @@ from eo_listener.spark.jvm import delta_log
 from tests import delta_lake
 from tests.cli.checkpoint_files import CheckpointFiles
 from tests.sinks.delta.conftest import delta
-from tests.sinks.delta.test_ledger_reader import write
+from tests.sinks.delta.store import DeltaStore
 from tests.spark_session import spark
 
 __all__ = ["delta", "spark"]
@@ -41,20 +41,20 @@ def test_one_spark_for_all_audits(
 ) -> None:
     """Each sees the newest commit; after its death another one is there; nothing is left of it."""
     monkeypatch.setattr(delta_log, "session_here", lambda: delta)
+    store = DeltaStore(delta, tmp_path / "delays")
     checkpoint = CheckpointFiles(tmp_path / "c", {TopicPartition("flights", 0): 0})
-    table = tmp_path / "delays"
-    write(delta, table, checkpoint, 0)
+    store.write_with(checkpoint, 0)
     request = AuditRequest(
         checkpoint=str(checkpoint.folder),
-        ledgers=[LedgerAddress.parse(f"delta:{table}")],
+        ledgers=[LedgerAddress.parse(store.address)],
         spark={"spark.jars": ",".join(map(str, delta_lake.jars()))},
     )
     with closing(AuditProcess(request)) as process:
         assert process.read().to_act_on == 0
         (first,) = jvms(process)
-        write(delta, table, checkpoint, 1)
+        store.write_with(checkpoint, 1)
         found = process.read()
-        assert (found.to_act_on, found.rows[0][0][-1]) == (0, "2")
+        assert (found.to_act_on, found.rows[0][0][-1]) == (0, "6")
         assert [one.batch_id for one in found.ledgers[0].batches] == [1, 0]
         assert jvms(process) == [first]
         os.kill(first, signal.SIGKILL)

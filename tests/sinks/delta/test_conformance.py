@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.testing.conformance import SinkConformance
-from eo_listener.testing.made_up_entries import FRAME, Row
+from eo_listener.testing.made_up_entries import Row
+from tests.sinks.delta.store import frame_of
 
 pytestmark = [pytest.mark.spark]
 
@@ -51,9 +51,5 @@ class TestDeltaSink(SinkConformance):
         super().test_names_are_data()
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """A DataFrame that the JVM makes by itself."""
-        names = [field.split()[0] for field in FRAME.split(", ")]
-        given = json.dumps([dict(zip(names, row, strict=True)) for row in rows])
-        # Without parameters, which the parser of Delta 4.1 does not know on Spark 4.1.
-        text = given.replace("\\", "\\\\").replace("'", "\\'")
-        return self.spark.sql(f"SELECT inline(from_json('{text}', 'array<struct<{FRAME}>>'))")
+        """A DataFrame of the session that the sinks use."""
+        return frame_of(self.spark, rows)

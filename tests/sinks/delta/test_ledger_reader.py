@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from pyspark.sql import SparkSession
 
-from eo_listener.model import exit_codes
 from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey, StoredLedger
-from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.delta import DeltaSink
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.delta.batch_records import QueryState
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.connection import Connection
 from eo_listener.sinks.delta.ledger import TakenBackBy
 from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader
-from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.session.local_spark import LocalSpark
-from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
-from tests import delta_lake
-from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
-from tests.cli.commands import ended_apart, run_apart, run_here, under_permissions
+from tests.sinks.chapters.lake import CommandsOnTables
+from tests.sinks.delta.store import store
 from tests.sinks.delta.test_ledger import Log
+
+__all__ = ["store"]
 
 TP = TopicPartition("flights", 0)
 PLACE = "/lake/delays"
@@ -147,86 +141,7 @@ def test_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
         DeltaLedgerReader("s3a://b/d", LocalSpark({})).ledgers()
 
 
-def write(delta: SparkSession, path: Path, checkpoint: CheckpointFiles, number: int) -> None:
-    """Batch `number`, of one row, as a query does it."""
-    sink = DeltaSink(path=str(path))
-    heads = sink.applied(QUERY) if number else {}
-    ranges = {TP: OffsetRange(number, number + 1)}
-    entry = replace(entry_of(heads, ranges, batch_id=number), query_id=QUERY_ID)
-    checkpoint.plan(number, {TP: number + 1})
-    frame = delta.sql(f"SELECT 'flights' topic, 0 partition, {number}L offset, 'a' word")
-    sink.apply(frame, entry, plan_of(entry))
-    checkpoint.commit(number)
+class TestCommandsOnTables(CommandsOnTables):
+    """A table by its path."""
 
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_restored_table_is_named_and_repaired_by_the_command(
-    delta: SparkSession,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What the table no longer has is counted; after the statement that is printed, none is."""
-    monkeypatch.setattr(delta_log, "session_here", lambda: delta)
-    monkeypatch.setattr(LocalSpark, "session", lambda _: delta)
-    path, checkpoint = tmp_path / "delays", CheckpointFiles(tmp_path / "c", {TP: 0})
-    command = ("audit", "-c", checkpoint.folder, "--ledger", f"delta:{path}")
-    for number in range(2):
-        write(delta, path, checkpoint, number)
-    assert run_here(capsys, *command)[0] == 0
-    delta.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 1")
-    files = sorted(one.name for one in (path / "_delta_log").iterdir())
-    code, document = run_here(capsys, *command)
-    assert sorted(one.name for one in (path / "_delta_log").iterdir()) == files
-    (finding,) = (one for one in document["findings"] if one["severity"] == "problem")
-    assert (code, document["lost"], finding["kind"]) == (1, 1, "ledger behind")
-    assert "version 3 restored the table to version 1" in finding["cause"]
-    delta.sql(finding["fix"].partition("; or")[0])
-    assert run_here(capsys, *command)[0] == 0
-    code, shown = run_here(capsys, "ledger", "show", f"delta:{path}", "--history", 9)
-    (ledger,) = shown["ledgers"]
-    assert (code, ledger["taken_back"], ledger["heads"][0]["next_offset"]) == (0, None, 2)
-    assert [(one["next_offset"], one["rows"]) for one in ledger["history"]] == [(1, 1), (2, 1)]
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_command_by_itself(delta: SparkSession, tmp_path: Path) -> None:
-    """In a process of its own, with Delta Lake by its jars; the statement it prints is run."""
-    jars = ",".join(map(str, delta_lake.jars()))
-    path, checkpoint = tmp_path / "delays", CheckpointFiles(tmp_path / "c", {TP: 0})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delta_log, "session_here", lambda: delta)
-        for number in range(2):
-            write(delta, path, checkpoint, number)
-    delta.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 1")
-    given = ("--spark-conf", f"spark.jars={jars}")
-    command = ("audit", "-c", checkpoint.folder, "--ledger", "delta:./delays", *given)
-    code, document = run_apart(tmp_path, *command)
-    (finding,) = (one for one in document["findings"] if one["severity"] == "problem")
-    assert (code, finding["kind"]) == (1, "ledger behind")
-    delta.sql(finding["fix"].partition("; or")[0])
-    code, document = run_apart(tmp_path, *command)
-    assert (code, document["verdict"]) == (0, "nothing lost, nothing doubled, nothing to act on")
-    left = {one.name for one in tmp_path.iterdir()} - {"artifacts"}  # Spark 4.0 leaves that, empty
-    assert left == {"c", "delays"}
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_table_that_may_not_be_read(delta: SparkSession, tmp_path: Path) -> None:
-    """It could not be reached: 3, and it is a right that is missing, not a setting of Spark's."""
-    path, checkpoint = tmp_path / "delays", CheckpointFiles(tmp_path / "c", {TP: 0})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delta_log, "session_here", lambda: delta)
-        write(delta, path, checkpoint, 0)
-    given = ("--spark-conf", f"spark.jars={','.join(map(str, delta_lake.jars()))}")
-    (path / "_delta_log").chmod(0)
-    command = ("ledger", "show", f"delta:{path}", *given)
-    ended = ended_apart(tmp_path, *command, before=under_permissions())
-    (path / "_delta_log").chmod(0o755)
-    assert ended.returncode == exit_codes.UNREACHABLE, ended.stderr
-    *_, last = ended.stderr.splitlines()
-    assert last.startswith(f"eo-listener: Delta table at {path} cannot be read. Cause: ")
-    assert last.endswith("Fix: Give the user of this command the right to read the table")
+    pytestmark = pytest.mark.spark

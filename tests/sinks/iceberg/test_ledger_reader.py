@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from eo_listener.model import exit_codes
 from eo_listener.model.errors import JvmError, SettingsError, SinkError
-from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
+from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import ledger_reader
 from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.session.local_spark import LocalSpark
-from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of, rows_of
-from tests import iceberg_jars
-from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
-from tests.cli.commands import ended_apart, run_apart, run_here, under_permissions
-from tests.sinks.iceberg.lake import Lake, catalog_conf
+from eo_listener.testing.made_up_entries import QUERY
+from tests.cli.commands import run_here
+from tests.sinks.chapters.lake import CommandsOnTables
+from tests.sinks.iceberg.store import IcebergStore, store
 from tests.sinks.iceberg.test_ledger import OTHER_QUERY, Table, behind_commits
+
+__all__ = ["store"]
 
 TP = TopicPartition("flights", 0)
 NAME = "lake.db.delays"
@@ -231,98 +228,16 @@ def test_what_cannot_be_read_is_one_error(there: object, said: str, reading: Rea
     assert "hidden" not in str(raised.value)
 
 
-def write(lake: Lake, checkpoint: CheckpointFiles, number: int) -> None:
-    """Batch `number`, of three rows, as a query does it."""
-    heads: Mapping[TopicPartition, Head] = {} if not number else lake.sink("t").applied(QUERY)
-    ranges = {TP: OffsetRange(3 * number, 3 * number + 3)}
-    entry = replace(entry_of(heads, ranges, batch_id=number), query_id=QUERY_ID)
-    checkpoint.plan(number, {TP: 3 * number + 3})
-    lake.sink("t").apply(lake.frame(rows_of(entry)), entry, plan_of(entry))
-    checkpoint.commit(number)
+class TestCommandsOnTables(CommandsOnTables):
+    """A table in a catalog."""
 
+    pytestmark = pytest.mark.spark
 
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_rolled_back_table_is_named_and_repaired(
-    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the table no longer has is counted; after the statement that is printed, none is."""
-    monkeypatch.setattr(LocalSpark, "session", lambda _: lake.spark)
-    checkpoint = CheckpointFiles(tmp_path / "c", {TP: 0})
-    address = f"iceberg:{lake.table('t')}"
-    command = ("audit", "-c", checkpoint.folder, "--ledger", address)
-    write(lake, checkpoint, 0)
-    before = lake.java("t").main
-    write(lake, checkpoint, 1)
-    assert run_here(capsys, *command)[0] == 0
-    lake.java("t")._table.manageSnapshots().rollbackTo(before).commit()
-    code, document = run_here(capsys, *command)
-    (finding,) = (one for one in document["findings"] if one["severity"] == "problem")
-    assert (code, document["lost"], finding["kind"]) == (1, 3, "ledger behind")
-    assert "main was rolled back" in finding["cause"]
-    branch = finding["fix"].partition("'main', '")[2].partition("'")[0]
-    lake.java("t")._table.manageSnapshots().fastForwardBranch("main", branch).commit()
-    metadata = lake.java("t")._metadata.metadataFileLocation()
-    assert run_here(capsys, *command)[0] == 0
-    code, shown = run_here(capsys, "ledger", "show", address, "--history", 9)
-    (ledger,) = shown["ledgers"]
-    assert (code, ledger["taken_back"], ledger["heads"][0]["next_offset"]) == (0, None, 6)
-    assert [one["next_offset"] for one in ledger["history"]] == [3, 6]
-    assert lake.java("t")._metadata.metadataFileLocation() == metadata
-    for selector in ("branch_main", f"snapshot_id_{before}"):
-        with pytest.raises(SettingsError, match="it is a branch, a tag or a snapshot of"):
-            run_here(capsys, "ledger", "show", f"{address}.{selector}")
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_command_by_itself(lake: Lake, tmp_path: Path) -> None:
-    """In a process of its own, with the catalog's settings; the statement it prints is run."""
-    checkpoint = CheckpointFiles(tmp_path / "c", {TP: 0})
-    write(lake, checkpoint, 0)
-    before = lake.java("t").main
-    write(lake, checkpoint, 1)
-    lake.java("t")._table.manageSnapshots().rollbackTo(before).commit()
-    settings = {
-        "spark.jars": ",".join(map(str, iceberg_jars.jars())),
-        **catalog_conf(lake.name, lake.folder),
-    }
-    given = [word for one in settings.items() for word in ("--spark-conf", "=".join(one))]
-    command = ("audit", "-c", checkpoint.folder, "--ledger", f"iceberg:{lake.table('t')}", *given)
-    code, document = run_apart(tmp_path, *command)
-    (finding,) = (one for one in document["findings"] if one["severity"] == "problem")
-    assert (code, finding["kind"]) == (1, "ledger behind")
-    session = _extended(lake)
-    session.sql(finding["fix"].partition("; or")[0])
-    code, document = run_apart(tmp_path, *command)
-    assert (code, document["verdict"]) == (0, "nothing lost, nothing doubled, nothing to act on")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["c"]  # no folder of Spark's
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_table_that_may_not_be_read(lake: Lake, tmp_path: Path) -> None:
-    """It could not be reached: 3, and that a right may be missing; Java knows no better."""
-    write(lake, CheckpointFiles(tmp_path / "c", {TP: 0}), 0)
-    settings = {
-        "spark.jars": ",".join(map(str, iceberg_jars.jars())),
-        **catalog_conf(lake.name, lake.folder),
-    }
-    given = [word for one in settings.items() for word in ("--spark-conf", "=".join(one))]
-    folder = Path(lake.java("t")._table.location().removeprefix("file:")) / "metadata"
-    folder.chmod(0)
-    command = ("ledger", "show", f"iceberg:{lake.table('t')}", *given)
-    ended = ended_apart(tmp_path, *command, before=under_permissions())
-    folder.chmod(0o755)
-    assert ended.returncode == exit_codes.UNREACHABLE, ended.stderr
-    *_, last = ended.stderr.splitlines()
-    assert re.match(r"eo-listener: Iceberg table [\w.]+ cannot be read \(NotFoundException: ", last)
-    assert last.endswith("Fix: Give it the right to read them, or restore them")
-
-
-def _extended(lake: Lake) -> Any:
-    """A session with Iceberg's procedures, as `spark.sql.extensions` gives them."""
-    jvm = cast(Any, lake.spark._jvm)
-    extensions = jvm.org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions()
-    extensions.apply(lake.spark._jsparkSession.extensions())
-    return lake.other()
+    def test_a_branch_or_a_snapshot_is_no_table(
+        self, store: IcebergStore, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """It is refused by the command, whatever Spark makes of its name."""
+        store.write({TP: OffsetRange(0, 3)})
+        for selector in ("branch_main", f"snapshot_id_{store.version()}"):
+            with pytest.raises(SettingsError, match="it is a branch, a tag or a snapshot of"):
+                run_here(capsys, "ledger", "show", f"{store.address}.{selector}")

@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
-import threading
-import time
+from collections.abc import Iterator
 
 import pytest
 
-from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
-from eo_listener.testing.faults import hooked
-from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of
+from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.testing.made_up_entries import Row
+from tests.broker import Broker
 from tests.conftest import StartBroker
-from tests.sinks.kafka.conftest import batch, place_at, table, write
+from tests.sinks.chapters.bad_days import MortalStore, Outages
+from tests.sinks.kafka.conftest import place_at
 from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.store import KafkaStore, rows_in
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
-
-POINTS = ("sink.fenced", "sink.begun", "sink.rows-written", "sink.ledger-moved", "sink.commit-sent")
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def test_a_broker_that_is_restarted(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the broker killed at each point of a batch, the batch is there once when it is back."""
-    without_spark(monkeypatch)
-    broker = start_broker()
-    place = place_at(broker.bootstrap_servers)
-    writer = SinkWriter(RetryLimits(timeout=120), time.sleep, time.monotonic)
-    with place.opened:
-        sink = place.sink(timeout=5)
-        write(sink)
-        for number, point in enumerate(POINTS, start=1):
-            killed = threading.Event()
+class MortalKafka(KafkaStore, MortalStore):
+    """On a broker of the test's own."""
 
-            def kill(name: str, point: str = point, killed: threading.Event = killed) -> None:
-                if name == point and not killed.is_set():
-                    killed.set()
-                    broker.kill()
-                    threading.Thread(target=broker.restart).start()
+    points = (
+        *("sink.fenced", "sink.begun", "sink.rows-written", "sink.ledger-moved"),
+        "sink.commit-sent",
+    )
 
-            entry = batch(writer.read(sink, QUERY), number)
-            with hooked(kill):
-                writer.write(sink, table(f"row {number}"), entry, plan_of(entry))
-            assert killed.is_set()
-            assert writer.read(sink, QUERY) == heads_of(entry), point
-            assert place.values(settle=20) == [f"row {one}" for one in range(number + 1)], point
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(place_at(broker.bootstrap_servers))
+        self.kill, self.start = broker.kill, broker.restart
+
+    def make_sink(self) -> KafkaSink:
+        return self.place.sink(timeout=5)
+
+    def rows(self) -> list[Row]:
+        return rows_in(self.place, settle=20)
+
+
+class TestOutages(Outages):
+    """kill -9 of the only broker."""
+
+    @pytest.fixture
+    def mortal(
+        self, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[MortalKafka]:
+        """A topic without records."""
+        without_spark(monkeypatch)
+        made = MortalKafka(start_broker())
+        with made.opened:
+            yield made

@@ -1,4 +1,4 @@
-"""The sink's own writing without Spark: rows made by hand, for tests of what the server does.
+"""Rows made by hand, for tests of what the server does.
 
     python -m tests.sinks.postgres.bare DSN POINT
 
@@ -9,41 +9,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Sequence
-from typing import Any
-
-import pyarrow as pa
 
 from eo_listener.model import fault_points
-from eo_listener.model.errors import EoListenerError, OutcomeUnknownError
+from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.columns import ColumnLayout
+from eo_listener.testing.made_up_entries import plan_of
+from tests.sinks.arrow_frame import ArrowFrame
 from tests.sinks.postgres.course import TP, next_entry
 
 TABLE = "bare"
-SCHEMA: dict[str, Any] = {
-    "fields": [{"name": "id", "type": "long"}, {"name": "run", "type": "string"}]
-}
 
 
-def rows(offsets: Sequence[int], run: str) -> Generator[pa.RecordBatch, None, None]:
-    """What Spark would have made of a row for each offset."""
-    yield pa.RecordBatch.from_pydict({"id": list(offsets), "run": [run] * len(offsets)})
+def frame(entry: Entry) -> ArrowFrame:
+    """A row for each offset."""
+    offsets = range(*entry.moves[TP].range)
+    return ArrowFrame.rows("id bigint, run string", *((one, entry.run_id) for one in offsets))
 
 
 def write(sink: PostgresSink, entry: Entry) -> Applied:
-    """Write a row for each offset of `entry`, as `PostgresSink.apply` does with a frame's."""
-    writer = sink._writer(entry.query)
-    link = sink._kept.connection(writer)
-    layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
-    link.execute(layout.definition(writer.table, ()))
-    offsets = range(*entry.moves[TP].range)
-    try:
-        return writer.write_arrow(link, layout, rows(offsets, entry.run_id), entry)
-    except OutcomeUnknownError:
-        sink._kept.remember_unknown_commit()
-        raise
+    """Write a row for each offset of `entry`."""
+    return sink.apply(frame(entry), entry, plan_of(entry))  # type: ignore[arg-type]  # it stands for one
 
 
 def main() -> int:

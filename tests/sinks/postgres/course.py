@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -16,13 +15,8 @@ from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.catalog import columns, make_target
-from eo_listener.sinks.postgres.columns import ColumnLayout
-from eo_listener.sinks.postgres.connection import Connection
-from eo_listener.sinks.postgres.dead_letters import make
-from eo_listener.sinks.postgres.transaction import TransactionWriter
-from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from tests.sinks.arrow_frame import ArrowFrame
 from tests.sinks.chapters.target_table import Row, TargetTable, columns_of, record_batch
 
 TP = TopicPartition("flights", 0)
@@ -40,54 +34,22 @@ def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1", query: str = 
     return entry_of(heads, ranges, batch_id=batch, run_id=run, query=query)
 
 
-def write(sink: Sink, frame: Any, count: int = 10) -> Applied:
+def write(sink: Sink, frame: Any, count: int = 10, *, query: str = QUERY) -> Applied:
     """Write a frame as the sink's next batch."""
-    entry = next_entry(sink, count)
+    entry = next_entry(sink, count, query=query)
     return sink.apply(frame, entry, plan_of(entry))
 
 
 def put(
     sink: PostgresSink,
     fields: Mapping[str, str],
-    batches: Generator[pa.RecordBatch, None, None],
+    batches: Iterable[pa.RecordBatch],
     *,
     query: str = QUERY,
-    **how: Any,
 ) -> Applied:
-    """Write record batches, as they come, as the sink's next batch: what it does without Spark.
-
-    `how` are other fields of the writer.
-    """
-    return put_at(sink, fields, batches, next_entry(sink, query=query), **how)
-
-
-def put_at(
-    sink: PostgresSink,
-    fields: Mapping[str, str],
-    batches: Generator[pa.RecordBatch, None, None],
-    entry: Entry,
-    **how: Any,
-) -> Applied:
-    """Write record batches, as they come, as this batch."""
-    writer, link, layout = prepared(sink, fields, query=entry.query, **how)
-    return writer.write_arrow(link, layout, batches, entry)
-
-
-def prepared(
-    sink: PostgresSink, fields: Mapping[str, str], **how: Any
-) -> tuple[TransactionWriter, Connection, ColumnLayout]:
-    """What writes, on which connection, and the columns; the tables are made."""
-    writer = replace(sink._writer(QUERY), **how)
-    link = sink._kept.connection(writer)
-    schema, target = writer.access.schema, sink._target
-    if target.dead_letters is not None:
-        make(link, schema, target.dead_letters, create=True)
-    there = None if target.apply else columns(link, schema, target.table)
-    told = {"fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
-    layout = ColumnLayout.of(told, there, target, direct=writer.direct)
-    if there is None and target.apply is None:
-        make_target(link, layout, target.keys, (schema, target.table), create=target.create)
-    return writer, link, layout
+    """Write record batches as the sink's next batch."""
+    made = list(batches)
+    return write(sink, ArrowFrame(fields, lambda: made), query=query)
 
 
 def flights(*rows: tuple[int, int | None, float | None]) -> list[tuple[Any, ...]]:
@@ -128,21 +90,6 @@ def another_role(dsn: str, *statements: str, options: str = "") -> Iterator[str]
         script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-@contextmanager
-def at(acts: Mapping[str, Callable[[], object]]) -> Iterator[None]:
-    """Do each act when its fault point is reached for the first time; all of them must be."""
-    due = dict(acts)
-
-    def hook(name: str) -> None:
-        act = due.pop(name, None)
-        if act is not None:
-            act()
-
-    with hooked(hook):
-        yield
-    assert not due, f"not reached: {', '.join(due)}"
-
-
 _TYPES = {"integer": "int", "long": "bigint", "string": "text", "double": "float8"}
 
 
@@ -175,8 +122,9 @@ class PostgresTarget(TargetTable):
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
         """As one record batch."""
-        batches = (one for one in [record_batch(rows, kinds)])
-        return put_at(sink, columns_of(rows, kinds), batches, at)
+        made = ArrowFrame(columns_of(rows, kinds), lambda: [record_batch(rows, kinds)])
+        applied: Applied = sink.apply(made, at, plan_of(at))
+        return applied
 
     def read(self, *columns: str) -> list[tuple[Any, ...]]:
         """With a connection of its own."""

@@ -10,18 +10,44 @@ import socket
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from copy import copy as shallow_copy
 
 import pytest
 
 from eo_listener.model.errors import EoListenerError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink, connection
+from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.testing.made_up_entries import entry_of
 from tests.postgres_server import PostgresServer
 from tests.sinks.postgres.course import another_role, ask, script
 
+Open = Callable[..., PostgresSink]
 SECRET = "s3cret%40word"  # noqa: S105  # the test looks for it
 PLAIN = "s3cret@word"
+
+
+@pytest.fixture
+def opened(dsn: str) -> Iterator[Open]:
+    """Opens sinks on the table t."""
+    with contextlib.ExitStack() as stack:
+        yield lambda way=dsn: stack.enter_context(contextlib.closing(PostgresSink(way, "t")))
+
+
+def link_of(sink: PostgresSink) -> Connection:
+    """Its connection, which it opens if it has none."""
+    sink.applied("q")
+    assert sink._kept.link is not None
+    return sink._kept.link
+
+
+def end_connections(dsn: str) -> None:
+    """Have the server end those of the sinks."""
+    script(
+        dsn,
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'eo_listener%t' AND pid <> pg_backend_pid()",
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,79 +206,70 @@ def test_wrong_arguments_are_refused_at_once(wrong: dict[str, object]) -> None:
         PostgresSink("host=127.0.0.1", "t", **wrong)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_a_connection_that_was_closed_is_opened_again(dsn: str) -> None:
+def test_a_connection_that_was_closed_is_opened_again(dsn: str, opened: Open) -> None:
     """A server or firewall that ends idle connections is no reason to fail the next batch."""
-    sink = PostgresSink(dsn, "t")
-    sink.applied("q")
-    script(
-        dsn,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE application_name LIKE 'eo_listener%t' AND pid <> pg_backend_pid()",
-    )
+    sink = opened()
+    link_of(sink)
+    end_connections(dsn)
     assert sink.applied("q") == {}
 
 
-def test_a_sink_travels_without_its_connection(dsn: str) -> None:
+def test_a_sink_travels_without_its_connection(dsn: str, opened: Open) -> None:
     """A sink that was used can be pickled and copied; the copy opens its own connection."""
-    sink = PostgresSink(dsn, "t")
-    sink.applied("q")
-    copy = pickle.loads(pickle.dumps(sink))  # noqa: S301  # made here
-    assert copy.applied("q") == {}
-    assert copy._kept.link is not sink._kept.link
-    twin = shallow_copy(sink)
-    twin.close()
-    assert sink._kept.link is not None
-    assert not sink._kept.link.closed
+    sink = opened()
+    link = link_of(sink)
+    with contextlib.closing(pickle.loads(pickle.dumps(sink))) as copy:  # noqa: S301  # made here
+        assert link_of(copy) is not link
+    shallow_copy(sink).close()
+    assert not link.closed
     assert ask(dsn, "SELECT count(*) FROM eo_ledger") == [0]
 
 
-def test_time_limits_of_the_role_do_not_end_a_batch(dsn: str) -> None:
-    """An idle_in_transaction limit of the role is no limit for Spark's work in a batch."""
-    sink = PostgresSink(f"{dsn}%20-cidle_in_transaction_session_timeout%3D200", "t")
-    writer = sink._writer("q")
-    sink.applied("q")
-    assert sink._kept.link is not None
-    with writer.transaction(sink._kept.link, entry_of({}, {}, query="q")):
-        assert sink._kept.link.execute("SHOW idle_in_transaction_session_timeout").fetchone() == (
-            "0",
-        )
-        assert sink._kept.link.execute("SHOW statement_timeout").fetchone() == ("10min",)
-
-
-def test_settings_of_the_role_do_not_change_what_is_read_or_promised(dsn: str) -> None:
-    """Another style of dates is no matter, COMMIT waits for the disk, and an idle link stays."""
-    settings = ("DateStyle = 'SQL, DMY'", "synchronous_commit = off", "idle_session_timeout = 100")
-    altered = [f"ALTER ROLE {{role}} SET {one}" for one in settings]
-    with (
-        another_role(dsn, *altered, options="SUPERUSER") as odd,
-        contextlib.closing(PostgresSink(odd, "t")) as sink,
-    ):
-        assert sink.applied("q") == {}
-        link = sink._kept.link
-        assert link is not None
-        time.sleep(0.3)
-        with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
-            assert link.execute("SHOW synchronous_commit").fetchone() == ("on",)
-            assert link.execute("SELECT now()").fetchone() is not None
-
-
-def test_a_fork_has_a_connection_of_its_own(dsn: str) -> None:
+def test_a_fork_has_a_connection_of_its_own(opened: Open) -> None:
     """A child neither uses nor ends its parent's connection."""
-    sink = PostgresSink(dsn, "t")
-    sink.applied("q")
+    sink = opened()
+    link = link_of(sink)
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            parents = sink._kept.link
-            code = 0 if sink.applied("q") == {} and sink._kept.link is not parents else 2
+            code = 0 if link_of(sink) is not link else 2
             sink.close()
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert sink._kept.link is not None
-    assert sink._kept.link.execute("SELECT 1").fetchone() == (1,)
-    sink.close()
+    assert link.execute("SELECT 1").fetchone() == (1,)
+
+
+def in_batch(sink: PostgresSink, *settings: str) -> list[str]:
+    """What the server's settings are within a transaction of a batch."""
+    link, writer = link_of(sink), sink._writer("q")
+    with writer.transaction(link, entry_of({}, {}, query="q")):
+        found = [link.execute(f"SHOW {one}".encode()).fetchone() for one in settings]
+    return [str(row[0]) for row in found if row is not None]
+
+
+def test_time_limits_of_the_role_do_not_end_a_batch(dsn: str, opened: Open) -> None:
+    """An idle_in_transaction limit of the role is no limit for Spark's work in a batch."""
+    sink = opened(f"{dsn}%20-cidle_in_transaction_session_timeout%3D200")
+    names = ("idle_in_transaction_session_timeout", "statement_timeout")
+    assert in_batch(sink, *names) == ["0", "10min"]
+
+
+def test_settings_of_the_role_do_not_change_what_is_read_or_promised(
+    dsn: str, opened: Open
+) -> None:
+    """Another style of dates is no matter, COMMIT waits for the disk, and an idle link stays."""
+    settings = ("DateStyle = 'SQL, DMY'", "synchronous_commit = off", "idle_session_timeout = 100")
+    altered = [f"ALTER ROLE {{role}} SET {one}" for one in settings]
+    with another_role(dsn, *altered, options="SUPERUSER") as odd:
+        sink = opened(odd)
+        link = link_of(sink)
+        time.sleep(0.3)
+        assert in_batch(sink, "synchronous_commit") == ["on"]
+        assert link.execute("SELECT now()").fetchone() is not None
+        assert link_of(sink) is link
+        sink.close()
 
 
 class Tokens:
@@ -270,27 +287,21 @@ class Tokens:
         return given  # type: ignore[return-value]  # some are wrong on purpose
 
 
-def test_a_function_gives_the_dsn_of_each_connection(dsn: str) -> None:
+def test_a_function_gives_the_dsn_of_each_connection(dsn: str, opened: Open) -> None:
     """It is called whenever a connection is made, and never before: a token may have expired."""
     tokens = Tokens(dsn)
-    sink = PostgresSink(tokens, "t")
+    sink = opened(tokens)
     assert tokens.called == 0
-    assert sink.applied("q") == {}
+    link_of(sink)
     before = tokens.called
-    sink.applied("q")
+    link_of(sink)
     assert tokens.called == before
-    script(
-        dsn,
-        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-        "WHERE application_name LIKE 'eo_listener%t' AND pid <> pg_backend_pid()",
-    )
+    end_connections(dsn)
     assert sink.applied("q") == {}
     assert tokens.called == before + 1
-    copy = pickle.loads(pickle.dumps(sink))  # noqa: S301  # made here
-    assert copy.applied("q") == {}
-    assert copy._kept.access.dsn.called == tokens.called + 1
-    for one in (sink, copy):
-        one.close()
+    with contextlib.closing(pickle.loads(pickle.dumps(sink))) as copy:  # noqa: S301  # made here
+        link_of(copy)
+        assert copy._kept.access.dsn.called == tokens.called + 1
 
 
 @pytest.mark.parametrize(
@@ -318,24 +329,21 @@ def test_no_secret_of_a_function_is_reported(
 
 
 def test_a_pooler_that_lends_a_backend_for_each_transaction(
-    dsn: str, caplog: pytest.LogCaptureFixture
+    dsn: str, opened: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is noticed when another backend serves a transaction; nothing prepared is relied upon,
     and nobody's connection is ended by its name any more.
     """
-    with contextlib.closing(PostgresSink(dsn, "t")) as sink:
-        assert sink.applied("q") == {}
-        link = sink._kept.link
-        assert link is not None
-        assert link.prepare_threshold is None
-        assert link.identity is not None
+    sink, seen = opened(), list[bool]()
+    link = link_of(sink)
+    assert link.prepare_threshold is None
+    for pooled in (False, True, True):
+        if pooled:
+            assert link.identity is not None
+            link.identity = link.identity._replace(pid=1)  # as a pooler's next transaction shows it
         with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
-            seen = [link.shared]
-        link.identity = link.identity._replace(pid=1)  # as a pooler's next transaction shows it
-        for _ in range(2):
-            with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
-                seen.append(link.shared)
-                assert link.backend == link.info.backend_pid
-        assert seen == [False, True, True]
-        assert caplog.text.count("transaction mode") == 1
-        assert ask(dsn, "SELECT count(*) FROM pg_prepared_statements") == [0]
+            seen.append(link.shared)
+            assert link.backend == link.info.backend_pid
+    assert seen == [False, True, True]
+    assert caplog.text.count("transaction mode") == 1
+    assert ask(dsn, "SELECT count(*) FROM pg_prepared_statements") == [0]

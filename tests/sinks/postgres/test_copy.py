@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import traceback
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pyarrow as pa
 import pytest
 
 from eo_listener.model.errors import PoisonRowError, SinkError
+from eo_listener.model.ledger import Applied
 from eo_listener.sinks.postgres import PostgresSink, copy
-from eo_listener.sinks.postgres.catalog import columns
 from eo_listener.sinks.postgres.columns import ColumnLayout
+from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.copy import RefusedLateError
-from eo_listener.sinks.postgres.dead_letters import make
 from eo_listener.sinks.postgres.executor_tasks import TaskAttempt
 from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.staging import StageTask, Staging
-from eo_listener.sinks.postgres.transaction import Rows
+from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.postgres.course import TP, ask, at, next_entry, prepared, put, script
+from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.chapters.store import once
+from tests.sinks.postgres.course import TP, ask, next_entry, script, write
 
 TABLE = "CREATE TABLE t (n int CHECK (n <> 13), v text)"
-SCHEMA = pa.schema(
-    {
-        "n": pa.int32(),
-        "v": pa.string(),
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-    }
-)
+KINDS = {"n": pa.int32(), "v": pa.string(), "topic": pa.string(), "partition": pa.int32()}
+SCHEMA = pa.schema({**KINDS, "offset": pa.int64()})
 FIELDS = dict(zip(SCHEMA.names, ("integer", "string", "string", "integer", "long"), strict=True))
+COUNT = "SELECT count(*) FROM t"
+Open = Callable[..., PostgresSink]
 
 
 @pytest.fixture(autouse=True)
@@ -44,210 +41,174 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy, "CHUNK_ROWS", 1)
 
 
+@pytest.fixture
+def opened(dsn: str) -> Iterator[Open]:
+    """Opens sinks on the table t."""
+    script(dsn, TABLE)
+    with ExitStack() as stack:
+        yield lambda **more: stack.enter_context(closing(PostgresSink(dsn, "t", **more)))
+
+
 def batch(numbers: Iterable[int], text: str = "v") -> pa.RecordBatch:
     """Rows whose offset is their number."""
     rows = [{"n": n, "v": text, "topic": TP[0], "partition": TP[1], "offset": n} for n in numbers]
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
-def test_refused_rows_of_several_chunks_become_dead_letters(dsn: str) -> None:
+def put(sink: PostgresSink, *chunks: Iterable[int]) -> Applied:
+    """Write a record batch for each chunk."""
+    return write(sink, ArrowFrame(FIELDS, lambda: map(batch, chunks)))
+
+
+def test_refused_rows_of_several_chunks_become_dead_letters(dsn: str, opened: Open) -> None:
     """Each refused row is a dead letter, whichever chunk it is in, and every other is written."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t", dead_letters="dead")
     numbers = [range(20), [13], range(20, 40), [13, 41, 13], range(10, 14), []]
-    done = put(sink, FIELDS, (batch(some) for some in numbers))
+    done = put(opened(dead_letters="dead"), *numbers)
     assert (done.rows, done.dead_letters) == (19 + 20 + 1 + 3, 5)
-    assert ask(dsn, "SELECT count(*) FROM t") == [43]
+    assert ask(dsn, COUNT) == [43]
     assert ask(dsn, 'SELECT "offset" FROM dead') == [13] * 5
-    sink.close()
 
 
-def test_the_last_chunk_is_answered_for_too(dsn: str) -> None:
+def test_the_last_chunk_is_answered_for_too(dsn: str, opened: Open) -> None:
     """A row that is refused in the very last chunk fails the batch, and nothing is written."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t")
-    with pytest.raises(PoisonRowError, match="offset 13"):
-        put(sink, FIELDS, (batch(some) for some in (range(3), [13])))
-    assert ask(dsn, "SELECT count(*) FROM t") == [0]
-    assert put(sink, FIELDS, (batch(some) for some in (range(3), range(3)))).rows == 6
-    sink.close()
+    sink = opened()
+    with pytest.raises(PoisonRowError) as refused:
+        put(sink, range(3), [13])
+    assert refused.value.offset == 13
+    assert ask(dsn, COUNT) == [0]
+    assert put(sink, range(3), range(3)).rows == 6
 
 
-def test_an_error_while_a_chunk_is_unanswered(dsn: str) -> None:
-    """When the rows end in an error nothing is written, no transaction stays, the next works."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t")
+def test_a_chunk_of_many_slices(dsn: str, opened: Open) -> None:
+    """Lines of more bytes than libpq and the socket take at once arrive whole."""
+    wide = "x" * 1_000_000
+    chunks = [batch(range(n * 20, n * 20 + 12), wide) for n in (1, 2)]
+    assert write(opened(), ArrowFrame(FIELDS, lambda: chunks)).rows == 24
+    assert ask(dsn, "SELECT count(*), sum(length(v)) FROM t") == [(24, 24_000_000)]
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["a task fails", "the connection ends"])
+def test_an_error_while_a_chunk_is_unanswered(dsn: str, opened: Open, is_lost: bool) -> None:
+    """Nothing is written, no transaction stays, and the next batch works."""
+    sink = opened()
 
     def torn() -> Generator[pa.RecordBatch, None, None]:
         yield batch(range(100, 150))
         yield batch(range(150, 190))
-        raise RuntimeError("a task has failed")
-
-    with pytest.raises(RuntimeError, match="a task has failed"):
-        put(sink, FIELDS, torn())
-    open_ = (
-        "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%' OR wait_event = 'CopyIn'"
-    )
-    assert ask(dsn, open_) == [0]
-    assert ask(dsn, "SELECT count(*) FROM t") == [0]
-    assert put(sink, FIELDS, (one for one in [batch(range(100, 150))])).rows == 50
-    sink.close()
-
-
-def test_a_chunk_of_many_slices(dsn: str) -> None:
-    """Lines of more bytes than libpq and the socket take at once arrive whole."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t")
-    wide = "x" * 1_000_000
-    assert put(sink, FIELDS, (batch(range(n * 20, n * 20 + 12), wide) for n in (1, 2))).rows == 24
-    assert ask(dsn, "SELECT count(*), sum(length(v)) FROM t") == [(24, 24_000_000)]
-    sink.close()
-
-
-def test_a_connection_that_ends_between_chunks(dsn: str) -> None:
-    """A backend that is ended while a chunk is unanswered is a typed error; nothing is there."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t")
-
-    def ended() -> Generator[pa.RecordBatch, None, None]:
-        yield batch(range(100, 150))
-        yield batch(range(150, 190))
+        if not is_lost:
+            raise RuntimeError("a task has failed")
         assert sink._kept.link is not None
         script(dsn, f"SELECT pg_terminate_backend({sink._kept.link.backend}, 10000)")
         yield batch(range(190, 195))
 
-    with pytest.raises(SinkError, match="the connection was lost"):
-        put(sink, FIELDS, ended())
-    assert ask(dsn, "SELECT count(*) FROM t") == [0]
-    assert put(sink, FIELDS, (one for one in [batch(range(100, 150))])).rows == 50
-    sink.close()
+    match = "the connection was lost" if is_lost else "a task has failed"
+    with pytest.raises((SinkError, RuntimeError), match=match):
+        write(sink, ArrowFrame(FIELDS, torn))
+    in_copy = "state LIKE 'idle in%' OR wait_event = 'CopyIn'"
+    assert ask(dsn, f"SELECT count(*) FROM pg_stat_activity WHERE {in_copy}") == [0]
+    assert ask(dsn, COUNT) == [0]
+    assert put(sink, range(100, 150)).rows == 50
 
 
-def test_a_copy_that_cannot_begin(dsn: str) -> None:
+def test_a_copy_that_cannot_begin(opened: Open) -> None:
     """A COPY that is refused before any line raises the server's error, and the link goes on."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t")
+    sink = opened()
     link = sink._kept.connection(sink._writer(QUERY))
     with pytest.raises(psycopg.errors.UndefinedTable):
         copy.send(link, b"COPY nowhere FROM STDIN", [memoryview(b"1\n")])
     assert link.execute("SELECT 1").fetchone() == (1,)
-    sink.close()
 
 
 @pytest.mark.parametrize("code", ["P0001", "23514", "22000"])
-def test_what_a_trigger_says_is_in_no_error(dsn: str, code: str) -> None:
+def test_what_a_trigger_says_is_in_no_error(dsn: str, opened: Open, code: str) -> None:
     """A trigger may say a value under any SQLSTATE: the error names the SQLSTATE alone."""
     script(
         dsn,
-        TABLE,
         "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
         f"RAISE 'no such flight: %', NEW.v USING ERRCODE = '{code}'; END $$",
         "CREATE TRIGGER looks BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION look()",
     )
     value = "s" + "3cret"  # the lines of this file are in the traceback
-    sink = PostgresSink(dsn, "t")
     with pytest.raises((PoisonRowError, SinkError), match=code) as failed:
-        put(sink, FIELDS, (batch(some, value) for some in [[1]]))
+        write(opened(), ArrowFrame.of(batch([1], value)))
     assert value not in "".join(traceback.format_exception(failed.value))
-    sink.close()
 
 
+# The 64 subtransactions that the server remembers are enough, however many chunks there are: more
+# would slow down whoever takes a snapshot.
 OVERFLOWED = (
     "SELECT bool_or(x.subxact_overflowed), max(x.subxact_count) "
     "FROM pg_stat_get_backend_idset() AS one, pg_stat_get_backend_subxact(one) AS x"
 )
+LATE = [*range(100, 180), 13, *range(180, 190)]
 
 
-def test_many_chunks_do_not_overflow_the_cache_of_subtransactions(dsn: str) -> None:
-    """The 64 subtransactions that the server remembers are enough, however many chunks there are:
-    more would slow down whoever takes a snapshot.
-    """
-    script(dsn, TABLE)
-    seen = []
-    sink = PostgresSink(dsn, "t")
-    with at({"sink.rows-written": lambda: seen.extend(ask(dsn, OVERFLOWED))}):
-        assert put(sink, FIELDS, (batch([n]) for n in range(100, 200))).rows == 100
+def test_many_chunks_do_not_overflow_the_cache_of_subtransactions(dsn: str, opened: Open) -> None:
+    """No more than 60 have a savepoint."""
+    seen: list[Any] = []
+    with once("sink.rows-written", lambda: seen.extend(ask(dsn, OVERFLOWED))):
+        assert put(opened(), *([n] for n in range(100, 200))).rows == 100
     assert seen == [(False, 60)]
-    sink.close()
 
 
-def test_a_row_that_is_refused_behind_all_savepoints(dsn: str) -> None:
+def test_a_row_that_is_refused_behind_all_savepoints(dsn: str, opened: Open) -> None:
     """The batch begins again, with a savepoint for each chunk, and the row is a dead letter."""
-    script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t", dead_letters="dead")
-    numbers = [*range(100, 180), 13, *range(180, 190)]
-    with pytest.raises(RefusedLateError, match="behind 60 COPYs"):
-        put(sink, FIELDS, (batch([n]) for n in numbers))
-    assert ask(dsn, "SELECT count(*) FROM t") == [0]
-
-    fetched = []
+    fetched: list[int] = []
 
     def fetch() -> Generator[pa.RecordBatch, None, None]:
         fetched.append(0)
-        for n in numbers:
+        for n in LATE:
             fetched[-1] += 1
             yield batch([n])
 
-    writer, link, layout = prepared(sink, FIELDS)
-    frame: Any = None  # of Spark, which brings the rows
-    done = writer.write(link, Rows(frame=frame, layout=layout, fetch=fetch), next_entry(sink))
+    done = write(opened(dead_letters="dead"), ArrowFrame(FIELDS, fetch))
     assert (done.rows, done.dead_letters) == (90, 1)
-    assert len(fetched) == 2
-    assert fetched[1] == len(numbers)
+    assert fetched[1:] == [len(LATE)]
     assert ask(dsn, 'SELECT "offset" FROM dead') == [13]
-    sink.close()
 
 
-def test_a_task_that_stages_many_chunks_commits_between(dsn: str) -> None:
-    """What counts is which attempt wrote a row, so a task needs no more than 60 subtransactions in
-    one transaction, and all its rows are there.
-    """
-    script(dsn, TABLE)
-    seen = []
+def prepared(
+    sink: PostgresSink, *, direct: bool
+) -> tuple[TransactionWriter, Connection, ColumnLayout]:
+    """What a task of the sink's next batch writes with."""
+    sink.applied(QUERY)
+    writer, frame = sink._writer(QUERY), cast(Any, ArrowFrame(FIELDS, list))
+    link = sink._kept.connection(writer)
+    return writer, link, sink._layout(link, frame, writer, direct=direct)
+
+
+def test_a_task_that_stages_many_chunks_commits_between(dsn: str, opened: Open) -> None:
+    """What counts is which attempt wrote a row: 60 subtransactions in each are enough for all."""
+    seen: list[Any] = []
 
     def some() -> Generator[pa.RecordBatch, None, None]:
         for n in range(100, 230):
             yield batch([n])
         seen.extend(ask(dsn, OVERFLOWED))
 
-    with contextlib.closing(PostgresSink(dsn, "t")) as sink:
-        entry = next_entry(sink)
-        writer = sink._writer(QUERY)
-        link = sink._kept.connection(writer)
-        kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
-        there = columns(link, writer.access.schema, "t")
-        layout = ColumnLayout.of(kinds, there, sink._target, direct=False)
-        staging = Staging(writer=writer, logged=False, at_most=None)
-        staging._prepare(link, layout, entry, "staged", None)
-        task = StageTask(
-            writer=writer, layout=layout, stage="staged", entry=replace(entry, moves={})
-        )
-        attempt = TaskAttempt(task=0, number=7, is_first=True, is_last=True)
-        assert task(attempt, some()) == (130, 0)
-        assert ask(dsn, "SELECT count(*), count(DISTINCT n), max(eo_attempt) FROM staged") == [
-            (130, 130, 7)
-        ]
+    sink = opened()
+    writer, link, layout = prepared(sink, direct=False)
+    entry = next_entry(sink)
+    Staging(writer=writer, logged=False, at_most=None)._prepare(link, layout, entry, "staged", None)
+    task = StageTask(writer=writer, layout=layout, stage="staged", entry=replace(entry, moves={}))
+    attempt = TaskAttempt(task=0, number=7, is_first=True, is_last=True)
+    assert task(attempt, some()) == (130, 0)
+    staged = "SELECT count(*), count(DISTINCT n), max(eo_attempt) FROM staged"
+    assert ask(dsn, staged) == [(130, 130, 7)]
     ((overflowed, most),) = seen
     assert not overflowed
     assert most <= 60
 
 
-def test_a_task_begins_again_with_a_savepoint_for_each_chunk(dsn: str) -> None:
+def test_a_task_begins_again_with_a_savepoint_for_each_chunk(dsn: str, opened: Open) -> None:
     """An attempt that is the first, and not the last, may be repeated for a row refused late."""
-    script(dsn, TABLE)
-    numbers = [*range(100, 180), 13]
-    with contextlib.closing(PostgresSink(dsn, "t", dead_letters="dead")) as sink:
-        entry = next_entry(sink)
-        writer = sink._writer(QUERY)
-        link = sink._kept.connection(writer)
-        make(link, writer.access.schema, "dead", create=True)
-        kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
-        there = columns(link, writer.access.schema, "t")
-        layout = ColumnLayout.of(kinds, there, sink._target, direct=True)
-        task = PartitionTask(writer=writer, layout=layout, entries={0: entry})
-        first = TaskAttempt(task=0, number=7, is_first=True, is_last=False)
-        with pytest.raises(RefusedLateError):
-            task(first, (batch([n]) for n in numbers))
-        for again in (replace(first, is_first=False), replace(first, is_last=True)):
-            script(dsn, "DELETE FROM eo_ledger", "DELETE FROM dead")
-            assert task(again, (batch([n]) for n in numbers)) == (80, 1)
+    sink = opened(dead_letters="dead")
+    writer, _, layout = prepared(sink, direct=True)
+    task = PartitionTask(writer=writer, layout=layout, entries={0: next_entry(sink)})
+    first = TaskAttempt(task=0, number=7, is_first=True, is_last=False)
+    with pytest.raises(RefusedLateError, match="behind 60 COPYs"):
+        task(first, (batch([n]) for n in LATE))
+    assert ask(dsn, COUNT) == [0]
+    for again in (replace(first, is_first=False), replace(first, is_last=True)):
+        script(dsn, "DELETE FROM eo_ledger", "DELETE FROM dead")
+        assert task(again, (batch([n]) for n in LATE)) == (90, 1)

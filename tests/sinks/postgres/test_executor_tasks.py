@@ -35,7 +35,8 @@ from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.transaction import TransactionWriter, begin
 from eo_listener.sinks.postgres.worker_connections import borrowed
 from eo_listener.testing.made_up_entries import QUERY, heads_of
-from tests.sinks.postgres.course import another_role, ask, at, next_entry, script
+from tests.sinks.chapters.store import once
+from tests.sinks.postgres.course import another_role, ask, next_entry, script
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
@@ -94,7 +95,7 @@ def test_a_task_whose_connection_is_lost(dsn: str, point: str) -> None:
 
     mine = sink._kept.connection(sink._writer(QUERY)).backend
     try:
-        with at({point: lose}):
+        with once(point, lose):
             task(FIRST, batches())
         was_lost = False
     except (RetriableSinkError, OutcomeUnknownError):  # which Spark repeats

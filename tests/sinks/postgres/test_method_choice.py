@@ -88,67 +88,36 @@ OFF = {"spark.speculation": "false"}
 UNSET = {"spark.speculation": None}
 
 
+DRIVER, STAGING, BY_TASKS = WriteMethod.DRIVER, WriteMethod.STAGING, WriteMethod.TASKS
+REREAD = TASKS | {"read": NO_RANGES}
+NO_STAGING, NO_EXECUTORS = Proved(staging="none"), Proved(executors="none")
+
+
 @pytest.mark.parametrize(
-    ("how", "entry", "planned", "method", "ranges", "said"),
+    ("how", "batch", "method", "ranges", "said"),
     [
-        ({}, WHOLE, WHOLE, WriteMethod.STAGING, None, None),
-        ({}, REST, WHOLE, WriteMethod.STAGING, None, None),  # one transaction, whatever is in it
-        ({"rows": 10}, WHOLE, WHOLE, WriteMethod.DRIVER, None, None),
-        (TASKS, WHOLE, WHOLE, WriteMethod.TASKS, READ, None),
-        (TASKS | {"conf": OFF}, WHOLE, WHOLE, WriteMethod.TASKS, READ, None),
-        (TASKS | {"conf": UNSET}, WHOLE, WHOLE, WriteMethod.TASKS, READ, None),
-        (
-            TASKS | {"conf": SPECULATION},
-            WHOLE,
-            WHOLE,
-            WriteMethod.DRIVER,
-            READ,
-            "spark.speculation=true",
-        ),
-        (TASKS | {"read": READ[:1]}, WHOLE, WHOLE, WriteMethod.DRIVER, None, "other offsets than"),
-        (
-            TASKS | {"read": NO_RANGES},
-            WHOLE,
-            WHOLE,
-            WriteMethod.DRIVER,
-            None,
-            "partitions (a shuffle)",
-        ),
-        (
-            TASKS | {"read": NO_RANGES},
-            LARGE,
-            LARGE,
-            WriteMethod.STAGING,
-            None,
-            "one transaction each",
-        ),
-        (TASKS, REST, WHOLE, WriteMethod.TASKS, READ, None),
-        (TASKS | {"rows": 10}, REST, WHOLE, WriteMethod.DRIVER, READ, None),
-        (
-            TASKS | {"proved": Proved(executors="none")},
-            WHOLE,
-            WHOLE,
-            WriteMethod.DRIVER,
-            READ,
-            ": none",
-        ),
-        (TASKS | {"proved": Proved(staging="none")}, WHOLE, WHOLE, WriteMethod.TASKS, READ, None),
-        (
-            {"proved": Proved(staging="none")},
-            WHOLE,
-            WHOLE,
-            WriteMethod.DRIVER,
-            None,
-            "delays: rows go",
-        ),
+        ({}, (WHOLE, WHOLE), STAGING, None, None),
+        ({}, (REST, WHOLE), STAGING, None, None),  # one transaction, whatever is in it
+        ({"rows": 10}, (WHOLE, WHOLE), DRIVER, None, None),
+        (TASKS, (WHOLE, WHOLE), BY_TASKS, READ, None),
+        (TASKS | {"conf": OFF}, (WHOLE, WHOLE), BY_TASKS, READ, None),
+        (TASKS | {"conf": UNSET}, (WHOLE, WHOLE), BY_TASKS, READ, None),
+        (TASKS | {"conf": SPECULATION}, (WHOLE, WHOLE), DRIVER, READ, "spark.speculation=true"),
+        (TASKS | {"read": READ[:1]}, (WHOLE, WHOLE), DRIVER, None, "other offsets than"),
+        (REREAD, (WHOLE, WHOLE), DRIVER, None, "partitions (a shuffle)"),
+        (REREAD, (LARGE, LARGE), STAGING, None, "one transaction each"),
+        (TASKS, (REST, WHOLE), BY_TASKS, READ, None),
+        (TASKS | {"rows": 10}, (REST, WHOLE), DRIVER, READ, None),
+        (TASKS | {"proved": NO_EXECUTORS}, (WHOLE, WHOLE), DRIVER, READ, ": none"),
+        (TASKS | {"proved": NO_STAGING}, (WHOLE, WHOLE), BY_TASKS, READ, None),
+        ({"proved": NO_STAGING}, (WHOLE, WHOLE), DRIVER, None, "delays: rows go"),
     ],
 )
 def test_what_keeps_a_batch_from_the_method_that_is_wanted(
     stage: Made,
     caplog: pytest.LogCaptureFixture,
     how: dict[str, Any],
-    entry: Entry,
-    planned: Entry,
+    batch: tuple[Entry, Entry],
     method: WriteMethod,
     ranges: Ranges | None,
     said: str | None,
@@ -156,7 +125,7 @@ def test_what_keeps_a_batch_from_the_method_that_is_wanted(
     """It is said once, however many batches follow, and the executors are tried once."""
     one = stage(**how)
     for _ in range(2):
-        assert one.method(entry, planned) == (method, ranges)
+        assert one.method(*batch) == (method, ranges)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == (said is not None)
     assert said is None or said in lines[0]
@@ -169,8 +138,8 @@ def test_the_rest_of_a_large_batch_is_not_staged(stage: Made) -> None:
     one = stage(
         **TASKS, read=((A, OffsetRange(0, 5_000_000)), (B, OffsetRange(0, 4))), conf=SPECULATION
     )
-    assert one.method(rest, LARGE).method is WriteMethod.DRIVER
-    assert one.method(LARGE, LARGE).method is WriteMethod.STAGING
+    assert one.method(rest, LARGE).method is DRIVER
+    assert one.method(LARGE, LARGE).method is STAGING
 
 
 @pytest.mark.parametrize("read", [NO_RANGES, READ[:1]])
@@ -180,18 +149,18 @@ def test_a_rest_that_is_unknown_is_refused(stage: Made, read: Any) -> None:
         stage(**TASKS, read=read).method(REST)
 
 
-def test_the_driver_s_write_method_tries_nothing(stage: Made) -> None:
-    """Executors are not asked for what is not wanted of them."""
-    one = stage(write_method="driver")
-    assert one.method() == (WriteMethod.DRIVER, None)
-    assert one.asked == []
-
-
-def test_the_user_s_write_method_is_taken_or_refused(stage: Made) -> None:
-    """Where the staging table was asked for, nothing else is taken in its place."""
-    assert stage(write_method="staging").method() == (WriteMethod.STAGING, None)
-    with pytest.raises(SettingsError, match="cannot be used: no right"):
-        stage(write_method="staging", proved=Proved(staging="no right")).method()
+@pytest.mark.parametrize(("write_method", "method"), [("driver", DRIVER), ("staging", STAGING)])
+def test_a_write_method_of_the_user_s_is_taken_or_refused(
+    stage: Made, write_method: str, method: WriteMethod
+) -> None:
+    """Nothing else is taken in its place, before or after it failed; the driver's tries nothing."""
+    one = stage(write_method=write_method)
+    assert one.method() == (method, None)
+    assert len(one.asked) == (method is STAGING)
+    assert not one.choosing.fall_back_to_driver(SinkError("no route"), "table delays")
+    if method is STAGING:
+        with pytest.raises(SettingsError, match="cannot be used: no right"):
+            stage(write_method=write_method, proved=Proved(staging="no right")).method()
 
 
 def test_a_frame_of_connect_goes_through_the_driver(
@@ -199,28 +168,20 @@ def test_a_frame_of_connect_goes_through_the_driver(
 ) -> None:
     """Its executors cannot be tried; as that is always so, it is no warning."""
     one = stage(far=True)
-    assert one.method() == (WriteMethod.DRIVER, None)
+    assert one.method() == (DRIVER, None)
     assert (one.asked, caplog.records) == ([], [])
-
-
-@pytest.mark.parametrize("write_method", ["driver", "staging"])
-def test_a_write_method_of_the_user_s_is_not_left(stage: Made, write_method: str) -> None:
-    """What failed on it fails the batch."""
-    assert not stage(write_method=write_method).choosing.fall_back_to_driver(
-        SinkError("no route"), "table delays"
-    )
 
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(
     ("error", "tasks"),
-    [(NoStagingError("no right"), WriteMethod.TASKS), (SinkError("away"), WriteMethod.DRIVER)],
+    [(NoStagingError("no right"), BY_TASKS), (SinkError("away"), DRIVER)],
 )
 def test_what_failed_is_not_tried_again(
     stage: Made, caplog: pytest.LogCaptureFixture, error: SinkError, tasks: WriteMethod, first: bool
 ) -> None:
     """A right that is missing closes the staging table, anything else all methods of executors."""
-    for how, method in (({}, WriteMethod.DRIVER), (TASKS, tasks)):
+    for how, method in (({}, DRIVER), (TASKS, tasks)):
         one = stage(**how)
         if not first:
             one.method()
@@ -249,18 +210,18 @@ def test_what_may_pass_is_tried_again(
 ) -> None:
     """With the next batch that executors would write, then after a minute, then after five."""
     one = stage(proved=FEW)
-    assert one.method().method is WriteMethod.DRIVER
+    assert one.method().method is DRIVER
     small = entry_of({}, {A: OffsetRange(0, 5)})
-    assert one.method(small, small).method is WriteMethod.DRIVER
+    assert one.method(small, small).method is DRIVER
     assert len(one.asked) == 1
     for pause, asked in ((0, 2), (59, 2), (2, 3), (299, 3)):
         clock[0] += pause
-        assert one.method().method is WriteMethod.DRIVER
+        assert one.method().method is DRIVER
         assert len(one.asked) == asked
     one.proved = Proved()
     clock[0] += 2
     for _ in range(2):
-        assert one.method().method is WriteMethod.STAGING
+        assert one.method().method is STAGING
         assert len(one.asked) == 4
     (text,) = (record.getMessage() for record in caplog.records)
     assert text.endswith(f": {FEW.executors}")
@@ -275,7 +236,7 @@ def test_what_may_pass_is_refused_each_time_on_the_user_s_write_method(
         with pytest.raises(SettingsError, match="2 connections are free"):
             one.method()
     one.proved = Proved()
-    assert one.method().method is WriteMethod.STAGING
+    assert one.method().method is STAGING
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -284,12 +245,12 @@ def test_connections_that_failed_may_come_again(
 ) -> None:
     """Not with the same batch, which is repeated, but a minute later."""
     one = stage(**TASKS)
-    assert one.method().method is WriteMethod.TASKS
+    assert one.method().method is BY_TASKS
     error = NoConnectionError.of(SinkError("full"), again=again)
     assert one.choosing.fall_back_to_driver(error, "table delays")
-    assert one.method().method is WriteMethod.DRIVER
+    assert one.method().method is DRIVER
     clock[0] += 61
-    assert one.method().method is (WriteMethod.TASKS if again else WriteMethod.DRIVER)
+    assert one.method().method is (BY_TASKS if again else DRIVER)
 
 
 def test_a_right_that_is_missing_too_is_added(stage: Made) -> None:
@@ -297,4 +258,4 @@ def test_a_right_that_is_missing_too_is_added(stage: Made) -> None:
     one = stage(**TASKS, proved=Proved(executors="no module"))
     one.method()
     one.choosing.fall_back_to_driver(NoStagingError("no right"), "table delays")
-    assert one.method().method is WriteMethod.DRIVER
+    assert one.method().method is DRIVER

@@ -14,14 +14,15 @@ from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.made_up_entries import HOSTILE, entry_of, heads_of, plan_of
-from tests.sinks.postgres.course import another_role, ask, script, write
+from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.postgres.course import WRITE_METHODS, another_role, ask, script, write
 
-pytestmark = [pytest.mark.spark]
-
+rows = ArrowFrame.rows
 NASTY = "a\"b'c\n;--\\ %s {0} $1"
 
 
-@pytest.mark.parametrize("write_method", ["driver", "staging"])
+@pytest.mark.spark
+@WRITE_METHODS
 def test_every_name_is_data(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """Schema, table, columns, keys, dead letters, query, topic: quotes and SQL in each of them."""
     script(dsn, "CREATE TABLE precious (id int)")
@@ -33,15 +34,8 @@ def test_every_name_is_data(spark: SparkSession, dsn: str, write_method: Any) ->
         [(*(f"{name} {row}" for name in names), "dead" if row else None) for row in range(2)],
         [*names, "eo_poison"],
     )
-    sink = PostgresSink(
-        dsn,
-        "t" + NASTY,
-        schema=schema,
-        mode="upsert",
-        keys="k" + NASTY,
-        dead_letters="d" + NASTY,
-        write_method=write_method,
-    )
+    given: dict[str, Any] = {"keys": "k" + NASTY, "dead_letters": "d" + NASTY, "mode": "upsert"}
+    sink = PostgresSink(dsn, "t" + NASTY, schema=schema, write_method=write_method, **given)
     try:
         heads = sink.applied(NASTY)
         entry = entry_of(heads, {TopicPartition(NASTY, 0): OffsetRange(0, 2)}, query=NASTY)
@@ -59,15 +53,15 @@ def test_every_name_is_data(spark: SparkSession, dsn: str, write_method: Any) ->
     assert ask(dsn, "SELECT * FROM precious") == []
 
 
-def test_a_longer_name_is_refused(spark: SparkSession, dsn: str) -> None:
+def test_a_longer_name_is_refused(dsn: str) -> None:
     """64 bytes are refused for a table, a schema, a column, also where they are few characters."""
     long = "\u00e9" * 32
     for named in ({"table": long}, {"table": "t", "schema": long}, {"table": "t", "keys": long}):
         with pytest.raises(SettingsError, match="63 bytes"):
             PostgresSink(dsn, mode="upsert", **{"keys": "k", **named})  # type: ignore[arg-type]  # one of several
     with pytest.raises(SettingsError, match="63 bytes"):
-        write(PostgresSink(dsn, "t"), spark.range(1).toDF(long))
-    write(PostgresSink(dsn, "t" * 63), spark.range(1).toDF("\u00e9" * 31))
+        write(PostgresSink(dsn, "t"), rows(f"{long} int", (1,)))
+    write(PostgresSink(dsn, "t" * 63), rows("\u00e9" * 31 + " int", (1,)))
     assert ask(dsn, f"SELECT count(*) FROM {'t' * 63}") == [1]
 
 
@@ -80,17 +74,17 @@ def test_what_is_no_name_is_refused(dsn: str, name: str) -> None:
         PostgresSink(dsn, "t", schema=name)
 
 
-def test_columns_that_differ_in_case_alone_or_are_missing(spark: SparkSession, dsn: str) -> None:
+def test_columns_that_differ_in_case_alone_or_are_missing(dsn: str) -> None:
     """A column that the table lacks is named with those it has."""
     script(dsn, "CREATE TABLE t (id bigint, v text)")
     with pytest.raises(SettingsError, match=r"no column 'ID'; it has 'id', 'v'"):
-        write(PostgresSink(dsn, "t"), spark.range(1).toDF("ID"))
+        write(PostgresSink(dsn, "t"), rows("ID bigint", (1,)))
 
 
-def test_create_false_says_what_to_type(spark: SparkSession, dsn: str) -> None:
+def test_create_false_says_what_to_type(dsn: str) -> None:
     """Ledger, table and dead letters that are missing come with DDL that makes them."""
     sink = PostgresSink(dsn, "t", create=False, dead_letters="dead")
-    frame = spark.range(1).toDF("id%")
+    frame = rows("id% bigint", (1,))
     for _ in range(3):
         with pytest.raises(SettingsError, match="create=False") as refused:
             write(sink, frame)
@@ -98,14 +92,14 @@ def test_create_false_says_what_to_type(spark: SparkSession, dsn: str) -> None:
     assert write(sink, frame).rows == 1
 
 
-def test_a_role_without_rights_is_reported(spark: SparkSession, dsn: str) -> None:
+def test_a_role_without_rights_is_reported(dsn: str) -> None:
     """A role that may not make the ledger, or not write the table, is told what it lacks."""
     with another_role(dsn, "GRANT USAGE ON SCHEMA {schema} TO {role}") as poor:
         with pytest.raises(SinkError, match=r"permission denied for schema.*GRANT"):
             PostgresSink(poor, "t").applied("q")
-        write(PostgresSink(dsn, "t"), spark.range(1))
+        write(PostgresSink(dsn, "t"), rows("id bigint", (1,)))
         role = conninfo_to_dict(poor)["user"]
         script(dsn, f"GRANT ALL ON eo_ledger, eo_ledger_history TO {role}")
         with pytest.raises(SinkError, match=r"permission denied for table t.*GRANT"):
-            write(PostgresSink(poor, "t"), spark.range(1))
+            write(PostgresSink(poor, "t"), rows("id bigint", (1,)))
     assert ask(dsn, "SELECT count(*) FROM t") == [1]

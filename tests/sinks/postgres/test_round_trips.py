@@ -6,11 +6,9 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 import pytest
 from psycopg.pq import Trace
 
@@ -21,24 +19,14 @@ from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
-from tests.sinks.postgres.course import TP, ask, at, next_entry, script
+from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.chapters.store import once
+from tests.sinks.postgres.course import TP, ask, next_entry, script, write
 
-FIELDS = {"id": "long", "run": "string", "topic": "string", "partition": "integer"}
-ROWS = {"id": range(10), "run": "r" * 10, "topic": ["t"] * 10, "partition": [0] * 10}
-
-
-@dataclass
-class Schema:
-    """As much of a DataFrame as is looked at before its rows are read."""
-
-    kinds: dict[str, str] = field(default_factory=lambda: {**FIELDS, "offset": "long"})
-
-    @property
-    def schema(self) -> Schema:
-        return self
-
-    def jsonValue(self) -> dict[str, Any]:  # noqa: N802  # pyspark's name
-        return {"fields": [{"name": name, "type": kind} for name, kind in self.kinds.items()]}
+ROWS = ArrowFrame.rows(
+    "id bigint, run string, topic string, partition int, offset bigint",
+    *((number, "r", *TP, number) for number in range(10)),
+)
 
 
 @contextmanager
@@ -52,19 +40,6 @@ def counted(link: Connection) -> Iterator[list[str]]:
         link.pgconn.untrace()
         trace.seek(0)
         found += re.findall(r"^F\t\d+\t(Sync|Query|CopyDone)\b", trace.read(), re.MULTILINE)
-
-
-def write(sink: PostgresSink) -> None:
-    """A batch of ten rows, as `exactly_once` brings it."""
-    entry = next_entry(sink)
-    writer = sink._writer(QUERY)
-    frame: Any = Schema()
-    layout = sink._kept.ask(
-        writer, lambda link: sink._layout(link, frame, writer, direct=writer.direct)
-    )
-    rows = {name: list(values) for name, values in ROWS.items()} | {"offset": list(range(10))}
-    batches = (one for one in [pa.RecordBatch.from_pydict(rows)])
-    writer.write_arrow(sink._kept.connection(writer), layout, batches, entry)
 
 
 def move(writer: TransactionWriter, link: Connection, entry: Entry) -> None:
@@ -86,10 +61,10 @@ def test_how_often_a_batch_waits(dsn: str, how: dict[str, Any], most: int) -> No
     copied (two), the ledger moved, and committed: one round trip each. A merge has six more.
     """
     with closing(PostgresSink(dsn, "t", **how)) as sink:
-        write(sink)
+        write(sink, ROWS)
         assert sink._kept.link is not None
         with counted(sink._kept.link) as waits:
-            write(sink)
+            write(sink, ROWS)
         assert len(waits) <= most, waits
 
 
@@ -140,7 +115,7 @@ def test_one_head_of_many_that_is_another_is_found(dsn: str) -> None:
         left = entry_of(
             {tp: head for tp, head in heads.items() if tp.partition != 17}, more, batch_id=1
         )
-        with at({"sink.rows-written": past}), pytest.raises(ForeignWriterError, match="flights-99"):
+        with once("sink.rows-written", past), pytest.raises(ForeignWriterError, match="flights-99"):
             move(writer, link, left)
         assert ask(dsn, "SELECT DISTINCT batch_id FROM eo_ledger") == [0]
         move(writer, link, left)
@@ -157,11 +132,10 @@ def test_two_first_batches_at_once(dsn: str) -> None:
         for sink in (one, two):
             sink.applied(QUERY)
         first, second = one._writer(QUERY), two._writer(QUERY)
-        acts = {
-            "sink.rows-written": lambda: move(
-                first, one._kept.connection(first), entry_of({}, many, run_id="one")
-            )
-        }
-        with at(acts), pytest.raises(ForeignWriterError):
+        entry = entry_of({}, many, run_id="one")
+        with (
+            once("sink.rows-written", lambda: move(first, one._kept.connection(first), entry)),
+            pytest.raises(ForeignWriterError),
+        ):
             move(second, two._kept.connection(second), entry_of({}, turned, run_id="two"))
         assert ask(dsn, "SELECT DISTINCT run_id FROM eo_ledger") == ["one"]

@@ -12,8 +12,10 @@ from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.catalog import check_durable, columns, existing_tables
 from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.postgres.bare import TABLE, rows, write
-from tests.sinks.postgres.course import TP, another_role, ask, next_entry, put, script
+from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.postgres.bare import TABLE, write
+from tests.sinks.postgres.course import TP, another_role, ask, next_entry, script
+from tests.sinks.postgres.course import write as put
 
 _PARTED = (
     "CREATE TABLE t (id bigint) PARTITION BY LIST (id); "
@@ -156,13 +158,13 @@ def test_a_dot_parts_no_schema_from_a_table(
     given: dict[str, Any] = {"table": "t", setting: f"{a}.t"}
     sink = PostgresSink(dsn, **given)
     with pytest.raises(SettingsError, match=f"schema='{a}', {setting}='t'"):
-        put(sink, {"id": "long"}, rows([1], "r"))
+        put(sink, ArrowFrame.rows("id bigint", (1,)))
     assert ask(dsn, f"SELECT count(*) FROM pg_class WHERE relname = '{a}.t'") == [0]
     sink.close()
     if setting == "table":
         script(dsn, f'CREATE TABLE "{a}.t" (id bigint, run text)')
         sink = PostgresSink(dsn, f"{a}.t")
-        assert put(sink, {"id": "long", "run": "string"}, rows([1], "r")).rows == 1
+        assert put(sink, ArrowFrame.rows("id bigint, run string", (1, "r"))).rows == 1
         sink.close()
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import psycopg
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import types as t
 
 from eo_listener.model import errors
 from eo_listener.sinks.postgres import PostgresSink
@@ -34,34 +33,12 @@ CHARACTERS = "".join(chr(one) for one in range(1, 0x250)) + "\u2028\ufeff\uffff\
 MOMENT = datetime(
     2024, 10, 27, 0, 30, 0, 123456, tzinfo=timezone.utc
 )  # an hour that Berlin has twice
-SCHEMA = t.StructType(
-    [
-        t.StructField("byte", t.ByteType()),
-        t.StructField("short", t.ShortType()),
-        t.StructField("integer", t.IntegerType()),
-        t.StructField("long", t.LongType()),
-        t.StructField("float", t.FloatType()),
-        t.StructField("double", t.DoubleType()),
-        t.StructField("decimal", t.DecimalType(38, 18)),
-        t.StructField("boolean", t.BooleanType()),
-        t.StructField("text", t.StringType()),
-        t.StructField("binary", t.BinaryType()),
-        t.StructField("date", t.DateType()),
-        t.StructField("moment", t.TimestampType()),
-        t.StructField("plain moment", t.TimestampNTZType()),
-        t.StructField("texts", t.ArrayType(t.StringType())),
-        t.StructField("longs", t.ArrayType(t.LongType())),
-        t.StructField("moments", t.ArrayType(t.TimestampType())),
-        t.StructField("blobs", t.ArrayType(t.BinaryType())),
-        t.StructField("nested", t.ArrayType(t.ArrayType(t.IntegerType()))),
-        t.StructField(
-            "struct",
-            t.StructType(
-                [t.StructField('a"b', t.StringType()), t.StructField("at", t.TimestampType())]
-            ),
-        ),
-        t.StructField("map", t.MapType(t.StringType(), t.DoubleType())),
-    ]
+SCHEMA = (
+    "byte tinyint, short smallint, integer int, long bigint, float float, double double, "
+    "decimal decimal(38,18), boolean boolean, text string, binary binary, date date, "
+    "moment timestamp, `plain moment` timestamp_ntz, texts array<string>, longs array<bigint>, "
+    "moments array<timestamp>, blobs array<binary>, nested array<array<int>>, "
+    'struct struct<`a"b`: string, at: timestamp>, map map<string, double>'
 )
 FULL: dict[str, Any] = {
     "byte": -128,
@@ -148,24 +125,20 @@ def test_columns_that_are_there_decide(spark: SparkSession, dsn: str) -> None:
 @pytest.mark.parametrize(
     ("spark_type", "column", "said"),
     [
-        ("long", "real", "long in the rows and real"),
-        ("long", "boolean", "boolean"),
         ("timestamp", "timestamp(3) with time zone", "rounded"),
         ("decimal(10,4)", "numeric(10,2)", "rounded"),
-        ("double", "numeric(10,2)", "rounded"),
-        ("timestamp_ntz", "timestamptz", "timestamp_ntz"),
-        ("binary", "text", "binary"),
-        ("array<int>", "text[]", None),
-        ("array<string>", "bigint[]", None),
         ("array<timestamp>", "date[]", "date[]"),
-        ("map<string,int>", "bigint", "map"),
         ("interval day to second", "interval", "cannot write"),
+        ("array<int>", "text[]", None),
     ],
 )
 def test_what_would_change_a_value_is_refused(
     spark: SparkSession, dsn: str, spark_type: str, column: str, said: str | None
 ) -> None:
-    """A column that could not hold the values unchanged is named before anything is written."""
+    """A column that could not hold the values unchanged is named before anything is written.
+
+    Which are told in `test_columns`.
+    """
     script(dsn, f"CREATE TABLE narrow (c {column})")
     frame = spark.createDataFrame([(None,)], f"c {spark_type}")
     sink = PostgresSink(dsn, "narrow")

@@ -6,28 +6,28 @@ import contextlib
 import json
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
-from eo_listener.sinks.postgres import PostgresSink, executor_check
+from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.executor_check import reach
-from eo_listener.sinks.postgres.write_methods import STAGING_ROWS, Proved
+from eo_listener.sinks.postgres.write_methods import Proved
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, plan_of
+from tests.sinks.chapters.store import once
 from tests.sinks.postgres.course import (
     STAGES,
     WRITE_METHODS,
     another_role,
     ask,
-    at,
     next_entry,
     script,
     write,
@@ -37,6 +37,8 @@ from tests.spark_session import submit_environment
 pytestmark = [pytest.mark.spark]
 
 ROOT = Path(__file__).parents[3]
+Open = Callable[..., PostgresSink]
+Roles = Callable[..., Open]
 
 
 def test_the_size_of_a_batch_chooses_its_write_method(spark: SparkSession, dsn: str) -> None:
@@ -59,7 +61,7 @@ def test_only_attempts_that_succeeded_are_moved(spark: SparkSession, dsn: str) -
         (stage,) = ask(dsn, STAGES)
         script(dsn, f"INSERT INTO {stage} (id, eo_attempt) VALUES (-1, 999999)")
 
-    with at({"sink.staged": lost_attempt}):
+    with once("sink.staged", lost_attempt):
         assert write(sink, spark.range(10)).rows == 10
     assert ask(dsn, "SELECT min(id), count(*) FROM t") == [(0, 10)]
 
@@ -73,7 +75,7 @@ def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: s
         (stage,) = ask(dsn, STAGES)
         script(dsn, f"TRUNCATE {stage}")
 
-    with at({"sink.staged": empty}), pytest.raises(RetriableSinkError, match="logged_staging"):
+    with once("sink.staged", empty), pytest.raises(RetriableSinkError, match="logged_staging"):
         sink.apply(spark.range(10), entry, plan_of(entry))
     assert ask(dsn, "SELECT * FROM t") == []
     assert sink.applied(QUERY) == {}
@@ -138,99 +140,59 @@ def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, dsn: str) -> 
     assert ask(dsn, STAGES) == []
 
 
-def test_a_missing_module_is_named(
-    spark: SparkSession, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A module that the executors' Python lacks is named with its machine before any row."""
-    sink = PostgresSink(dsn, "t", write_method="staging")
-    with monkeypatch.context() as patched:
-        patched.setattr(executor_check, "NEEDED", ("psycopg", "eo_no_such_module"))
-        lacks = r"their Python lacks eo_no_such_module \(.+: No module named"
-        with pytest.raises(SettingsError, match=lacks):
-            write(sink, spark.range(10))
-    sink.close()
-
-
-@pytest.mark.parametrize("atomicity", ["batch", "partition"])
 def test_executors_without_python_go_by_the_driver(
     spark: SparkSession,
     dsn: str,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    atomicity: Literal["batch", "partition"],
 ) -> None:
     """The job that tries them fails there, and no batch does; the user's own choice is refused."""
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nonexistent/python3")
-    sink = PostgresSink(dsn, "t", atomicity=atomicity)
+    sink = PostgresSink(dsn, "t", executor_rows=1)
     for _ in range(2):
         assert write(sink, spark.range(10)).rows == 10
-    staged = PostgresSink(dsn, "t", executor_rows=1)
-    assert write(staged, spark.range(10)).rows == 10
     assert caplog.text.count("Cannot run program") == 1
     refused = PostgresSink(dsn, "t", write_method="staging")
     with pytest.raises(SettingsError, match="Cannot run program"):
         write(refused, spark.range(10))
-    for one in (sink, staged, refused):
+    for one in (sink, refused):
         one.close()
 
 
-class Vault:
-    """What gives a dsn holds a lock, as clients of vaults do."""
-
-    def __init__(self, dsn: str) -> None:
-        self.secret = dsn
-        self.lock = threading.Lock()
-
-    def dsn(self) -> str:
-        return self.secret
-
-    def apply(self, connection: object, entry: object) -> None:
-        assert not self.lock.locked()
+RIGHTS = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+)
+CREATE = "GRANT CREATE ON SCHEMA {schema} TO {role}"
 
 
-def test_a_dsn_function_that_cannot_be_sent(
-    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Rows go through the driver, what is said has no secret; the user's choice is refused."""
-    vault = Vault(dsn)
-    sink = PostgresSink(vault.dsn, "t", executor_rows=1)
-    for _ in range(2):
-        assert write(sink, spark.range(10)).rows == 10
-    assert caplog.text.count("the function of dsn= cannot be sent to them (TypeError)") == 1
-    staged = PostgresSink(vault.dsn, "t", write_method="staging")
-    with pytest.raises(SettingsError, match="the function of dsn= cannot be sent"):
-        write(staged, spark.range(10))
-    sink.close()
-    staged.close()
+@pytest.fixture
+def roles(spark: SparkSession, dsn: str) -> Iterator[Roles]:
+    """Makes the role of a sink with so many connections, which executors write from 10 rows on."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    with contextlib.ExitStack() as stack:
 
+        def make(*grants: str, limit: int = -1) -> Open:
+            options = f"CONNECTION LIMIT {limit}"
+            role = stack.enter_context(another_role(dsn, *RIGHTS, *grants, options=options))
 
-def test_an_apply_that_cannot_be_sent(
-    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Where tasks would run it, rows go through the driver; a staging table needs it there only."""
-    apply = Vault(dsn).apply
-    sink = PostgresSink(dsn, "t", apply=apply, atomicity="partition", executor_rows=1)
-    assert write(sink, spark.range(10), STAGING_ROWS).rows == 10
-    assert "the function of apply= cannot be sent to them (TypeError)" in caplog.text
-    caplog.clear()
-    staged = PostgresSink(dsn, "t", apply=apply, write_method="staging")
-    assert write(staged, spark.range(10)).rows == 10
-    assert caplog.text == ""
-    sink.close()
-    staged.close()
+            def opened(**more: Any) -> PostgresSink:
+                given = {"create": False, "executor_rows": 10, **more}
+                return stack.enter_context(contextlib.closing(PostgresSink(role, "t", **given)))
+
+            return opened
+
+        yield make
 
 
 def test_connections_that_tasks_have_kept_are_not_counted(
-    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, dsn: str, roles: Roles
 ) -> None:
     """Those of the run before: the next tasks take them, or they end."""
-    write(PostgresSink(dsn, "t"), spark.range(10))
     (schema,) = ask(dsn, "SELECT current_schema()")
     cores = spark.sparkContext.defaultParallelism
-    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
-    limit = f"CONNECTION LIMIT {2 * cores + 1}"
-    with another_role(dsn, *grants, options=limit) as role, contextlib.ExitStack() as kept:
-        sink = PostgresSink(role, "t", schema=schema, create=False, executor_rows=10)
+    sink = roles(CREATE, limit=2 * cores + 1)(schema=schema)
+    with contextlib.ExitStack() as kept:
         for _ in range(cores):
             kept.enter_context(sink._writer(QUERY).open())
         assert write(sink, spark.range(9), 9).rows == 9
@@ -238,89 +200,68 @@ def test_connections_that_tasks_have_kept_are_not_counted(
         sink.close()
 
 
-RIGHTS = (
-    "GRANT USAGE ON SCHEMA {schema} TO {role}",
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
-)
-
-
 def test_a_role_that_may_not_make_tables_goes_by_the_driver(
-    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Found out with the first batch and said once; "staging" is refused before any row."""
-    write(PostgresSink(dsn, "t"), spark.range(10))
-    with another_role(dsn, *RIGHTS) as role:
-        sink = PostgresSink(role, "t", create=False, executor_rows=10)
-        for _ in range(2):
-            assert write(sink, spark.range(10)).rows == 10
-        assert caplog.text.count("has no CREATE") == 1
-        staged = PostgresSink(role, "t", create=False, write_method="staging")
-        with pytest.raises(SettingsError, match="no CREATE on the schema"):
-            write(staged, spark.range(10))
-        sink.close()
-        staged.close()
+    opened = roles()
+    sink = opened()
+    for _ in range(2):
+        assert write(sink, spark.range(10)).rows == 10
+    assert caplog.text.count("has no CREATE") == 1
+    with pytest.raises(SettingsError, match="no CREATE on the schema"):
+        write(opened(write_method="staging"), spark.range(10))
 
 
 def test_a_right_that_is_lost_later(
-    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, dsn: str, roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The batch that finds the staging table forbidden goes by the driver, and so do later ones."""
-    write(PostgresSink(dsn, "t"), spark.range(10))
+    sink = roles(CREATE)()
+    assert write(sink, spark.range(9), 9).rows == 9
     (schema,) = ask(dsn, "SELECT current_schema()")
-    with another_role(dsn, *RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}") as role:
-        sink = PostgresSink(role, "t", create=False, executor_rows=10)
-        assert write(sink, spark.range(9), 9).rows == 9
-        script(dsn, f"REVOKE CREATE ON SCHEMA {schema} FROM role_{schema}")
-        for _ in range(2):
-            assert write(sink, spark.range(10)).rows == 10
-        sink.close()
+    script(dsn, f"REVOKE CREATE ON SCHEMA {schema} FROM role_{schema}")
+    for _ in range(2):
+        assert write(sink, spark.range(10)).rows == 10
     assert caplog.text.count("from now on") == 1
     assert "permission denied for schema" in caplog.text
 
 
 def test_a_role_with_few_connections_goes_by_the_driver(
-    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, dsn: str, roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What tasks would open at once is counted before it is needed, and what to raise is named."""
-    write(PostgresSink(dsn, "t"), spark.range(10))
     (schema,) = ask(dsn, "SELECT current_schema()")
-    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
-    with another_role(dsn, *grants, options="CONNECTION LIMIT 3") as role:
-        few = PostgresSink(role, "t", create=False, executor_rows=10)
-        assert write(few, spark.range(10)).rows == 10
-        assert "CONNECTION LIMIT" in caplog.text
-        bounded = PostgresSink(role, "t", create=False, write_method="staging", max_connections=1)
-        few.close()
-        while ask(dsn, f"SELECT pid FROM pg_stat_activity WHERE usename = 'role_{schema}'"):
-            time.sleep(0.05)  # a backend ends a moment after its connection
-        assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
-        bounded.close()
-        caplog.clear()
-        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 9")
-        later = PostgresSink(role, "t", create=False, executor_rows=10, connect_timeout=0.3)
-        assert write(later, spark.range(9), 9).rows == 9
-        assert caplog.text == ""
-        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 1")
-        assert write(later, spark.range(10)).rows == 10
-        later.close()
+    opened = roles(CREATE, limit=3)
+    few = opened()
+    assert write(few, spark.range(10)).rows == 10
+    assert "CONNECTION LIMIT" in caplog.text
+    few.close()
+    while ask(dsn, f"SELECT pid FROM pg_stat_activity WHERE usename = 'role_{schema}'"):
+        time.sleep(0.05)  # a backend ends a moment after its connection
+    bounded = opened(write_method="staging", max_connections=1)
+    assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
+    bounded.close()
+    caplog.clear()
+    script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 9")
+    later = opened(connect_timeout=0.3)
+    assert write(later, spark.range(9), 9).rows == 9
+    assert caplog.text == ""
+    script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 1")
+    assert write(later, spark.range(10)).rows == 10
     assert "too many connections for role" in caplog.text
     assert "through the driver" in caplog.text
 
 
-def test_a_role_that_is_given_more_connections(spark: SparkSession, dsn: str) -> None:
+def test_a_role_that_is_given_more_connections(spark: SparkSession, dsn: str, roles: Roles) -> None:
     """The next batch that the executors would write finds out, without a new start."""
-    write(PostgresSink(dsn, "t"), spark.range(10))
     (schema,) = ask(dsn, "SELECT current_schema()")
-    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
-    seen: list[str] = []
-    with another_role(dsn, *grants, options="CONNECTION LIMIT 2") as role, hooked(seen.append):
-        sink = PostgresSink(role, "t", create=False, executor_rows=10)
-        assert write(sink, spark.range(10)).rows == 10
-        assert "sink.staged" not in seen
-        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 20")
-        assert write(sink, spark.range(10)).rows == 10
-        assert "sink.staged" in seen
-        sink.close()
+    sink, seen = roles(CREATE, limit=2)(), list[str]()
+    for limit, staged in ((2, False), (20, True)):
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT {limit}")
+        with hooked(seen.append):
+            assert write(sink, spark.range(10)).rows == 10
+        assert ("sink.staged" in seen) is staged
 
 
 def test_executors_that_come_to_another_place(spark: SparkSession, dsn: str) -> None:
@@ -369,19 +310,24 @@ spark.stop()
 """
 
 
-def run_on_executors(dsn: str, hidden: str) -> dict[str, object]:
-    """Run PROGRAM with executors that are processes of their own; a folder hides their modules."""
+def run_apart(program: str, *words: str, timeout: float = 200) -> str:
+    """Run a program with a Spark of its own; return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, dsn, hidden],
+        [sys.executable, "-c", program, *words],
         check=False,
         cwd=ROOT,
         env={**submit_environment(), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    said: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
+    return done.stdout.strip()
+
+
+def run_on_executors(dsn: str, hidden: str) -> dict[str, object]:
+    """Run PROGRAM with executors that are processes of their own; a folder hides their modules."""
+    said: dict[str, object] = json.loads(run_apart(PROGRAM, dsn, hidden).splitlines()[-1])
     return said
 
 
@@ -432,16 +378,7 @@ spark.stop()
 def test_a_partition_larger_than_the_heap(dsn: str, write_method: str) -> None:
     """One task of 820 MB goes through a JVM with a heap of 512 MB, by both write methods."""
     rows = 400_000
-    done = subprocess.run(
-        [sys.executable, "-c", BIG, dsn, write_method, str(rows)],
-        check=False,
-        cwd=ROOT,
-        env={**submit_environment(), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_apart(BIG, dsn, write_method, str(rows), timeout=900)
     assert ask(dsn, f"SELECT count(*), sum(length(wide)) FROM {write_method}") == [
         (rows, rows * 2048)
     ]

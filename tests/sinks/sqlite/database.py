@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
 
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
-from tests.sinks.chapters.target_table import Row, TargetTable, record_batch
+from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.chapters.target_table import Row, TargetTable, columns_of, record_batch
 
 TP = TopicPartition("flights", 0)
 
@@ -41,15 +41,21 @@ def next_entry(sink: SqliteSink, count: int = 10, batch_id: int = 0) -> Entry:
     return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=batch_id)
 
 
-def write(sink: SqliteSink, frame: DataFrame, count: int = 10, batch_id: int = 0) -> Applied:
+def write(sink: SqliteSink, frame: Any, count: int = 10, batch_id: int = 0) -> Applied:
     """Write a frame as the sink's next batch."""
     entry = next_entry(sink, count, batch_id)
     return sink.apply(frame, entry, plan_of(entry))
 
 
 def put(sink: SqliteSink, rows: pa.RecordBatch) -> Applied:
-    """Write a record batch as the sink's next batch: what it does without Spark."""
-    return sink._apply(rows.schema, iter([rows]), next_entry(sink))
+    """Write a record batch as the sink's next batch."""
+    return write(sink, ArrowFrame.of(rows))
+
+
+def numbers(*values: int) -> ArrowFrame:
+    """Rows of one column v: these, or as many as the only one says."""
+    given = range(values[0]) if len(values) == 1 else values
+    return ArrowFrame.rows("v bigint", *((one,) for one in given))
 
 
 _TYPES = {"integer": "INTEGER", "long": "INTEGER", "string": "TEXT", "double": "REAL"}
@@ -83,8 +89,8 @@ class SqliteTarget(TargetTable):
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
         """As one record batch."""
-        batch = record_batch(rows, kinds)
-        applied: Applied = sink._apply(batch.schema, iter([batch]), at)
+        made = ArrowFrame(columns_of(rows, kinds), lambda: [record_batch(rows, kinds)])
+        applied: Applied = sink.apply(made, at, plan_of(at))
         return applied
 
     def read(self, *columns: str) -> list[tuple[Any, ...]]:

@@ -6,17 +6,16 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import SinkError
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.target import Apply
 from eo_listener.testing.made_up_entries import QUERY
+from tests.sinks.arrow_frame import ArrowFrame
 from tests.sinks.sqlite.database import TP, ask, script, write
 
-pytestmark = pytest.mark.spark
-
+rows = ArrowFrame.rows
 COUNT = """
     INSERT INTO total SELECT k, count(*) FROM eo_batch WHERE true GROUP BY k
     ON CONFLICT (k) DO UPDATE SET n = n + excluded.n
@@ -31,7 +30,7 @@ def tables(path: Path) -> Path:
     return path
 
 
-def test_statements_run_on_the_staged_rows(spark: SparkSession, tables: Path) -> None:
+def test_statements_run_on_the_staged_rows(tables: Path) -> None:
     """Several tables, a destructive update among them, in each batch of their own rows."""
     sink = SqliteSink(
         tables,
@@ -42,16 +41,16 @@ def test_statements_run_on_the_staged_rows(spark: SparkSession, tables: Path) ->
             COUNT,
         ),
     )
-    for batch_id, ks in enumerate(("1, 1, 2", "2, 3")):
-        frame = spark.sql(f"SELECT explode(array({ks})) AS k")
-        assert write(sink, frame, batch_id=batch_id).rows == len(ks.split(","))
+    for batch_id, keys in enumerate(((1, 1, 2), (2, 3))):
+        frame = rows("k int", *((key,) for key in keys))
+        assert write(sink, frame, batch_id=batch_id).rows == len(keys)
     assert ask(tables, "SELECT k, n FROM total ORDER BY k") == [(1, 2), (2, 2), (3, 1)]
     assert ask(tables, "SELECT k FROM seen ORDER BY k") == [2, 3]
     assert ask(tables, "SELECT sink, next_offset FROM eo_ledger") == [("counts", 20)]
     assert not ask(tables, "SELECT name FROM sqlite_schema WHERE name IN ('counts', 'eo_batch')")
 
 
-def test_a_function_gets_the_connection_and_the_entry(spark: SparkSession, tables: Path) -> None:
+def test_a_function_gets_the_connection_and_the_entry(tables: Path) -> None:
     """What it does with the rows is committed with the ledger."""
 
     def remember(connection: sqlite3.Connection, entry: Entry) -> None:
@@ -59,7 +58,7 @@ def test_a_function_gets_the_connection_and_the_entry(spark: SparkSession, table
         connection.execute("INSERT INTO seen SELECT k + ? FROM eo_batch", (until,))
 
     sink = SqliteSink(tables, "counts", apply=remember)
-    write(sink, spark.sql("SELECT 1 AS k"))
+    write(sink, rows("k int", (1,)))
     assert ask(tables, "SELECT k FROM seen ORDER BY k") == [9, 11]
 
 
@@ -79,11 +78,11 @@ def upset(connection: sqlite3.Connection, entry: Entry) -> None:
     KEPT.append((cursor, cursor.fetchone()))
 
 
-def test_what_a_function_leaves_behind_is_put_back(spark: SparkSession, tables: Path) -> None:
+def test_what_a_function_leaves_behind_is_put_back(tables: Path) -> None:
     """Factories and open cursors are the function's own: batch after batch is written."""
     sink = SqliteSink(tables, "counts", apply=upset)
     for batch_id in range(2):
-        write(sink, spark.sql("SELECT explode(array(1, 2, 3)) AS k"), batch_id=batch_id)
+        write(sink, rows("k int", (1,), (2,), (3,)), batch_id=batch_id)
     KEPT.clear()
     assert sink.applied(QUERY)[TP].range.until == 20
 
@@ -93,11 +92,11 @@ def shadow(connection: sqlite3.Connection, entry: Entry) -> None:
         connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} AS SELECT * FROM main.{name}")
 
 
-def test_a_temporary_table_is_not_the_ledger(spark: SparkSession, tables: Path) -> None:
+def test_a_temporary_table_is_not_the_ledger(tables: Path) -> None:
     """Also where apply= makes one of that name, heads and history move in the file."""
     sink = SqliteSink(tables, "counts", apply=shadow)
     for batch_id in range(2):
-        write(sink, spark.sql("SELECT 1 AS k"), batch_id=batch_id)
+        write(sink, rows("k int", (1,)), batch_id=batch_id)
     assert ask(tables, "SELECT next_offset FROM eo_ledger") == [20]
     assert ask(tables, "SELECT next_offset FROM eo_ledger_history ORDER BY 1") == [10, 20]
 
@@ -124,11 +123,11 @@ def test_a_temporary_table_is_not_the_ledger(spark: SparkSession, tables: Path) 
     ],
 )
 def test_what_fails_leaves_nothing(
-    spark: SparkSession, tables: Path, apply: Apply, error: type[Exception], text: str | None
+    tables: Path, apply: Apply, error: type[Exception], text: str | None
 ) -> None:
     """A failing statement, an end of the transaction or a raised error undoes all of the batch."""
     sink = SqliteSink(tables, "counts", apply=apply)
-    frame = spark.sql("SELECT 1 AS k")
+    frame = rows("k int", (1,))
     write(SqliteSink(tables, "before"), frame)
     with pytest.raises(error, match=text):
         write(sink, frame)

@@ -11,21 +11,22 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import DataFrames
 from eo_listener.model.errors import OutcomeUnknownError, SettingsError, SinkError
-from eo_listener.model.events import BatchReplayed
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite import connection as sqlite_file
-from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY
-from tests.foreach_batch.overlap import Overlap
-from tests.foreach_batch.stage import Plans, Run
-from tests.sinks.sqlite.database import TP, ask, write
+from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.chapters.bad_days import Overlaps
+from tests.sinks.chapters.store import once
+from tests.sinks.sqlite.database import ask, numbers, write
+from tests.sinks.sqlite.store import store
 
-pytestmark = pytest.mark.spark
+__all__ = ["store"]
+
+
+class TestOverlaps(Overlaps):
+    """The predecessor has the file's lock."""
 
 
 def test_what_it_needs_is_named() -> None:
@@ -38,11 +39,14 @@ def test_what_it_needs_is_named() -> None:
 
 
 def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    """A folder, and a folder that is not there, are the user's mistakes."""
-    with pytest.raises(SettingsError, match="is a folder"):
-        SqliteSink(tmp_path, "t").applied(QUERY)
-    with pytest.raises(SettingsError, match="mkdir -p"):
-        SqliteSink(tmp_path / "no" / "x.db", "t").applied(QUERY)
+    """A folder, one that is not there, and one that takes no files, whoever asks."""
+    for path, error, said in (
+        (tmp_path, SettingsError, "is a folder"),
+        (tmp_path / "no" / "x.db", SettingsError, "mkdir -p"),
+        (Path("/proc/eo.db"), SinkError, "may not write the folder"),
+    ):
+        with pytest.raises(error, match=said):
+            SqliteSink(path, "t").applied(QUERY)
 
 
 def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,12 +58,6 @@ def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.Monkey
     assert not path.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_reported() -> None:
-    """/proc takes no files, whoever asks."""
-    with pytest.raises(SinkError, match="may not write the folder"):
-        SqliteSink("/proc/eo.db", "t").applied(QUERY)
-
-
 def test_a_file_of_another_kind_is_reported_and_left_alone(path: Path) -> None:
     """What is no database stays as it is."""
     path.write_bytes(b"something else " * 100)
@@ -68,25 +66,25 @@ def test_a_file_of_another_kind_is_reported_and_left_alone(path: Path) -> None:
     assert path.read_bytes() == b"something else " * 100
 
 
-def test_a_damaged_file_is_reported(spark: SparkSession, path: Path) -> None:
+def test_a_damaged_file_is_reported(path: Path) -> None:
     """A page that was written over is noticed, with what to do."""
     sink = SqliteSink(path, "t")
-    write(sink, spark.range(2000).selectExpr("id AS v"), count=2000)
+    write(sink, numbers(2000), count=2000)
     sink.close()
     whole = bytearray(path.read_bytes())
     whole[4096:] = b"\xa5" * (len(whole) - 4096)
     path.write_bytes(whole)
     with pytest.raises(SinkError, match=r"\.recover"):
-        write(sink, spark.range(2).toDF("v"))
+        write(sink, numbers(2))
 
 
-def test_a_full_database_is_reported(spark: SparkSession, path: Path) -> None:
+def test_a_full_database_is_reported(path: Path) -> None:
     """SQLite's own "full" leaves nothing behind, and the batch fits once there is room."""
     sink = SqliteSink(path, "t")
     sink.applied(QUERY)
     connection = sink._file.connection()
     connection.execute("PRAGMA max_page_count = 10")
-    frame = spark.range(5000).selectExpr("repeat('x', 100) AS v")
+    frame = ArrowFrame.rows("v string", *[("x" * 100,)] * 5000)
     with pytest.raises(SinkError, match="disk is full") as caught:
         write(sink, frame, count=5000)
     assert not isinstance(caught.value, OutcomeUnknownError)
@@ -106,36 +104,23 @@ def no_file_may_grow(beyond: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_disk_that_fails_at_the_commit_leaves_it_open(spark: SparkSession, path: Path) -> None:
+def test_a_disk_that_fails_at_the_commit_leaves_it_open(path: Path) -> None:
     """The outcome is unknown, the ledger says it, and the batch is there once in the end."""
     sink = SqliteSink(path, "t")
-    write(sink, spark.range(2).toDF("v"))
+    write(sink, numbers(2))
     before = sink.applied(QUERY)
     with ExitStack() as broken:
 
-        def break_disk(point: str) -> None:
-            if point == "sink.commit-sent":
-                log = path.with_name(path.name + "-wal").stat().st_size
-                broken.enter_context(no_file_may_grow(beyond=log))
+        def break_disk() -> None:
+            log = path.with_name(path.name + "-wal").stat().st_size
+            broken.enter_context(no_file_may_grow(beyond=log))
 
-        frame = spark.range(2, 4).toDF("v")
-        with hooked(break_disk), pytest.raises(OutcomeUnknownError, match="disk I/O error"):
-            write(sink, frame, batch_id=1)
+        with (
+            once("sink.commit-sent", break_disk),
+            pytest.raises(OutcomeUnknownError, match="disk I/O error"),
+        ):
+            write(sink, numbers(2), batch_id=1)
     if sink.applied(QUERY) == before:
-        write(sink, frame, batch_id=1)
-    assert ask(path, "SELECT v FROM t ORDER BY v") == [0, 1, 2, 3]
+        write(sink, numbers(2), batch_id=1)
+    assert ask(path, "SELECT v FROM t ORDER BY v") == [0, 0, 1, 1]
     assert ask(path, "SELECT next_offset FROM eo_ledger") == [20]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_predecessor_about_to_end(spark: SparkSession, path: Path, number: int) -> None:
-    """A restart that waits for its lock finds the batch written: a replay, and no other driver."""
-    plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
-    old, new = SqliteSink(path, "t"), SqliteSink(path, "t")
-    if number:
-        BatchRunner(Run(plans, 0), [old], DataFrames()).run(spark.range(2).toDF("v"), 0)
-    overlap = Overlap(plans, DataFrames())
-    overlap.run([old], [new], spark.range(2, 4).toDF("v"), number)
-    assert overlap.failed == []
-    assert [type(event) for event in overlap.events] == [BatchReplayed]
-    assert ask(path, "SELECT count(*) FROM t") == [2 + 2 * number]

@@ -15,16 +15,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.model.errors import SinkLockedError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite.connection import DatabaseFile
 from eo_listener.testing.made_up_entries import QUERY, plan_of
-from tests.sinks.sqlite.database import ask, next_entry, script, write
-
-pytestmark = pytest.mark.spark
+from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.sqlite.database import ask, next_entry, numbers, script, write
 
 Process = subprocess.Popen[str]
 
@@ -47,9 +45,7 @@ def holder(table: Path) -> Iterator[Process]:
         process.kill()
 
 
-def test_a_file_that_is_locked_for_a_while(
-    spark: SparkSession, table: Path, holder: Process
-) -> None:
+def test_a_file_that_is_locked_for_a_while(table: Path, holder: Process) -> None:
     """Longer than busy_timeout, shorter than retry_timeout: read and written when it is free."""
     sink = SqliteSink(table, "t", busy_timeout=0.1)
     with closing(sqlite3.connect(table, isolation_level=None)) as other:
@@ -59,7 +55,7 @@ def test_a_file_that_is_locked_for_a_while(
         holder.wait(10)
         entry = next_entry(sink)
         other.execute("BEGIN IMMEDIATE")
-        frame = spark.createDataFrame([(7,)], "v int")
+        frame = ArrowFrame.rows("v bigint", (7,))
         assert steps.write(sink, frame, entry, plan_of(entry)).attempts == 3
     assert ask(table, "SELECT v FROM t") == [7]
 
@@ -68,7 +64,7 @@ def _done(act: Callable[[], object]) -> None:
     act()
 
 
-def test_a_stopped_holder_is_named(spark: SparkSession, table: Path, holder: Process) -> None:
+def test_a_stopped_holder_is_named(table: Path, holder: Process) -> None:
     """A zombie that was stopped in its transaction blocks for a bounded time; ending it helps."""
     sink = SqliteSink(table, "t", busy_timeout=0.3)
     with pytest.raises(SinkLockedError):  # it has no ledger yet, and may not make one
@@ -84,15 +80,15 @@ def test_a_stopped_holder_is_named(spark: SparkSession, table: Path, holder: Pro
     assert "tests.sinks.sqlite.holder" not in str(caught.value)  # arguments may hold secrets
     holder.kill()
     holder.wait(10)
-    assert write(sink, spark.range(2).toDF("v")).rows == 2
+    assert write(sink, numbers(2)).rows == 2
     assert ask(table, "SELECT v FROM t") == [0, 1]
 
 
-def test_a_batch_waits_and_is_reported(spark: SparkSession, path: Path) -> None:
+def test_a_batch_waits_and_is_reported(path: Path) -> None:
     """BEGIN waits for another writer of this process too, and the same batch can follow."""
     sink = SqliteSink(path, "t", busy_timeout=0.2)
     entry = next_entry(sink)
-    frame = spark.range(2).toDF("v")
+    frame = numbers(2)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(SinkLockedError, match="another connection"):
@@ -101,24 +97,24 @@ def test_a_batch_waits_and_is_reported(spark: SparkSession, path: Path) -> None:
     assert write(sink, frame).rows == 2
 
 
-def test_a_reader_that_stays_does_not_block_a_new_file(spark: SparkSession, path: Path) -> None:
+def test_a_reader_that_stays_does_not_block_a_new_file(path: Path) -> None:
     """With the log that a new file gets, a reader in a long transaction is no obstacle."""
     sink = SqliteSink(path, "t", busy_timeout=0.2)
-    write(sink, spark.range(2).toDF("v"))
+    write(sink, numbers(2))
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT count(*) FROM t").fetchall() == [(2,)]
-        write(sink, spark.range(2).toDF("v"), batch_id=1)
+        write(sink, numbers(2), batch_id=1)
         assert reader.execute("SELECT count(*) FROM t").fetchall() == [(2,)]
     assert ask(path, "SELECT count(*) FROM t") == [4]
 
 
-def test_a_reader_at_the_commit_is_reported(spark: SparkSession, path: Path) -> None:
+def test_a_reader_at_the_commit_is_reported(path: Path) -> None:
     """With a rollback journal a reader holds COMMIT up: nothing is written, and that is known."""
     script(path, "PRAGMA journal_mode = DELETE; CREATE TABLE t (v); INSERT INTO t VALUES (7)")
     sink = SqliteSink(path, "t", busy_timeout=0.2)
     sink.applied(QUERY)
-    frame = spark.range(2).toDF("v")
+    frame = numbers(2)
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT v FROM t").fetchall() == [(7,)]

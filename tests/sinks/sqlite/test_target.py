@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,40 +14,46 @@ from pyspark.sql import SparkSession
 from eo_listener.model.errors import PoisonRowError, SettingsError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.sqlite.database import TP, ask, script, write
+from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.chapters.other_writers import DroppedTables
+from tests.sinks.sqlite.database import TP, ask, numbers, script, write
+from tests.sinks.sqlite.store import store
 
-pytestmark = pytest.mark.spark
+__all__ = ["store"]
+
+rows = ArrowFrame.rows
 
 
-def test_columns_go_by_name(spark: SparkSession, path: Path) -> None:
+def test_columns_go_by_name(path: Path) -> None:
     """A table that exists has its own order, more columns, and generated ones."""
     script(path, "CREATE TABLE t (z DEFAULT 7, b, twice AS (b * 2), a)")
-    write(SqliteSink(path, "t"), spark.sql("SELECT 1 AS a, 2 AS b"))
+    write(SqliteSink(path, "t"), rows("a int, b int", (1, 2)))
     assert ask(path, "SELECT z, b, twice, a FROM t") == [(7, 2, 4, 1)]
 
 
-def test_the_origin_is_kept_where_there_is_room(spark: SparkSession, path: Path) -> None:
+def test_the_origin_is_kept_where_there_is_room(path: Path) -> None:
     """Topic, partition and offset are dropped where the table has no such columns."""
     script(path, "CREATE TABLE t (v, offset)")
-    frame = spark.sql("SELECT 'flights' AS topic, 0 AS partition, 5L AS offset, 'x' AS v")
+    columns = "topic string, partition int, offset bigint, v string"
+    frame = rows(columns, ("flights", 0, 5, "x"))
     write(SqliteSink(path, "t"), frame)
     assert ask(path, "SELECT v, offset FROM t") == [("x", 5)]
     write(SqliteSink(path, "made"), frame)
     assert ask(path, "SELECT * FROM made") == [("flights", 0, 5, "x")]
 
 
-def test_a_column_too_many_is_refused(spark: SparkSession, path: Path) -> None:
+def test_a_column_too_many_is_refused(path: Path) -> None:
     """A column that the table lacks is named, and nothing is written."""
     script(path, "CREATE TABLE t (a)")
     sink = SqliteSink(path, "t")
     with pytest.raises(SettingsError, match=r"no column 'b'; it has 'a'"):
-        write(sink, spark.sql("SELECT 1 AS a, 2 AS b"))
+        write(sink, rows("a int, b int", (1, 2)))
     assert sink.applied(QUERY) == {}
     with pytest.raises(SettingsError, match="cannot distinguish"):
-        write(SqliteSink(path, "u"), spark.sql("SELECT 1 AS a, 2 AS A"))
+        write(SqliteSink(path, "u"), rows("a int, A int", (1, 2)))
 
 
-def test_nothing_is_made_where_that_is_forbidden(spark: SparkSession, path: Path) -> None:
+def test_nothing_is_made_where_that_is_forbidden(path: Path) -> None:
     """With create=False file, ledger and table must be there; what is missing is told as SQL."""
     sink = SqliteSink(path, "t", create=False)
     with pytest.raises(SettingsError, match="does not exist"):
@@ -54,7 +62,7 @@ def test_nothing_is_made_where_that_is_forbidden(spark: SparkSession, path: Path
     with pytest.raises(SettingsError, match="CREATE TABLE") as caught:
         sink.applied(QUERY)
     script(path, str(caught.value.fix).removeprefix("Create it: "))
-    frame = spark.sql("SELECT 1 AS a")
+    frame = rows("a int", (1,))
     with pytest.raises(SettingsError, match="no table 't'") as caught:
         write(sink, frame)
     script(path, str(caught.value.fix).removeprefix("Create it: "))
@@ -63,67 +71,67 @@ def test_nothing_is_made_where_that_is_forbidden(spark: SparkSession, path: Path
 
 
 @pytest.mark.parametrize(
-    ("declaration", "sql"),
+    ("declaration", "kind", "value"),
     [
-        ("STRING", "'00123'"),  # what SQLite knows nothing of is a number
-        ("INTEGER", "'1'"),
-        ("REAL", "'1e3'"),
-        ("DECIMAL(38,18)", "cast('12345678901234567890.1' as decimal(38,18))"),
-        ("REAL", "9007199254740993L"),
-        ("TEXT", "0.1D + 0.2D"),
+        ("STRING", "string", "00123"),  # what SQLite knows nothing of is a number
+        ("INTEGER", "string", "1"),
+        ("REAL", "string", "1e3"),
+        ("DECIMAL(38,18)", "decimal(38,18)", Decimal("12345678901234567890.1")),
+        ("REAL", "bigint", 9007199254740993),
+        ("TEXT", "double", 0.1 + 0.2),
     ],
 )
 def test_a_column_that_changes_values_is_refused(
-    spark: SparkSession, path: Path, declaration: str, sql: str
+    path: Path, declaration: str, kind: str, value: object
 ) -> None:
     """A table that exists may turn texts into numbers, and large numbers into floats."""
     script(path, f"CREATE TABLE t (v {declaration})")
     sink = SqliteSink(path, "t")
     with pytest.raises(SettingsError, match="'v' of table 't' is declared") as caught:
-        write(sink, spark.sql(f"SELECT {sql} AS v"))
+        write(sink, rows(f"v {kind}", (value,)))
     assert caught.value.fix
     assert sink.applied(QUERY) == {}
 
 
-def test_a_column_that_keeps_values_is_not(spark: SparkSession, path: Path) -> None:
-    """Dates in a DATE, JSON in a JSON, a text in a VARCHAR or in nothing, an int in a REAL."""
-    script(path, "CREATE TABLE t (d DATE, m DATETIME, j JSON, s VARCHAR(3), n, i REAL, b BIGINT)")
-    frame = spark.sql(
-        "SELECT date'2026-01-02' AS d, timestamp_ntz'2026-01-02 03:04:05' AS m, array(1) AS j, "
-        "'0012' AS s, '0012' AS n, 7 AS i, 9007199254740993L AS b"
-    )
+def test_a_column_that_keeps_values_is_not(path: Path) -> None:
+    """Dates in a DATE, a text in a VARCHAR or in nothing, an int in a REAL."""
+    script(path, "CREATE TABLE t (d DATE, m DATETIME, s VARCHAR(3), n, i REAL, b BIGINT)")
+    columns = "d date, m timestamp_ntz, s string, n string, i int, b bigint"
+    moment = datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001  # without a zone
+    frame = rows(columns, (date(2026, 1, 2), moment, "0012", "0012", 7, 9007199254740993))
     write(SqliteSink(path, "t"), frame)
     assert ask(path, "SELECT * FROM t") == [
-        ("2026-01-02", "2026-01-02 03:04:05.000000", "[1]", "0012", "0012", 7, 9007199254740993)
+        ("2026-01-02", "2026-01-02 03:04:05.000000", "0012", "0012", 7, 9007199254740993)
     ]
 
 
-def test_a_strict_table_takes_anything_in_any(spark: SparkSession, path: Path) -> None:
+def test_a_strict_table_takes_anything_in_any(path: Path) -> None:
     """There ANY keeps a text as it is; in another table it is a number."""
     if sqlite3.sqlite_version_info < (3, 37):
         pytest.skip("this SQLite has no STRICT tables")
     script(path, "CREATE TABLE t (v ANY) STRICT; CREATE TABLE u (v ANY)")
-    write(SqliteSink(path, "t"), spark.sql("SELECT '0012' AS v"))
+    write(SqliteSink(path, "t"), rows("v string", ("0012",)))
     assert ask(path, "SELECT v FROM t") == ["0012"]
     with pytest.raises(SettingsError, match="is declared ANY"):
-        write(SqliteSink(path, "u"), spark.sql("SELECT '0012' AS v"))
+        write(SqliteSink(path, "u"), rows("v string", ("0012",)))
 
 
-def test_a_row_that_a_constraint_drops_is_not_counted(spark: SparkSession, path: Path) -> None:
+def test_a_row_that_a_constraint_drops_is_not_counted(path: Path) -> None:
     """ON CONFLICT IGNORE is the table's own wish, but such a row is not written."""
     script(path, "CREATE TABLE t (v UNIQUE ON CONFLICT IGNORE CHECK (v < 9))")
     sink = SqliteSink(path, "t", dead_letters="dead")
-    applied = write(sink, spark.sql("SELECT explode(array(1, 1, 9, 2, 2)) AS v"))
+    applied = write(sink, numbers(1, 1, 9, 2, 2))
     assert (applied.rows, applied.dead_letters) == (2, 1)
 
 
-def test_names_that_differ_in_case_are_one_sink(spark: SparkSession, path: Path) -> None:
+def test_names_that_differ_in_case_are_one_sink(path: Path) -> None:
     """SQLite takes "Delays" and "delays" for one table, so they have one ledger."""
-    write(SqliteSink(path, "Delays"), spark.sql("SELECT 1 AS v"))
+    write(SqliteSink(path, "Delays"), numbers(1))
     assert SqliteSink(path, "dELAYS").applied(QUERY)[TP].range.until == 10
     assert SqliteSink(path, "\u00c4").key != SqliteSink(path, "\u00e4").key
 
 
+@pytest.mark.spark
 def test_an_upsert_keeps_the_newest_row_of_a_key(spark: SparkSession, path: Path) -> None:
     """Within a batch and across batches, also when the batch is cut; other rows stay."""
     sink = SqliteSink(path, "t", mode="upsert", keys=["k", "l"], task_rows=100)
@@ -133,31 +141,31 @@ def test_an_upsert_keeps_the_newest_row_of_a_key(spark: SparkSession, path: Path
     )
     assert write(sink, frame, count=1000).rows == 7
     assert ask(path, "SELECT v FROM t ORDER BY v") == list(range(993, 1000))
-    write(sink, spark.sql("SELECT 2L AS k, 'x' AS l, 5L AS v"), batch_id=1)
+    write(sink, rows("k bigint, l string, v bigint", (2, "x", 5)), batch_id=1)
     assert ask(path, "SELECT v FROM t ORDER BY v") == [5, *range(993, 996), *range(997, 1000)]
 
 
-def test_a_key_that_is_null_is_poison(spark: SparkSession, path: Path) -> None:
+def test_a_key_that_is_null_is_poison(path: Path) -> None:
     """Two nulls are not one key, so such a row could never be replaced."""
     script(path, "CREATE TABLE t (k INTEGER PRIMARY KEY, v)")
     sink = SqliteSink(path, "t", mode="upsert", keys="k")
     with pytest.raises(PoisonRowError, match="'k' is null"):
-        write(sink, spark.sql("SELECT cast(null AS int) AS k, 1 AS v"))
+        write(sink, rows("k int, v int", (None, 1)))
 
 
-def test_keys_alone_are_enough(spark: SparkSession, path: Path) -> None:
+def test_keys_alone_are_enough(path: Path) -> None:
     """A table of keys and nothing else takes each once."""
     sink = SqliteSink(path, "t", mode="upsert", keys=("k",))
     for _ in range(2):
-        write(sink, spark.sql("SELECT explode(array(1, 2)) AS k"))
+        write(sink, rows("k int", (1,), (2,)))
     assert ask(path, "SELECT k FROM t ORDER BY k") == [1, 2]
 
 
-def test_keys_must_be_unique_in_the_table(spark: SparkSession, path: Path) -> None:
+def test_keys_must_be_unique_in_the_table(path: Path) -> None:
     """Without a unique index SQLite cannot tell what to replace: the index to make is shown."""
     script(path, "CREATE TABLE t (k, v)")
     sink = SqliteSink(path, "t", mode="upsert", keys=("k",))
-    frame = spark.sql("SELECT 1 AS k, 2 AS v")
+    frame = rows("k int, v int", (1, 2))
     with pytest.raises(SettingsError, match="no unique index") as caught:
         write(sink, frame)
     script(path, str(caught.value.fix))
@@ -166,11 +174,11 @@ def test_keys_must_be_unique_in_the_table(spark: SparkSession, path: Path) -> No
         write(SqliteSink(path, "t", mode="upsert", keys="nosuch"), frame)
 
 
-def test_history_says_what_was_applied(spark: SparkSession, path: Path) -> None:
+def test_history_says_what_was_applied(path: Path) -> None:
     """Each range has its row, with batch, verdict and how many rows the batch had."""
     sink = SqliteSink(path, "t")
-    write(sink, spark.range(3).toDF("v"), count=10)
-    write(sink, spark.range(4).toDF("v"), count=5, batch_id=1)
+    write(sink, numbers(3), count=10)
+    write(sink, numbers(4), count=5, batch_id=1)
     found = ask(
         path,
         'SELECT topic, "partition", start_offset, next_offset, batch_id, "rows", verdict '
@@ -200,18 +208,5 @@ def test_arguments_that_cannot_be_are_refused(given: dict[str, Any], text: str) 
         SqliteSink(**{"path": "x.db", "table": "t", **given})
 
 
-def test_a_dropped_table_is_not_recreated(spark: SparkSession, path: Path) -> None:
-    """The ledger has rows of it: recreated it would begin in the middle."""
-    sink = SqliteSink(path, "t's", mode="append")
-    frame = spark.range(2).toDF("v")
-    write(sink, frame.limit(0), count=0)
-    script(path, 'DROP TABLE "t\'s"')  # nothing was ever in it
-    write(sink, frame)
-    script(path, 'ALTER TABLE "t\'s" RENAME TO kept')
-    with pytest.raises(SettingsError, match="flights-0 was written up to 10") as raised:
-        write(sink, frame, batch_id=1)
-    assert ask(path, "SELECT name FROM sqlite_schema WHERE name LIKE 't%'") == []
-    assert ask(path, "SELECT next_offset FROM eo_ledger") == [10]
-    script(path, str(raised.value.fix).partition("empty one: ")[2].rpartition(", and")[0])
-    write(sink, frame)
-    assert ask(path, 'SELECT count(*) FROM "t\'s"') == [2]
+class TestDroppedTables(DroppedTables):
+    """In a file."""
