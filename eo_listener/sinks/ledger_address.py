@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 _KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/@]+)/)?(?P<topic>[^/]*)")
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
 _READERS: Final = {
-    LedgerStore.SQLITE: "ledger_reader.SqliteLedgerReader",
-    LedgerStore.POSTGRES: "ledger_reader.PostgresLedgerReader",
-    LedgerStore.KAFKA: "ledger_topic.KafkaLedgerReader",
-    LedgerStore.ICEBERG: "ledger_reader.IcebergLedgerReader",
-    LedgerStore.DELTA: "ledger_reader.DeltaLedgerReader",
+    LedgerStore.SQLITE: "SqliteLedgerReader",
+    LedgerStore.POSTGRES: "PostgresLedgerReader",
+    LedgerStore.KAFKA: "KafkaLedgerReader",
+    LedgerStore.ICEBERG: "IcebergLedgerReader",
+    LedgerStore.DELTA: "DeltaLedgerReader",
 }
 _REPAIRS: Final = {
-    LedgerStore.SQLITE: "ledger_repair.SqliteLedgerRepair",
-    LedgerStore.POSTGRES: "ledger_repair.PostgresLedgerRepair",
-    LedgerStore.KAFKA: "ledger_repair.KafkaLedgerRepair",
-    LedgerStore.ICEBERG: "ledger_repair.IcebergLedgerRepair",
-    LedgerStore.DELTA: "ledger_repair.DeltaLedgerRepair",
+    LedgerStore.SQLITE: "SqliteLedgerRepair",
+    LedgerStore.POSTGRES: "PostgresLedgerRepair",
+    LedgerStore.KAFKA: "KafkaLedgerRepair",
+    LedgerStore.ICEBERG: "IcebergLedgerRepair",
+    LedgerStore.DELTA: "DeltaLedgerRepair",
 }
 _PACKAGES: Final = {"pyarrow": None, "psycopg": None, "pyspark": "spark", "py4j": "spark"}
 """With the extra that brings each; None: the one that has the store's name."""
@@ -169,9 +169,10 @@ class LedgerAddress:
 
     def _loaded(self, of: Literal["reader", "repair"]) -> Any:
         store, names = self.store.value, _READERS if of == "reader" else _REPAIRS
-        module, _, name = names[self.store].partition(".")
         try:
-            return getattr(import_module(f"eo_listener.sinks.{store}.{module}"), name)
+            return getattr(
+                import_module(f"eo_listener.sinks.{store}.ledger_{of}"), names[self.store]
+            )
         except ImportError as error:
             lacking = (error.name or "").partition(".")[0]
             if lacking not in _PACKAGES:
