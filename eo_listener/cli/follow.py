@@ -8,11 +8,12 @@ from typing import Any
 import typer
 
 from eo_listener.cli import follow_options as options
-from eo_listener.cli.options import KafkaProperties, OptionalServers, Storage, print_json, seconds
+from eo_listener.cli.options import KafkaProperties, OptionalServers, Storage, print_json
 from eo_listener.cli.service import begin_log, stop_signals
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
 from eo_listener.model import exit_codes
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.errors import SettingsError
 
 EXAMPLE = "Example: eo-listener follow s3a://bucket/flights-c -b localhost:9092 -g flights-to-pg"
@@ -73,7 +74,7 @@ def follow(
     begin_log(logging.WARNING if once else logging.INFO)
     follower = options.build(targets, service)
     if once:
-        _once(follower, seconds("timeout", timeout or _ONCE, least=1.0), as_json)
+        _once(follower, require_seconds("--timeout", timeout or _ONCE, least=1.0), as_json)
     else:
         _serve(follower, len(targets))
 

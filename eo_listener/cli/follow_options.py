@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from eo_listener.cli import completion
-from eo_listener.cli.options import as_properties, require_one_of, seconds, storage_options
+from eo_listener.cli.options import as_properties, storage_options
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import require_group
@@ -21,6 +21,7 @@ from eo_listener.follow.checkpoint_tracker import INTERVAL
 from eo_listener.follow.config import parse_groups
 from eo_listener.follow.notices import NoticeLog
 from eo_listener.kafka.group_stores import open_groups
+from eo_listener.model.argument_checks import require_one_of, require_seconds
 from eo_listener.model.errors import SettingsError
 from eo_listener.observers.log import EventLogger
 
@@ -148,13 +149,13 @@ def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> 
             on_rewind=_choice(OnRewind, "on-rewind", rewind),
             accept_marks=guard is not GuardMode.WITHHOLD,
         ),
-        interval=seconds("interval", service.get("interval", INTERVAL), least=0.1),
-        recommit_interval=seconds(
-            "recommit-interval", service.get("recommit_interval", RECOMMIT_INTERVAL), least=1.0
+        interval=require_seconds("--interval", service.get("interval", INTERVAL), least=0.1),
+        recommit_interval=require_seconds(
+            "--recommit-interval", service.get("recommit_interval", RECOMMIT_INTERVAL), least=1.0
         ),
     )
 
 
 def _choice(kind: type[_Choice], option: str, value: str) -> _Choice:
-    require_one_of(option, value, (one.value for one in kind))
+    require_one_of(f"--{option}", value, (one.value for one in kind))
     return kind(value)

@@ -18,8 +18,6 @@ from eo_listener.cli.options import (
     print_json,
     print_line,
     require_names,
-    require_one_of,
-    seconds,
 )
 from eo_listener.commit.groups.group_change import (
     Direction,
@@ -35,6 +33,7 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
 )
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.group_repair import GroupRepair
+from eo_listener.model.argument_checks import require_one_of, require_seconds
 from eo_listener.model.errors import GuardError, SettingsError, counted, few
 from eo_listener.model.offsets import Position, TopicPartition
 
@@ -55,9 +54,9 @@ class Rules:
     @classmethod
     def of(cls, missing: str, out_of_range: str, recreated: str) -> Rules:
         """Read the options. Raises SettingsError."""
-        require_one_of("missing", missing, [*POLICIES, LEAVE])
-        require_one_of("out-of-range", out_of_range, POLICIES)
-        require_one_of("recreated", recreated, RECREATED)
+        require_one_of("--missing", missing, [*POLICIES, LEAVE])
+        require_one_of("--out-of-range", out_of_range, POLICIES)
+        require_one_of("--recreated", recreated, RECREATED)
         return cls(
             missing=None if missing == LEAVE else Policy(missing),
             out_of_range=Policy(out_of_range),
@@ -83,7 +82,7 @@ def change_group(
 ) -> None:
     """Read the origin, plan, and with `execute` commit; print what was or would be done."""
     require_names("group", [origin_named.group])
-    watch = seconds("watch", manner.watch, least=0.0)
+    watch = require_seconds("--watch", manner.watch, least=0.0)
     with (
         closing(SourceCluster(properties)) as cluster,
         closing(GroupRepair(properties, origin_named.group)) as repair,

@@ -26,8 +26,6 @@ from eo_listener.cli.options import (
     print_json,
     print_line,
     require_names,
-    require_one_of,
-    seconds,
     utc,
 )
 from eo_listener.commit.groups.handover import HandoverReading, PartitionReading
@@ -36,6 +34,7 @@ from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_reader import RecordReader
 from eo_listener.model import exit_codes
+from eo_listener.model.argument_checks import require_one_of, require_seconds
 from eo_listener.model.errors import SettingsError, counted, few
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_json import write_offsets
@@ -88,9 +87,9 @@ def handover(
     require_names("topic", topics or ())
     if topics and checkpoint is None:
         raise SettingsError("--topic is for --checkpoint", fix="Add --checkpoint, or leave it out")
-    require_one_of("to", to, _NEXT)
-    interval = seconds("interval", interval, least=0.2)
-    deadline = time.monotonic() + seconds("timeout", timeout, least=0.0)
+    require_one_of("--to", to, _NEXT)
+    interval = require_seconds("--interval", interval, least=0.2)
+    deadline = time.monotonic() + require_seconds("--timeout", timeout, least=0.0)
     with ExitStack() as stack:
         opened = None if checkpoint is None else open_checkpoint(checkpoint, storage)
         given = as_properties(servers, properties)

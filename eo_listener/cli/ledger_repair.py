@@ -30,10 +30,10 @@ from eo_listener.cli.options import (
     parse_partition,
     print_json,
     print_line,
-    seconds,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.errors import EoListenerError, SettingsError, counted
 from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.ledger_place import LedgerStore
@@ -99,7 +99,7 @@ def rename(
     Heads and history, in one transaction, or in one commit of a table of Iceberg's or Delta's, that
     compares each head with what was read before.
     """
-    watch = seconds("watch", watch, least=0.0)
+    watch = require_seconds("--watch", watch, least=0.0)
     with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
         ledgers, heads, old = _chosen(repair, sink, query)
         table = None if to_sink is None else repair.key_of(to_sink)
@@ -148,7 +148,7 @@ def accept(
     is refused as before, which `on_gap="accept"` does not do. With -b it is compared with the log:
     refused beyond its end, and what Kafka still has of it is said.
     """
-    watch = seconds("watch", watch, least=0.0)
+    watch = require_seconds("--watch", watch, least=0.0)
     tp, offsets = parse_partition(partition), parse_gap(gap)
     with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
         ledgers, heads, key = _chosen(repair, sink, query)

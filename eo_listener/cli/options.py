@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import re
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -168,25 +167,6 @@ def require_groups(names: list[str], *, every: bool) -> None:
             "--all and names of groups are given" if every else "no group is named",
             fix="Name the consumer groups to show, or give --all",
         )
-
-
-def require_one_of(option: str, value: str, known: Iterable[str]) -> None:
-    """Raise SettingsError for a value that is none of those that the option takes."""
-    known = tuple(known)
-    if value not in known:
-        raise SettingsError(
-            f"--{option} must be one of {', '.join(known)}, got {value!r}", fix="Give one of these"
-        )
-
-
-def seconds(option: str, value: float, *, least: float) -> float:
-    """Return a time to wait. Raises SettingsError."""
-    if not least <= value < threading.TIMEOUT_MAX:
-        raise SettingsError(
-            f"--{option} must be a finite number of seconds, at least {least:g}, got {value!r}",
-            fix=f"Give seconds, at least {least:g}",
-        )
-    return float(value)
 
 
 class _Console(Console):

@@ -21,7 +21,6 @@ from eo_listener.cli.options import (
     print_line,
     require_cluster,
     require_names,
-    seconds,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_settings
 from eo_listener.client_config.identities import LEDGER_TOPIC
@@ -30,6 +29,7 @@ from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
 from eo_listener.model import exit_codes
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.errors import KafkaError
 from eo_listener.preflight import child_process
 from eo_listener.preflight.facts import SinkPlan
@@ -86,7 +86,7 @@ def preflight(
 
     Changes nothing. Clocks are not compared: Kafka does not report its own.
     """
-    recommit_interval = seconds("recommit-interval", recommit_interval, least=1.0)
+    recommit_interval = require_seconds("--recommit-interval", recommit_interval, least=1.0)
     sink = sink_options.sink_plan(
         sink_topics,
         tables=sink_tables,

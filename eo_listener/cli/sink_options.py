@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from eo_listener.cli import completion
-from eo_listener.cli.options import require_names, require_one_of, seconds
+from eo_listener.cli.options import require_names
 from eo_listener.client_config.identities import sink_key
+from eo_listener.model.argument_checks import require_one_of, require_seconds
 from eo_listener.model.errors import SettingsError
 from eo_listener.preflight.facts import SinkPlan
 
@@ -98,7 +99,7 @@ def sink_plan(
     require_names("topic of dead letters", () if dead_letters is None else [dead_letters])
     require_names("group", () if group is None else [group])
     if write_method is not None:
-        require_one_of("sink-write-method", write_method, _METHODS)
+        require_one_of("--sink-write-method", write_method, _METHODS)
     if not transactions:
         _refuse_with_none(group=group, dead_letters=dead_letters, write_method=write_method)
     return SinkPlan(
@@ -111,7 +112,9 @@ def sink_plan(
         group=group,
         write_method=write_method or ("driver" if transactions else "executors"),
         transactions=transactions,
-        transaction_timeout=seconds("sink-transaction-timeout", transaction_timeout, least=1.0),
+        transaction_timeout=require_seconds(
+            "--sink-transaction-timeout", transaction_timeout, least=1.0
+        ),
     )
 
 

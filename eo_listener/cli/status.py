@@ -24,10 +24,10 @@ from eo_listener.cli.options import (
     print_json,
     require_groups,
     require_names,
-    seconds,
 )
 from eo_listener.cli.status_screen import screen
 from eo_listener.model import exit_codes
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.errors import KafkaError, SettingsError
 
 EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
@@ -62,7 +62,7 @@ def status(
         raise SettingsError("the group is empty", fix="Name the consumer group to show")
     require_names("group", names)
     if watch is not None:
-        watch = seconds("watch", watch, least=0.2)
+        watch = require_seconds("--watch", watch, least=0.2)
     given = as_properties(servers, properties)
     with closing(StatusReader(given, names, every=every, again=watch is not None)) as reader:
         found = _read(reader)

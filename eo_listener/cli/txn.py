@@ -20,7 +20,6 @@ from eo_listener.cli.options import (
     console,
     print_json,
     require_names,
-    seconds,
 )
 from eo_listener.cli.txn_screen import (
     Commands,
@@ -37,6 +36,7 @@ from eo_listener.kafka.transaction_reader import (
 )
 from eo_listener.kafka.transaction_repair import TransactionRepair
 from eo_listener.model import exit_codes
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.errors import InUseError, SettingsError, UnavailableError, few
 from eo_listener.model.typed_command import ClusterCommands
 
@@ -129,7 +129,7 @@ def abort(
     Whoever produces with the id is fenced. Refused while the producer is at work. Exit status 3 if
     it has not ended everywhere, or that is not known.
     """
-    watch = seconds("watch", watch, least=0.0)
+    watch = require_seconds("--watch", watch, least=0.0)
     require_names("transactional id", [transactional_id])
     with _opened(servers, properties, clients) as (reader, repair, _):
         found = _open_of(reader, transactional_id)

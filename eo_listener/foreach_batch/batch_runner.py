@@ -29,6 +29,7 @@ from eo_listener.foreach_batch.process_writes import (
 )
 from eo_listener.foreach_batch.query_start import from_the_beginning
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
+from eo_listener.model.argument_checks import require_one_of
 from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsError
 from eo_listener.model.events import BatchApplied, BatchReplayed, QueryStateLost
 from eo_listener.model.fault_points import reached
@@ -337,10 +338,7 @@ class BatchRunner:
 def _refuse(**given: str) -> None:
     for name, value in given.items():
         consent = "restart" if name == "on_recreated" else "accept"
-        if value not in ("fail", consent):
-            raise SettingsError(
-                f'{name} must be "fail" or "{consent}", got {value!r}', fix="Give one of these"
-            )
+        require_one_of(name, value, ("fail", consent))
 
 
 def _ledger_name(sink: Sink, batch: _BatchInProgress) -> tuple[str, LedgerKey]:

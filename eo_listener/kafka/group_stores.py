@@ -17,6 +17,7 @@ from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.kafka.transactional_groups import TransactionalGroups
 from eo_listener.kafka.transactional_producer import OffsetProducer
+from eo_listener.model.argument_checks import require_one_of
 from eo_listener.model.errors import FormatError, JvmError, KafkaError, SettingsError
 from eo_listener.model.kafka_errors import NO_JAVA, NO_STORE, ONLY_SIMPLE
 from eo_listener.model.protocols import GroupStore, ShimClient
@@ -35,7 +36,7 @@ def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
 
     Raises SettingsError for an unknown mode.
     """
-    _require(mode)
+    require_one_of("mode", mode, MODES)
     return MODES[mode](properties)
 
 
@@ -44,7 +45,7 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 
     Connects to nothing.
     """
-    _require(mode)
+    require_one_of("mode", mode, MODES)
     require_ports(properties.get(SERVERS, ""))
     nowhere = {**properties, SERVERS: ""}
     Client(nowhere, _GROUP, role=MEMBER if mode == "member" else OUTSIDER).close()
@@ -59,13 +60,6 @@ def has_gssapi() -> bool:
     except SettingsError:  # as librdkafka answers a question for a part that it lacks
         return False
     return True
-
-
-def _require(mode: str) -> None:
-    if mode not in MODES:
-        raise SettingsError(
-            f"mode must be one of {', '.join(MODES)}, got {mode!r}", fix="Give one of these"
-        )
 
 
 def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:

@@ -30,8 +30,8 @@ from eo_listener.listener.settings import (
     Rewinding,
     Settings,
     require_observers,
-    require_seconds,
 )
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.fault_points import reached
 from eo_listener.model.observers import Observer
 from eo_listener.observers.metrics.address import LOOPBACK

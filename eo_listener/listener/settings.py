@@ -5,18 +5,17 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import GroupNames, Groups
 from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.model.argument_checks import choice, require_one_of, require_seconds
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.observers import Observer
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
@@ -33,8 +32,6 @@ _KAFKA: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
-
-_Choice = TypeVar("_Choice", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +95,9 @@ class Settings:
             properties[_SERVERS] = _servers(bootstrap_servers)
         return cls(
             kafka=MappingProxyType(properties),
-            mode=_choice(CommitMode, "mode", mode),
-            guard=_choice(GuardMode, "guard", guard),
-            on_rewind=_choice(OnRewind, "on_rewind", on_rewind),
+            mode=choice(CommitMode, "mode", mode),
+            guard=choice(GuardMode, "guard", guard),
+            on_rewind=choice(OnRewind, "on_rewind", on_rewind),
             **given,
         )
 
@@ -141,17 +138,6 @@ class Settings:
         return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not GuardMode.WITHHOLD)
 
 
-def require_seconds(name: str, value: object, *, least: float = 0.0) -> float:
-    """Return a time in seconds. Raises SettingsError unless it is finite and at least `least`."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not least <= value < threading.TIMEOUT_MAX:  # type: ignore[operator]  # a number
-        raise SettingsError(
-            f"{name} must be a finite number of seconds, at least {least:g}, got {value!r}",
-            fix="Give a number of seconds",
-        )
-    return float(value)  # type: ignore[arg-type]  # as above
-
-
 def require_texts(properties: Mapping[Any, Any]) -> None:
     """Raise SettingsError, which quotes no value, for properties that are not strings.
 
@@ -190,16 +176,6 @@ def require_observers(observers: object) -> tuple[Observer, ...]:
     return found
 
 
-def _choice(kind: type[_Choice], option: str, given: object) -> _Choice:
-    try:
-        return kind(given)
-    except ValueError:
-        known = ", ".join(repr(one.value) for one in kind)
-        raise SettingsError(
-            f"{option} must be one of {known}, got {given!r}", fix="Give one of these"
-        ) from None
-
-
 def _text(_key: str, text: str) -> str:
     return text
 
@@ -223,8 +199,7 @@ def _number(key: str, text: str) -> int:
 
 
 def _switch(key: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise SettingsError(f"{key} must be true or false, got {text!r}", fix="Give one of these")
+    require_one_of(key, text.lower(), ("true", "false"))
     return text.lower() == "true"
 
 

@@ -36,10 +36,12 @@ and, under `Type:`, a command a line; where it has no command, those of the clas
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from eo_listener.model.exit_codes import FOUND, UNREACHABLE, WRONG_USE
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
+_Kind = TypeVar("_Kind", bound="EoListenerError")
 _SHOWN = 5  # partitions named in a line
 
 
@@ -57,6 +59,14 @@ class EoListenerError(Exception):
         self.cause = cause
         self.fix = fix
         super().__init__(problem, cause, fix)
+
+    def as_kind(self, kind: type[_Kind], *, label: str = "", fix: str | None = None) -> _Kind:
+        """Return the same problem, cause and fix, unless another is given, as an error of `kind`.
+
+        The problem begins with `label`, the name of the sink or ledger that it is about.
+        """
+        problem = f"{label}: {self.problem}" if label else self.problem
+        return kind(problem, cause=self.cause, fix=fix or self.fix)
 
     def __str__(self) -> str:
         labelled = (("", self.problem), ("Cause: ", self.cause), ("Fix: ", self.fix))

@@ -236,9 +236,7 @@ class TaskSize:
                 if not self.shrink(planned):
                     raise
                 if begun:  # the caller has to begin again
-                    raise RetriableSinkError(
-                        error.problem, cause=error.cause, fix=error.fix
-                    ) from error
+                    raise error.as_kind(RetriableSinkError) from error
         if plan.counted is None:
             self.learn(planned, size)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+from eo_listener.model.argument_checks import choice
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry, sql_literal
 from eo_listener.model.offsets import TopicPartition
@@ -58,7 +59,7 @@ class Target:
     ) -> Target:
         """Check the arguments of a sink; raises SettingsError."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
-        how = mode_of(mode)
+        how = choice(Mode, "mode", mode)
         _check_names(table, dead_letters, (*names, version_column))
         check_keys(how, names, version_column, delete_when)
         if apply is not None and how is not Mode.APPEND:
@@ -111,17 +112,6 @@ def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | N
             f"the ledger's own {HEADS} and {HISTORY}",
             fix="Give each a name of its own",
         )
-
-
-def mode_of(mode: str) -> Mode:
-    """Return the mode of that name; raises SettingsError."""
-    try:
-        return Mode(mode)
-    except ValueError:
-        raise SettingsError(
-            f"mode must be one of {', '.join(repr(one.value) for one in Mode)}, got {mode!r}",
-            fix="Give one of these",
-        ) from None
 
 
 def check_keys(

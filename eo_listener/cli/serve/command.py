@@ -20,7 +20,6 @@ from eo_listener.cli.options import (
     as_properties,
     require_groups,
     require_names,
-    seconds,
 )
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_process import AuditProcess
@@ -31,6 +30,7 @@ from eo_listener.cli.serve.responses import Response, respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.cli.service import begin_log, stop_signals
 from eo_listener.cli.spark_options import SparkConf, spark_for
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.errors import SettingsError, UnavailableError
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
 from eo_listener.spark.checkpoint import shown
@@ -91,7 +91,7 @@ def serve(
     require_groups(names, every=every_group)
     require_names("group", names)
     hosts = _require_place(address, port, allow_host)
-    every = seconds("every", every, least=1.0)
+    every = require_seconds("--every", every, least=1.0)
     given = as_properties(servers, properties)
     request = audit_request(
         given,
@@ -131,7 +131,9 @@ def _refuse(*of_an_audit: object) -> None:
 def _between(audit_every: float | None, request: AuditRequest) -> float:
     """Seconds between two audits. Raises SettingsError."""
     usual, least = _WITH_SPARK if request.in_tables else _WITHOUT
-    return seconds("audit-every", usual if audit_every is None else audit_every, least=least)
+    return require_seconds(
+        "--audit-every", usual if audit_every is None else audit_every, least=least
+    )
 
 
 def _checkpoints(request: AuditRequest) -> dict[str, str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from eo_listener.commit.tracking.routing import SERVERS_OPTION
 from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_ledger
@@ -20,6 +19,7 @@ from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceClus
 from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
 from eo_listener.kafka.group_stores import librdkafka_properties
 from eo_listener.kafka.source_logs import SourceLogs
+from eo_listener.model.argument_checks import choice
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.offsets_json import write_offsets
@@ -30,8 +30,6 @@ from eo_listener.spark.jvm.shim_client import JvmShimClient
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _FOREVER: Final = 2**63  # milliseconds: Kafka's are Java longs
-
-_Choice = TypeVar("_Choice", bound=Enum)
 
 
 def starting_offsets(
@@ -132,20 +130,10 @@ def _require_one(*origins: object) -> None:
 
 def _rules(missing: str, out_of_range: str, recreated: str) -> dict[str, Any]:
     return {
-        "missing": _policy(Policy, "missing", missing),
-        "out_of_range": _policy(Policy, "out_of_range", out_of_range),
-        "recreated": _policy(Recreated, "recreated", recreated),
+        "missing": choice(Policy, "missing", missing),
+        "out_of_range": choice(Policy, "out_of_range", out_of_range),
+        "recreated": choice(Recreated, "recreated", recreated),
     }
-
-
-def _policy(kind: type[_Choice], name: str, given: str) -> _Choice:
-    try:
-        return kind(given)
-    except ValueError:
-        raise SettingsError(
-            f"{name} must be one of {', '.join(repr(one.value) for one in kind)}, got {given!r}",
-            fix="Give one of these",
-        ) from None
 
 
 def _options(options: Mapping[str, str], servers: str | None) -> dict[str, str]:

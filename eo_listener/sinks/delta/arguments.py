@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eo_listener.model.argument_checks import choice
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.spark_columns import quoted
-from eo_listener.sinks.target import Mode, check_keys, mode_of
+from eo_listener.sinks.target import Mode, check_keys
 
 _PART = re.compile(r"`(?:[^`]|``)+`|\w+")
 
@@ -48,7 +49,7 @@ class Target:
     ) -> Target:
         """Check them; raises SettingsError."""
         _check_place(table, path)
-        how, names = mode_of(mode), _names("keys", keys)
+        how, names = choice(Mode, "mode", mode), _names("keys", keys)
         check_keys(how, names, version_column, delete_when)
         return cls(
             table=table,

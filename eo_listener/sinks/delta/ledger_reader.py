@@ -97,9 +97,7 @@ class DeltaLedgerReader:
                 frame = reader.load(log.table.location)
             yield from row_origins(frame, self.label, columns)
         except JvmError as error:
-            raise SinkError(
-                f"{self.label}: {error.problem}", cause=error.cause, fix=error.fix
-            ) from error
+            raise error.as_kind(SinkError, label=self.label) from error
 
     def close(self) -> None:
         """Let go of what was read; the Spark is closed by who has made it."""
@@ -165,14 +163,11 @@ class DeltaLedgerReader:
             log = self._connection.log(session)
         except RetriableSinkError as error:
             if any(one in str(error.cause) for one in _REFUSALS):
-                raise SinkError(
-                    error.problem,
-                    cause=error.cause,
-                    fix="Give the user of this command the right to read the table",
+                raise error.as_kind(
+                    SinkError, fix="Give the user of this command the right to read the table"
                 ) from error
-            raise RetriableSinkError(
-                error.problem,
-                cause=error.cause,
+            raise error.as_kind(
+                RetriableSinkError,
                 fix="Where its file system or its catalog lacks a setting or a jar, give those of "
                 "the query: --spark-conf KEY=VALUE, or spark-defaults.conf",
             ) from error

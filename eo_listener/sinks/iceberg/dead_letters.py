@@ -167,9 +167,7 @@ class DeadLetterTables:
         try:
             found = LettersOfBatch.decode(text)
         except FormatError as error:
-            raise SinkError(
-                f"{self._label}: {error.problem}", cause=error.cause, fix=error.fix
-            ) from error
+            raise error.as_kind(SinkError, label=self._label) from error
         name = TableName.parse(found.table)
         with translating(name.label):
             spark = session(name.parts[0], spark)

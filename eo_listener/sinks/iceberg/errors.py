@@ -133,7 +133,7 @@ def translating(label: str) -> Iterator[None]:
     except ThrownError as error:
         raise translated(error, label) from error
     except JvmError as error:
-        raise SinkError(f"{label}: {error.problem}", cause=error.cause) from error
+        raise error.as_kind(SinkError, label=label) from error
 
 
 def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | SettingsError:

@@ -183,9 +183,7 @@ class PublishedLedgers:
         try:
             yield
         except FormatError as error:
-            raise SinkError(
-                f"{self._label}: {error.problem}", cause=error.cause, fix=error.fix
-            ) from error
+            raise error.as_kind(SinkError, label=self._label) from error
 
     def _chain(self, table: Snapshots, heads: Mapping[str, Snapshot]) -> Iterator[Snapshot]:
         """From main's head back, as far as there are snapshots.

@@ -205,6 +205,4 @@ class IcebergLedgerReader:
         except ThrownError as error:
             raise unreadable(error, self.label, self._name.parts[0]) from error
         except JvmError as error:
-            raise SinkError(
-                f"{self.label}: {error.problem}", cause=error.cause, fix=error.fix
-            ) from error
+            raise error.as_kind(SinkError, label=self.label) from error

@@ -238,4 +238,4 @@ def _failing(name: TableName) -> Iterator[None]:
             fix="Run it once more; where other writers came first, at a time with fewer of them",
         ) from error
     except JvmError as error:
-        raise SinkError(f"{name.key}: {error.problem}", cause=error.cause) from error
+        raise error.as_kind(SinkError, label=name.key) from error

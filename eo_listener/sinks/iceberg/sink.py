@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from eo_listener.model.errors import JvmError, OutcomeUnknownError, SettingsError, SinkError
+from eo_listener.model.argument_checks import require_one_of
+from eo_listener.model.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
@@ -26,7 +27,7 @@ from eo_listener.sinks.iceberg.dead_letters import (
     LettersOfBatch,
     unpublished,
 )
-from eo_listener.sinks.iceberg.errors import table_dropped, translated
+from eo_listener.sinks.iceberg.errors import table_dropped, translating
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
@@ -38,7 +39,7 @@ from eo_listener.sinks.kept_rows import unmarked
 from eo_listener.sinks.sifted_rows import flaws, marks, sifted
 from eo_listener.sinks.spark_columns import check_upsert, part_of, types_of
 from eo_listener.sinks.target import Apply, Mode, Target
-from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
+from eo_listener.spark.jvm.iceberg_errors import java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, session
 from eo_listener.spark.jvm.sessions import working_in
 
@@ -99,11 +100,7 @@ class IcebergSink:
         max_dead_letters: float = SHARE,
         on_expired: Literal["fail", "accept"] = "fail",
     ) -> None:
-        if on_expired not in ("fail", "accept"):
-            raise SettingsError(
-                f"on_expired must be one of 'fail', 'accept', got {on_expired!r}",
-                fix="Give one of these",
-            )
+        require_one_of("on_expired", on_expired, ("fail", "accept"))
         self._name = TableName.parse(table)
         self._target = Target.of(
             table=table,
@@ -156,7 +153,7 @@ class IcebergSink:
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; none where there is no table."""
-        with self._explained():
+        with translating(self.label):
             table = self._found()
             self._uuid = None if table is None else table.uuid
             if table is None:
@@ -170,7 +167,7 @@ class IcebergSink:
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in this table: each has a ledger of its own."""
-        with self._explained():
+        with translating(self.label):
             table = self._found()
             if table is None:
                 return {}
@@ -182,7 +179,7 @@ class IcebergSink:
         if self._letters is not None:
             return self._apply_sifted(frame, entry, self._letters)
         with ExitStack() as stack:
-            with self._explained(), java_errors():
+            with translating(self.label), java_errors():
                 # The transform may have used another one.
                 stack.enter_context(working_in(frame.sparkSession))
                 found = self._checked(frame.sparkSession, entry)
@@ -204,7 +201,7 @@ class IcebergSink:
         """Write what the table takes, and what it does not take into that of the dead letters."""
         letters: LettersOfBatch | None = None
         with ExitStack() as stack:
-            with self._explained(), java_errors():
+            with translating(self.label), java_errors():
                 stack.enter_context(working_in(frame.sparkSession))
                 RowFilter.of(frame.columns, None)
                 found = self._checked(frame.sparkSession, entry)
@@ -357,14 +354,3 @@ class IcebergSink:
             branch,
             self._name.fast_forward(branch),
         )
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except ThrownError as error:
-            raise translated(error, self.label) from error
-        except JvmError as error:
-            raise SinkError(
-                f"{self.label}: {error.problem}", cause=error.cause, fix=error.fix
-            ) from error

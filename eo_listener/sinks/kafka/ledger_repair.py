@@ -416,9 +416,7 @@ class KafkaLedgerRepair:
     def _explained(self, error: KafkaError, name: str) -> EoListenerError:
         """The same; with the command that gives the right, where one is missing."""
         if error.code not in _RIGHTS:
-            return SinkError(
-                f"{self._reader.label}: {error.problem}", cause=error.cause, fix=error.fix
-            )
+            return error.as_kind(SinkError, label=self._reader.label)
         rights, kind = _RIGHTS[error.code]
         resource = [kind, name if kind == "--transactional-id" else self._topic]
         return SinkError(

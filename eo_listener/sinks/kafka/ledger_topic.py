@@ -149,7 +149,7 @@ def _readable(ask: Callable[[], _Found]) -> _Found:
     try:
         return ask()
     except FormatError as error:
-        raise SinkError(error.problem, cause=error.cause, fix=error.fix) from error
+        raise error.as_kind(SinkError) from error
 
 
 def _is_of_one(pending: PendingRecord) -> bool:

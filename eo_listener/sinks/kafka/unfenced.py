@@ -496,7 +496,7 @@ class UnfencedBatch:
             for tp, offset, headers in self.logs.records(ranges):
                 yield TailRecord(tp, offset, RowIdentity.of(headers))
         except FormatError as error:
-            raise SinkError(error.problem, cause=error.cause, fix=error.fix) from error
+            raise error.as_kind(SinkError) from error
         reached("sink.tail-read")
 
     def absent(self, there: Places) -> Places:

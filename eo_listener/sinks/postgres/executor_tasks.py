@@ -58,14 +58,14 @@ class NoConnectionError(SinkError):
     @classmethod
     def of(cls, error: SinkError, *, again: bool) -> NoConnectionError:
         """For what connecting has raised."""
-        made = cls(error.problem, cause=error.cause, fix=error.fix)
+        made = error.as_kind(cls)
         made.again = again
         return made
 
     def plain(self) -> SinkError:
         """Return what connecting has raised."""
         kind = RetriableSinkError if self.again else SinkError
-        return kind(self.problem, cause=self.cause, fix=self.fix)
+        return self.as_kind(kind)
 
 
 class NotSentError(SinkError):
@@ -247,7 +247,7 @@ def _repeated(error: SinkError) -> EoListenerError:
     """Return the error for the driver: the batch is repeated, and finds what was written."""
     if isinstance(error, RetriableSinkError):
         return error
-    return RetriableSinkError(error.problem, cause=error.cause, fix=error.fix)
+    return error.as_kind(RetriableSinkError)
 
 
 def _parts(results: DataFrame, at_most: int | None) -> Iterator[list[Any]]:

@@ -145,9 +145,7 @@ class PostgresLedgerRepair:
             ) from error
         except ForeignWriterError as error:
             roll_back(link)
-            raise InUseError(
-                error.problem, cause=error.cause, fix="Stop the query first"
-            ) from error
+            raise error.as_kind(InUseError, fix="Stop the query first") from error
         except psycopg.Error as error:
             roll_back(link)
             raise self._translated(error) from error

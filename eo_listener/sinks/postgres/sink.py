@@ -195,7 +195,7 @@ class PostgresSink:
                 raise error.plain() if isinstance(error, NoConnectionError) else error from None
             # Other tasks may have written, so the heads must be read again.
             if chosen.method is WriteMethod.TASKS:
-                raise RetriableSinkError(error.problem, cause=error.cause, fix=error.fix) from error
+                raise error.as_kind(RetriableSinkError) from error
         return self._write(chosen._replace(method=WriteMethod.DRIVER), writer, frame, entry, plan)
 
     def _write(

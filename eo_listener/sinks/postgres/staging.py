@@ -168,7 +168,7 @@ class Staging:
         except errors.InsufficientPrivilege as error:
             roll_back(link)
             failure = translated(error, self.writer.label, "making the staging table")
-            raise NoStagingError(failure.problem, cause=failure.cause, fix=failure.fix) from error
+            raise failure.as_kind(NoStagingError) from error
         except psycopg.Error as error:
             roll_back(link, error)
             raise translated(error, self.writer.label, "making the staging table") from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from eo_listener.model.argument_checks import require_one_of
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -50,16 +51,8 @@ class Choice:
         cls, *, write_method: str, atomicity: str, rows: int | None, connections: int | None
     ) -> Choice:
         """Check the arguments of a sink; raises SettingsError."""
-        if write_method not in ("auto", "driver", "staging"):
-            raise SettingsError(
-                f'write_method must be "auto", "driver" or "staging", got {write_method!r}',
-                fix="Give one of these",
-            )
-        if atomicity not in ("batch", "partition"):
-            raise SettingsError(
-                f'atomicity must be "batch" or "partition", got {atomicity!r}',
-                fix="Give one of these",
-            )
+        require_one_of("write_method", write_method, ("auto", "driver", "staging"))
+        require_one_of("atomicity", atomicity, ("batch", "partition"))
         by_partition = atomicity == "partition"
         if by_partition and write_method != "auto":
             raise SettingsError(

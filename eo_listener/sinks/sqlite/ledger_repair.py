@@ -78,7 +78,7 @@ class SqliteLedgerRepair:
         def change(connection: Connection) -> None:
             if not ledger.move(connection, entry, rows=0):
                 error = ledger.foreign_writer(connection, entry)
-                raise InUseError(error.problem, cause=error.cause, fix="Stop the query first")
+                raise error.as_kind(InUseError, fix="Stop the query first")
 
         self._transact(change)
 

@@ -1,0 +1,40 @@
+"""Checks of arguments and options: the same words for the same mistake, whoever is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from enum import Enum
+from typing import TypeVar
+
+from eo_listener.model.errors import SettingsError
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def require_one_of(name: str, value: object, known: Iterable[object]) -> None:
+    """Raise SettingsError for a value that is none of those that the argument `name` takes."""
+    known = tuple(known)
+    if value not in known:
+        raise SettingsError(
+            f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}",
+            fix="Give one of these",
+        )
+
+
+def choice(kind: type[_Choice], name: str, value: object) -> _Choice:
+    """Return the member of `kind` with this value. Raises SettingsError."""
+    if not isinstance(value, kind):
+        require_one_of(name, value, (member.value for member in kind))
+    return kind(value)
+
+
+def require_seconds(name: str, value: object, *, least: float = 0.0) -> float:
+    """Return a time in seconds. Raises SettingsError unless it is finite and at least `least`."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value < threading.TIMEOUT_MAX:  # type: ignore[operator]  # a number
+        raise SettingsError(
+            f"{name} must be a finite number of seconds, at least {least:g}, got {value!r}",
+            fix="Give a number of seconds",
+        )
+    return float(value)  # type: ignore[arg-type]  # as above
