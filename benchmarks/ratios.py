@@ -120,7 +120,7 @@ def verdict(ratios: Sequence[Ratio], figures: Sequence[Figure]) -> list[str]:
     missed = [ratio.missed for ratio in ratios if ratio.missed]
     missed += [figure.missed for figure in figures if figure.missed]
     targets = len(figures) + sum(ratio.target is not None for ratio in ratios)
-    met = f"targets: {targets - len(missed)} of {targets} met"
+    met = f"targets: {targets - len(missed)} of {targets} met" if targets else "targets: none"
     return [*void, *(f"missed: {text}" for text in missed), met]
 
 
