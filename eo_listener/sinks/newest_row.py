@@ -8,7 +8,7 @@ the same but for where they came from, as a record does that was produced twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -73,6 +73,61 @@ class Newest:
     @property
     def _among(self) -> tuple[str, ...]:
         return self.keys if self.version is None else (*self.keys, self.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoRows:
+    """Compares a row of a batch with that of its key in the table, in conditions of SQL.
+
+    `there` and `given` write a column of each, `number` an offset to be compared. `located`: both
+    have ORIGIN.
+    """
+
+    keys: tuple[str, ...]
+    version: str | None
+    located: bool
+    there: Callable[[str], str]
+    given: Callable[[str], str]
+    number: str = "{}"
+
+    def same_key(self) -> str:
+        """A condition for rows of one key."""
+        return self._equal(self.keys)
+
+    def same_version(self) -> str:
+        """A condition for rows of one version, where the user has named its column."""
+        return self._equal((self.version or "",))
+
+    def same_partition(self) -> str:
+        """A condition for rows whose order their offsets say."""
+        return self._equal(ORIGIN[:2])
+
+    def unknown(self) -> str:
+        """A condition for a row in the table that does not say where it came from."""
+        return f"({' OR '.join(f'{self.there(name)} IS NULL' for name in ORIGIN)})"
+
+    def newer(self) -> str:
+        """A condition for the batch's row to replace the table's.
+
+        Of one version, where both have their origin, only a later row of the same partition does.
+        """
+        if self.version is None:
+            return "true"
+        there, given = self.there(self.version), self.given(self.version)
+        same = self.same_version()
+        if self.located:
+            offsets = [self.number.format(row(ORIGIN[2])) for row in (self.given, self.there)]
+            later = f"{self.same_partition()} AND {' >= '.join(offsets)}"
+            same += f" AND ({self.unknown()} OR ({later}))"
+        return f"({there} IS NULL OR {given} > {there} OR ({same}))"
+
+    def _equal(self, names: Iterable[str]) -> str:
+        return " AND ".join(f"{self.there(name)} = {self.given(name)}" for name in names)
+
+
+def said(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
+    """Return the columns that say more than where a row came from."""
+    return tuple(name for name in columns if not (traced and name in ORIGIN))
 
 
 def tie(

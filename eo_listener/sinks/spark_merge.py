@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.model.fault_points import reached
 from eo_listener.sinks.kept_rows import named, poison_row
-from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie
+from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, said, tie
 from eo_listener.sinks.spark_columns import is_nested, is_traced, quoted, types_of
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ class Merge:
         if version is None or not self.located:
             return
         there = types_of(session.table(self.table).schema)
-        for clashing in _rows(session, self._clash(view, version, there)):
+        for clashing in _rows(session, self._clash(view, there)):
             raise tie(self.target.keys, version, clashing, there=True)
 
     def concerns(self, session: SparkSession, view: str, there: DataFrame) -> bool:
         """Whether one of the table's rows in `there` has the key of a row in `view`."""
         given = session.table(view).alias("eo_given")  # on the left: the fewer rows are broadcast
-        same = given.join(there.alias("eo_there"), F.expr(self._same_key()), "leftsemi")
+        same = given.join(there.alias("eo_there"), F.expr(self._rows.same_key()), "leftsemi")
         return not same.isEmpty()
 
     def count(self, session: SparkSession, view: str) -> int:
@@ -121,12 +121,14 @@ class Merge:
         parts = [
             f"MERGE INTO {self.table} AS eo_there",
             f"USING (SELECT * FROM {view} WHERE {_PLACE} = 1) AS eo_given",
-            f"ON {self._same_key()}",
+            f"ON {self._rows.same_key()}",
         ]
         if self.target.delete_when is not None:
-            parts.append(f"WHEN MATCHED AND eo_given.{_DELETED} AND {self._newer()} THEN DELETE")
+            parts.append(
+                f"WHEN MATCHED AND eo_given.{_DELETED} AND {self._rows.newer()} THEN DELETE"
+            )
         if each:
-            parts.append(f"WHEN MATCHED AND {self._newer()} THEN UPDATE SET {each}")
+            parts.append(f"WHEN MATCHED AND {self._rows.newer()} THEN UPDATE SET {each}")
         parts.append(
             f"WHEN NOT MATCHED AND NOT eo_given.{_DELETED} THEN INSERT ({listed}) VALUES ({values})"
         )
@@ -176,22 +178,19 @@ class Merge:
                 raise self._lacking(origin_found)
             raise tie(self.target.keys, version, origin_found if self.traced else None)
 
-    def _clash(self, view: str, version: str, there_as: Columns) -> str:
+    def _clash(self, view: str, there_as: Columns) -> str:
         """A row that is neither older nor newer than that of its key in the table.
 
         `there_as` are the types of the table: the MERGE would give them to the row.
         """
-        topic, partition, _ = map(quoted, ORIGIN)
-        given_topic, given_partition, _ = STAGED_ORIGIN
+        rows = self._rows
         values = self._values()
         there = [f"eo_there.{quoted(name)}" for name in values]
         given = [self._given_as(name, there_as.get(name)) for name in values]
         return (
             f"SELECT {', '.join(f'eo_given.{one}' for one in STAGED_ORIGIN)} FROM {view} eo_given "
-            f"JOIN {self.table} eo_there ON {self._same_key()} WHERE eo_given.{_PLACE} = 1 "
-            f"AND eo_there.{quoted(version)} = eo_given.{self._staged(version)} "
-            f"AND NOT {self._unknown()} AND NOT (eo_there.{topic} = eo_given.{given_topic} "
-            f"AND eo_there.{partition} = eo_given.{given_partition}) "
+            f"JOIN {self.table} eo_there ON {rows.same_key()} WHERE eo_given.{_PLACE} = 1 "
+            f"AND {rows.same_version()} AND NOT {rows.unknown()} AND NOT ({rows.same_partition()}) "
             f"AND (eo_given.{_DELETED} OR NOT ({_text(there)} <=> {_text(given)})) LIMIT 1"
         )
 
@@ -201,30 +200,15 @@ class Merge:
             return staged
         return f"CAST({staged} AS {kind})"
 
-    def _newer(self) -> str:
-        """Whether a row of the batch replaces that of its key in the table."""
-        version = self.target.version_column
-        if version is None:
-            return "true"
-        there, given = f"eo_there.{quoted(version)}", f"eo_given.{self._staged(version)}"
-        same = f"{given} = {there}"
-        if self.located:
-            pairs = [
-                f"eo_given.{staged} {sign} eo_there.{quoted(name)}"
-                for name, staged, sign in zip(ORIGIN, STAGED_ORIGIN, ("=", "=", ">="), strict=True)
-            ]
-            same += f" AND ({self._unknown()} OR ({' AND '.join(pairs)}))"
-        return f"({there} IS NULL OR {given} > {there} OR ({same}))"
-
-    def _unknown(self) -> str:
-        """Whether the table's row does not say where it came from."""
-        return f"({' OR '.join(f'eo_there.{quoted(name)} IS NULL' for name in ORIGIN)})"
-
-    def _same_key(self) -> str:
-        pairs = (
-            f"eo_there.{quoted(key)} = eo_given.{self._staged(key)}" for key in self.target.keys
+    @property
+    def _rows(self) -> TwoRows:
+        return TwoRows(
+            keys=self.target.keys,
+            version=self.target.version_column,
+            located=self.located,
+            there=lambda name: f"eo_there.{quoted(name)}",
+            given=lambda name: f"eo_given.{self._staged(name)}",
         )
-        return " AND ".join(pairs)
 
     def _newest(self) -> Newest:
         version = self.target.version_column
@@ -237,8 +221,7 @@ class Merge:
         )
 
     def _values(self) -> Sequence[str]:
-        """The columns that say more than where a row came from."""
-        return [one for one in self.columns if not (self.traced and one in ORIGIN)]
+        return said(self.columns, traced=self.traced)
 
     def _staged_names(self) -> list[tuple[str, str]]:
         return [(name, f"c{at}") for at, name in enumerate(self.columns)]

@@ -47,16 +47,16 @@ def test_values_are_compared_in_the_types_of_the_table() -> None:
     """As the MERGE would write them; what is the same there, or nested, stays as it is."""
     given = merge("id", "at", "n", "many", version_column="at", located=True)
     there = {"id": "int", "at": "int", "n": "decimal(10,2)", "many": "array<bigint>"}
-    text = given._clash("v", "at", there)
+    text = given._clash("v", there)
     assert "struct(eo_given.c0 AS v0, eo_given.c1 AS v1, CAST(eo_given.c2 AS decimal(10,2))" in text
     assert "AS v2, eo_given.c3 AS v3)" in text
 
 
 def test_a_version_is_compared_with_the_row_in_the_table() -> None:
     """Of equal ones the offset decides, where the table has it."""
-    newer = "eo_there.`at` IS NULL OR eo_given.c1 > eo_there.`at` OR (eo_given.c1 = eo_there.`at`"
+    newer = "eo_there.`at` IS NULL OR eo_given.c1 > eo_there.`at` OR (eo_there.`at` = eo_given.c1"
     plain = merge("id", "at", version_column="at").statement("v")
     assert f"WHEN MATCHED AND ({newer}))" in plain
     located = merge("id", "at", version_column="at", located=True).statement("v")
     assert f"{newer} AND (" in located
-    assert "eo_given.eo_offset >= eo_there.`offset`" in located
+    assert "eo_given.c4 >= eo_there.`offset`" in located

@@ -7,12 +7,11 @@ deadlocking.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from psycopg import sql
+from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.sinks.dead_letters import DeadLetter, Why
-from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie
+from eo_listener.sinks.ledger_sql import quoted
+from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, said, tie
 from eo_listener.sinks.postgres.columns import (
     ALIAS,
     NUMBER,
@@ -21,27 +20,30 @@ from eo_listener.sinks.postgres.columns import (
     TIED,
     TURN,
     ColumnLayout,
-    listed,
 )
 from eo_listener.sinks.postgres.errors import REFUSED, left_out
 from eo_listener.sinks.target import Mode, Target
 
 if TYPE_CHECKING:
-    from eo_listener.model.errors import SettingsError
     from eo_listener.sinks.postgres.connection import Connection
     from eo_listener.sinks.postgres.dead_letters import DeadLetters
+
+_ORIGIN: Final = ", ".join(STAGED_ORIGIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Moves rows from `staged` into `table`; `which` limits `staged` to the rows that count."""
+    """Moves rows from `staged` into `table`; `which` limits `staged` to the rows that count.
+
+    These three are as SQL writes them.
+    """
 
     link: Connection
     layout: ColumnLayout
     target: Target
-    staged: sql.Identifier
-    table: sql.Identifier
-    which: sql.Composable
+    staged: str
+    table: str
+    which: str
 
     def run(self, dead_letters: DeadLetters) -> int:
         """Return how many rows of the target were written; `dead_letters` takes what it refuses.
@@ -65,6 +67,10 @@ class Merge:
     def _upserts(self) -> bool:
         return self.target.mode is not Mode.APPEND
 
+    @property
+    def _keys(self) -> str:
+        return _listed(self.target.keys)
+
     def _sifted(self, dead_letters: DeadLetters) -> int:
         """Write what can be written; where the newest row of a key is refused, the next of it."""
         first, last = self._numbered()
@@ -75,8 +81,7 @@ class Merge:
             if not self._upserts:
                 return written
             if not refused:
-                taken = sql.SQL("{} AND {} > 0").format(self.which, sql.Identifier(TURN))
-                self._check_taken(written, taken, dead_letters.label)
+                self._check_taken(written, f"{self.which} AND {TURN} > 0", dead_letters.label)
                 return written
             turn += 1
             self._offer_next_of_key(refused, turn)
@@ -85,57 +90,34 @@ class Merge:
         """Give each staged row a number, by which the refused ones are searched for, and its place
         among the rows of its key; the first of a key has the first turn.
         """
-        number, turn, place, tied = map(sql.Identifier, (NUMBER, TURN, PLACE, TIED))
-        add = (
-            "ALTER TABLE {} ADD COLUMN {} bigint {}, ADD COLUMN {} bigint DEFAULT 1, "
-            "ADD COLUMN {} bigint DEFAULT 1, ADD COLUMN {} boolean DEFAULT false"
+        counted = "" if self._upserts else "GENERATED ALWAYS AS IDENTITY"
+        self.link.execute(
+            f"ALTER TABLE {self.staged} ADD COLUMN {NUMBER} bigint {counted}, "
+            f"ADD COLUMN {TURN} bigint DEFAULT 1, ADD COLUMN {PLACE} bigint DEFAULT 1, "
+            f"ADD COLUMN {TIED} boolean DEFAULT false"
         )
-        counted = sql.SQL("" if self._upserts else "GENERATED ALWAYS AS IDENTITY")
-        self.link.execute(sql.SQL(add).format(self.staged, number, counted, turn, place, tied))
         if self._upserts:
-            text = (
-                "UPDATE {0} SET {1} = r.eo_at, {2} = r.eo_rank, {3} = r.eo_tie, "
-                "{4} = CASE r.eo_rank WHEN 1 THEN 1 ELSE 0 END FROM ({5}) r "
-                "WHERE {0}.ctid = r.eo_row"
+            ranks = self._ranks(f"row_number() OVER (ORDER BY {self._keys}) AS eo_at")
+            self.link.execute(
+                f"UPDATE {self.staged} SET {NUMBER} = r.eo_at, {PLACE} = r.eo_rank, "
+                f"{TIED} = r.eo_tie, {TURN} = CASE r.eo_rank WHEN 1 THEN 1 ELSE 0 END "
+                f"FROM ({ranks}) r WHERE {self.staged}.ctid = r.eo_row"
             )
-            at = sql.SQL("row_number() OVER (ORDER BY {}) AS eo_at")
-            ranks = self._ranks(also=at.format(listed(self.target.keys)))
-            query = sql.SQL(text).format(self.staged, number, place, tied, turn, ranks)
-            self.link.execute(query)
-        ask = sql.SQL("SELECT min({0}), max({0}) FROM {1} WHERE {2}")
-        row = self.link.execute(ask.format(number, self.staged, self.which)).fetchone()
+        ask = f"SELECT min({NUMBER}), max({NUMBER}) FROM {self.staged} WHERE {self.which}"
+        row = self.link.execute(ask).fetchone()
         return (1, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
     def _offer_next_of_key(self, refused: list[int], turn: int) -> None:
         """Put the rows after those refused in their place; raise where one of them is tied."""
-        text = (
-            "UPDATE {0} SET {1} = {2} WHERE {3} AND ({4}, {5}) IN "
-            "(SELECT {4}, {5} + 1 FROM {0} WHERE {6} = ANY ({7}))"
+        are_refused = f"{NUMBER} = ANY (ARRAY{refused}::bigint[])"
+        self.link.execute(
+            f"UPDATE {self.staged} SET {TURN} = {turn} WHERE {self.which} "
+            f"AND ({self._keys}, {PLACE}) IN "
+            f"(SELECT {self._keys}, {PLACE} + 1 FROM {self.staged} WHERE {are_refused})"
         )
-        called = sql.SQL(text).format(
-            self.staged,
-            sql.Identifier(TURN),
-            sql.Literal(turn),
-            self.which,
-            listed(self.target.keys),
-            sql.Identifier(PLACE),
-            sql.Identifier(NUMBER),
-            sql.Literal(refused),
-        )
-        self.link.execute(called)
-        text = "UPDATE {} SET {} = 0 WHERE {} = ANY ({})"  # they are not among the rows taken
-        none = sql.SQL(text).format(
-            self.staged, sql.Identifier(TURN), sql.Identifier(NUMBER), sql.Literal(refused)
-        )
-        self.link.execute(none)
-        asked = sql.SQL("SELECT {} FROM {} WHERE {} = {} AND {} LIMIT 1").format(
-            self._origin(),
-            self.staged,
-            sql.Identifier(TURN),
-            sql.Literal(turn),
-            sql.Identifier(TIED),
-        )
-        self._refuse_tie(asked)
+        # They are not among the rows taken.
+        self.link.execute(f"UPDATE {self.staged} SET {TURN} = 0 WHERE {are_refused}")
+        self._refuse_tie(f"{self.staged} WHERE {TURN} = {turn} AND {TIED}")
 
     def _moved(
         self, numbers: tuple[int, int], turn: int, dead_letters: DeadLetters, refused: list[int]
@@ -143,15 +125,8 @@ class Merge:
         first, last = numbers
         try:
             with self.link.transaction():
-                between = sql.SQL("{} AND {} BETWEEN {} AND {} AND {} = {}").format(
-                    self.which,
-                    sql.Identifier(NUMBER),
-                    sql.Literal(first),
-                    sql.Literal(last),
-                    sql.Identifier(TURN),
-                    sql.Literal(turn),
-                )
-                return self.link.execute(self._insert(between)).rowcount
+                between = f"{NUMBER} BETWEEN {first} AND {last} AND {TURN} = {turn}"
+                return self.link.execute(self._insert(f"{self.which} AND {between}")).rowcount
         except REFUSED as error:
             why = dead_letters.why(error)
         if first == last:
@@ -163,112 +138,79 @@ class Merge:
             (middle + 1, last), turn, dead_letters, refused
         )
 
-    def _insert(self, which: sql.Composable) -> sql.Composed:
-        columns = listed(self.layout.written)
-        text = "INSERT INTO {} AS {} ({}) SELECT {} FROM {} WHERE {}"
-        alias = sql.Identifier(ALIAS)
-        insert = sql.SQL(text).format(self.table, alias, columns, columns, self.staged, which)
+    def _insert(self, which: str) -> str:
+        columns = _listed(self.layout.written)
+        text = f"INSERT INTO {self.table} AS {ALIAS} ({columns}) "
+        text += f"SELECT {columns} FROM {self.staged} WHERE {which}"
         if not self._upserts:
-            return insert
-        order = sql.SQL(" ORDER BY {}").format(listed(self.target.keys))
-        return insert + order + self._on_conflict()
-
-    def _on_conflict(self) -> sql.Composed:
-        others = [name for name in self.layout.written if name not in self.target.keys]
-        head = sql.SQL(" ON CONFLICT ({}) DO ").format(listed(self.target.keys))
+            return text
+        text += f" ORDER BY {self._keys} ON CONFLICT ({self._keys}) DO "
+        others = [quoted(one) for one in self.layout.written if one not in self.target.keys]
         if not others:
-            return head + sql.SQL("NOTHING")
-        each = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others]
-        update = head + sql.SQL("UPDATE SET ") + sql.SQL(", ").join(each)
-        if self.target.version_column is None:
-            return update
-        there, given = sql.Identifier(ALIAS), sql.SQL("EXCLUDED")
-        text = " WHERE {0} IS NULL OR {1} > {0} OR ({1} = {0} AND {2})"
-        versions = (self._version(there), self._version(given))
-        return update + sql.SQL(text).format(*versions, self._replaces_same_version(there, given))
+            return f"{text}NOTHING"
+        each = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+        return f"{text}UPDATE SET {each} WHERE {self._rows(ALIAS, 'EXCLUDED').newer()}"
 
-    def _version(self, row: sql.Composable) -> sql.Composed:
-        return _of(row, self.target.version_column or "")
-
-    def _replaces_same_version(
-        self, there: sql.Composable, given: sql.Composable
-    ) -> sql.Composable:
-        """Whether a row may replace one of the same version.
-
-        Where the table has the origin, only a later row of the same partition may.
-        """
-        if not self.layout.located:
-            return sql.SQL("true")
-        topic, partition, offset = ORIGIN
-        text = "({} OR ({} = {} AND {} = {} AND {} >= {}))"
-        pairs = [_of(row, name) for name in (topic, partition) for row in (there, given)]
-        return sql.SQL(text).format(
-            self._unknown(there), *pairs, _of(given, offset), _of(there, offset)
+    def _rows(self, there: str, given: str) -> TwoRows:
+        return TwoRows(
+            keys=self.target.keys,
+            version=self.target.version_column,
+            located=self.layout.located,
+            there=lambda name: f"{there}.{quoted(name)}",
+            given=lambda name: f"{given}.{quoted(name)}",
         )
-
-    def _unknown(self, row: sql.Composable) -> sql.Composed:
-        """Whether a row lacks its origin."""
-        each = [sql.SQL("{} IS NULL").format(_of(row, name)) for name in ORIGIN]
-        return sql.SQL("({})").format(sql.SQL(" OR ").join(each))
 
     def _one_a_key(self) -> None:
         """Of rows with one key keep the newest; raise SettingsError where it cannot be determined.
 
         Nulls are equal to nothing, so rows whose key has one are not duplicates.
         """
-        twice = sql.SQL(
-            "SELECT 1 FROM {} WHERE {} AND {} GROUP BY {} HAVING count(*) > 1 LIMIT 1"
-        ).format(self.staged, self.which, self._key_without_null(), listed(self.target.keys))
+        twice = (
+            f"SELECT 1 FROM {self.staged} WHERE {self.which} AND {self._key_without_null()} "
+            f"GROUP BY {self._keys} HAVING count(*) > 1 LIMIT 1"
+        )
         if self.link.execute(twice).fetchone() is None:
             return
-        tied = sql.SQL("SELECT {} FROM ({}) r WHERE eo_rank = 1 AND eo_tie LIMIT 1")
-        also = listed(STAGED_ORIGIN) if self.layout.traced else None
-        self._refuse_tie(tied.format(self._origin(), self._ranks(also=also)))
-        text = "DELETE FROM {0} USING ({1}) r WHERE {0}.ctid = r.eo_row AND r.eo_rank > 1"
-        self.link.execute(sql.SQL(text).format(self.staged, self._ranks()))
+        ranks = self._ranks(*((_ORIGIN,) if self.layout.traced else ()))
+        self._refuse_tie(f"({ranks}) r WHERE eo_rank = 1 AND eo_tie")
+        self.link.execute(
+            f"DELETE FROM {self.staged} USING ({self._ranks()}) r "
+            f"WHERE {self.staged}.ctid = r.eo_row AND r.eo_rank > 1"
+        )
 
-    def _origin(self) -> sql.Composed:
-        """The columns of a staged row that have its origin, or one that does not."""
-        return listed(STAGED_ORIGIN) if self.layout.traced else sql.SQL("{}").format(sql.NULL)
-
-    def _refuse_tie(self, asked: sql.Composed, *, there: bool = False) -> None:
+    def _refuse_tie(self, tied: str, *, there: bool = False) -> None:
+        """Raise SettingsError where this part of a query, from FROM on, gives a row."""
+        traced = self.layout.traced
+        asked = f"SELECT {_ORIGIN if traced else 'NULL'} FROM {tied} LIMIT 1"
         row: tuple[Any, ...] | None = self.link.execute(asked).fetchone()
         if row is not None:
-            raise self._tie(row, there=there)
+            origin = row if traced else None
+            raise tie(self.target.keys, self.target.version_column, origin, there=there)
 
-    def _tie(self, row: tuple[Any, ...], *, there: bool) -> SettingsError:
-        origin = row if self.layout.traced else None
-        return tie(self.target.keys, self.target.version_column, origin, there=there)
+    def _key_without_null(self) -> str:
+        return " AND ".join(f"{quoted(name)} IS NOT NULL" for name in self.target.keys)
 
-    def _key_without_null(self) -> sql.Composed:
-        each = [sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in self.target.keys]
-        return sql.SQL(" AND ").join(each)
-
-    def _ranks(self, also: sql.Composable | None = None) -> sql.Composed:
+    def _ranks(self, *also: str) -> str:
         """A query for the staged rows' ctid, their place among the rows of their key, and whether
         it is tied; `also` are columns to bring.
         """
         version = self.target.version_column
         newest = Newest(
-            keys=tuple(self._written(key) for key in self.target.keys),
-            version=None if version is None else self._written(version),
-            values=(self._values().as_string(self.link),),
+            keys=tuple(map(quoted, self.target.keys)),
+            version=None if version is None else quoted(version),
+            values=(self._values(""),),
             traced=self.layout.traced,
         )
-        text = (
-            "SELECT ctid AS eo_row, CASE WHEN {0} THEN {1} ELSE 1 END AS eo_rank, {0} AND {2} "
-            "AS eo_tie{3} FROM {4} WHERE {5}"
-        )
-        more = sql.SQL("") if also is None else sql.SQL(", {}").format(also)
-        place, tied = sql.SQL(newest.place()), sql.SQL(newest.tied())
-        return sql.SQL(text).format(
-            self._key_without_null(), place, tied, more, self.staged, self.which
-        )
+        known = self._key_without_null()
+        columns = [
+            "ctid AS eo_row",
+            f"CASE WHEN {known} THEN {newest.place()} ELSE 1 END AS eo_rank",
+            f"{known} AND {newest.tied()} AS eo_tie",
+            *also,
+        ]
+        return f"SELECT {', '.join(columns)} FROM {self.staged} WHERE {self.which}"
 
-    def _written(self, name: str) -> str:
-        return sql.Identifier(name).as_string(self.link)
-
-    def _check_taken(self, written: int, which: sql.Composable, label: str) -> None:
+    def _check_taken(self, written: int, which: str, label: str) -> None:
         """Find out why fewer rows were written than were to be.
 
         Raises SettingsError where one is neither older nor newer than the row in the table,
@@ -278,79 +220,51 @@ class Merge:
         """
         if not self._upserts or set(self.layout.written) <= set(self.target.keys):
             return
-        count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(self.staged, which)
+        count = f"SELECT count(*) FROM {self.staged} WHERE {which}"
         (wanted,) = self.link.execute(count).fetchone() or (0,)
         if written == wanted:
             return
-        there, given = sql.Identifier("eo_there"), sql.Identifier(ALIAS)
-        join = sql.SQL("(SELECT * FROM {} WHERE {}) {} LEFT JOIN {} {} ON {}").format(
-            self.staged,
-            sql.SQL("{} AND {}").format(which, self._key_without_null()),
-            given,
-            self.table,
-            there,
-            self._same_key(there, given),
+        version = self.target.version_column
+        rows = self._rows("eo_there", ALIAS)
+        join = (
+            f"(SELECT * FROM {self.staged} WHERE {which} AND {self._key_without_null()}) {ALIAS} "
+            f"LEFT JOIN {self.table} eo_there ON {rows.same_key()}"
         )
-        if self.target.version_column is not None and self.layout.located:
-            text = (
-                "SELECT {} FROM {} WHERE {} = {} AND NOT {} AND ({} = {} AND {} = {}) IS NOT TRUE "
-                "AND {} <> {}"
+        if version is not None and self.layout.located:
+            self._refuse_tie(
+                f"{join} WHERE {rows.same_version()} AND NOT {rows.unknown()} "
+                f"AND ({rows.same_partition()}) IS NOT TRUE "
+                f"AND {self._values('eo_there.')} <> {self._values(f'{ALIAS}.')}",
+                there=True,
             )
-            pairs = [_of(row, name) for name in ORIGIN[:2] for row in (there, given)]
-            tied = sql.SQL(text + " LIMIT 1").format(
-                self._origin(),
-                join,
-                self._version(there),
-                self._version(given),
-                self._unknown(there),
-                *pairs,
-                self._values(there),
-                self._values(given),
-            )
-            self._refuse_tie(tied, there=True)
-        text = "SELECT count(*) FROM {} WHERE ({}) IS NOT TRUE"
-        missing = sql.SQL(text).format(join, self._is_in_table(there, given))
+        # Whether the table has a row of the same key, with a version that is not older.
+        is_there = f"{rows.there(self.target.keys[0])} IS NOT NULL"
+        if version is not None:
+            is_there = f"{rows.there(version)} >= {rows.given(version)}"
+        missing = f"SELECT count(*) FROM {join} WHERE ({is_there}) IS NOT TRUE"
         (lost,) = self.link.execute(missing).fetchone() or (0,)
         if lost:
             raise left_out(label, wanted - lost, wanted)
 
-    def _is_in_table(self, there: sql.Composable, given: sql.Composable) -> sql.Composable:
-        """Whether the table has a row of the same key, with a version that is not older."""
-        if self.target.version_column is not None:
-            versions = (self._version(there), self._version(given))
-            return sql.SQL("{} >= {}").format(*versions)
-        return sql.SQL("{} IS NOT NULL").format(_of(there, self.target.keys[0]))
-
-    def _same_key(self, there: sql.Composable, given: sql.Composable) -> sql.Composed:
-        each = [
-            sql.SQL("{} = {}").format(_of(there, name), _of(given, name))
-            for name in self.target.keys
-        ]
-        return sql.SQL(" AND ").join(each)
-
-    def _values(self, row: sql.Composable | None = None) -> sql.Composed:
+    def _values(self, row: str) -> str:
         """All that a row says, as one text, but for where it came from.
 
         As a text, since not every type can be compared (json, xml, point).
         """
-        names = [one for one in self.layout.written if not (self.layout.traced and one in ORIGIN)]
-        each = [sql.Identifier(one) if row is None else _of(row, one) for one in names]
-        return sql.SQL('(ROW({})::text COLLATE "C")').format(sql.SQL(", ").join(each))
+        each = [row + quoted(one) for one in said(self.layout.written, traced=self.layout.traced)]
+        return f'(ROW({", ".join(each)})::text COLLATE "C")'
 
     def _letter(self, number: int, why: Why) -> DeadLetter:
-        origin = listed(STAGED_ORIGIN)
-        unknown = sql.SQL("NULL::text, NULL::int, NULL::bigint")
-        whole = "jsonb_build_object('topic', {}, 'partition', {}, 'offset', {}) || "
-        before = sql.SQL(whole).format(*map(sql.Identifier, STAGED_ORIGIN))
-        text = "SELECT ({6}to_jsonb({1}) - {0}::text[])::text, {2} FROM {3} {1} WHERE {4} = {5}"
-        query = sql.SQL(text).format(
-            sql.Literal(list(RESERVED)),
-            sql.Identifier(ALIAS),  # a name that a column has too would be the column
-            origin if self.layout.traced else unknown,
-            self.staged,
-            sql.Identifier(NUMBER),
-            sql.Literal(number),
-            before if self.layout.traced else sql.SQL(""),
+        before, origin = "", "NULL::text, NULL::int, NULL::bigint"
+        if self.layout.traced:
+            pairs = zip(ORIGIN, STAGED_ORIGIN, strict=True)
+            named = ", ".join(f"'{name}', {staged}" for name, staged in pairs)
+            before = f"jsonb_build_object({named}) || "
+            origin = _ORIGIN
+        # ALIAS: a name that a column has too would be the column.
+        query = (
+            f"SELECT ({before}to_jsonb({ALIAS}) - '{{{','.join(RESERVED)}}}'::text[])::text, "
+            f"{origin} FROM {self.staged} {ALIAS} WHERE {NUMBER} = {number}"
         )
         found: tuple[Any, ...] | None = self.link.execute(query).fetchone()
         row, topic, partition, offset = found or ("{}", None, None, None)
@@ -364,6 +278,5 @@ class Merge:
         )
 
 
-def _of(row: sql.Composable, name: str) -> sql.Composed:
-    """A column of one of two rows."""
-    return sql.SQL("{}.{}").format(row, sql.Identifier(name))
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(quoted, names))

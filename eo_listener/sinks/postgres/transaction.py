@@ -238,9 +238,9 @@ class TransactionWriter:
             link=link,
             layout=layout,
             target=self.target,
-            staged=staged,
-            table=self.table,
-            which=which,
+            staged=staged.as_string(link),
+            table=self.table.as_string(link),
+            which=which.as_string(link),
         )
 
     def _rows(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +19,15 @@ import pyarrow as pa
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.dead_letters import DeadLetter, Why
 from eo_listener.sinks.ledger_sql import quoted
-from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie, unordered
+from eo_listener.sinks.newest_row import (
+    ORIGIN,
+    STAGED_ORIGIN,
+    Newest,
+    TwoRows,
+    said,
+    tie,
+    unordered,
+)
 from eo_listener.sinks.sqlite.errors import REFUSED, check_open, why
 from eo_listener.sinks.sqlite.types import affinity
 from eo_listener.sinks.target import Target
@@ -90,12 +98,8 @@ class Upsert:
         each = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in changed)
         text = f"INSERT INTO {self.table} AS eo_there ({columns}) VALUES ({places})"
         text += f" ON CONFLICT ({keys}) DO {f'UPDATE SET {each}' if each else 'NOTHING'}"
-        version = self.target.version_column
-        if version is None:
-            return text
-        there, given = f"eo_there.{quoted(version)}", f"excluded.{quoted(version)}"
-        same = f"{given} = {there} AND {self._replaces_same_version('excluded')}"
-        return f"{text} WHERE {there} IS NULL OR {given} > {there} OR ({same})"
+        where = self._rows(lambda name: f"excluded.{quoted(name)}").newer()
+        return f"{text} WHERE {where}" if each else text
 
     def unordered(self) -> str:
         """Return the query for whether rows have no order: only then `choose` compares values."""
@@ -115,14 +119,14 @@ class Upsert:
         ordered = f"SELECT {newest.place()} AS eo_place, {newest.tied()} AS eo_tied, * FROM {STAGE}"
         where, clash = f"({ordered}) eo_given", "0"
         if version is not None and self.located:
+            rows = self._rows(lambda name: f"eo_given.{self._staged(name)}")
             pairs = [
                 f"eo_there.{quoted(key)} = eo_given.{self._key(key)}" for key in self.target.keys
             ]
             where += f" LEFT JOIN {self.table} eo_there ON {' AND '.join(pairs)}"
-            same = f"eo_there.{quoted(version)} = eo_given.{self._staged(version)}"
             clash = (
-                f"{same} AND NOT {self._unknown()} AND ({self._same_partition()}) IS NOT 1 "
-                f"AND {self._differs()}"
+                f"{rows.same_version()} AND NOT {rows.unknown()} "
+                f"AND ({rows.same_partition()}) IS NOT 1 AND {self._differs()}"
             )
         keys = ", ".join(newest.keys)
         return (
@@ -139,10 +143,19 @@ class Upsert:
             traced=self.traced,
         )
 
+    def _rows(self, given: Callable[[str], str]) -> TwoRows:
+        return TwoRows(
+            keys=self.target.keys,
+            version=self.target.version_column,
+            located=self.located,
+            there=lambda name: f"eo_there.{quoted(name)}",
+            given=given,
+            number="CAST({} AS INTEGER)",
+        )
+
     @property
     def _values(self) -> tuple[str, ...]:
-        """The columns that say more than where a row came from."""
-        return tuple(one for one in self.names if not (self.traced and one in ORIGIN))
+        return said(self.names, traced=self.traced)
 
     def _differs(self) -> str:
         """Whether a row of the table says anything else; a CASE, as in Newest."""
@@ -158,25 +171,6 @@ class Upsert:
     def _key(self, name: str) -> str:
         collation = self.collations[self.target.keys.index(name)]
         return f"{self._staged(name)} COLLATE {quoted(collation)}"
-
-    def _unknown(self) -> str:
-        return f"({' OR '.join(f'eo_there.{quoted(name)} IS NULL' for name in ORIGIN)})"
-
-    def _same_partition(self) -> str:
-        pairs = zip(ORIGIN, STAGED_ORIGIN, strict=True)
-        return " AND ".join(f"eo_there.{quoted(a)} = eo_given.{b}" for a, b in list(pairs)[:2])
-
-    def _replaces_same_version(self, given: str) -> str:
-        """Whether a row may replace one of the same version.
-
-        Where the table has the origin, only a later row of the same partition may.
-        """
-        if not self.located:
-            return "1"
-        topic, partition, offset = map(quoted, ORIGIN)
-        same = " AND ".join(f"{given}.{one} = eo_there.{one}" for one in (topic, partition))
-        later = f"CAST({given}.{offset} AS INTEGER) >= CAST(eo_there.{offset} AS INTEGER)"
-        return f"({self._unknown()} OR ({same} AND {later}))"
 
 
 class Merge:
