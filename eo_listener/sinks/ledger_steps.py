@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import GAP_ACCEPTED, AppliedBatch, BatchVerdict, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.packed_heads import Heads
+from eo_listener.sinks.ledger_text import Heads
 
 BATCHES_READ: Final = 100
 """Of how many batches the history is read, the newest: each may be a file."""

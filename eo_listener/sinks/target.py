@@ -11,7 +11,7 @@ from eo_listener.model.argument_checks import choice
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry, sql_literal
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit
+from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerRow
 
 STAGED: Final = "eo_batch"

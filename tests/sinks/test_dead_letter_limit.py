@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from eo_listener.model.errors import PoisonRowError, SettingsError
-from eo_listener.sinks.dead_letter_limit import DeadLetterLimit, Refusals
-from eo_listener.sinks.dead_letters import DeadLetter
+from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterLimit, Refusals
 
 
 def letter(at: int, reason: str = "odd", told: str | None = None) -> DeadLetter:

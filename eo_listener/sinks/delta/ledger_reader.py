@@ -26,7 +26,7 @@ from eo_listener.spark.jvm.calls import asking
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from eo_listener.sinks.packed_heads import Heads
+    from eo_listener.sinks.ledger_text import Heads
     from eo_listener.spark.session.local_spark import LocalSpark
 
 

@@ -33,8 +33,7 @@ from eo_listener.sinks.iceberg.snapshots import (
     parse_snapshot,
 )
 from eo_listener.sinks.ledger_steps import LedgerStep
-from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.sinks.packed_heads import Heads
+from eo_listener.sinks.ledger_text import Heads, LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 
 

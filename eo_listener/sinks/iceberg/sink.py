@@ -17,14 +17,15 @@ from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks.dead_letter_limit import SHARE, Refusals
-from eo_listener.sinks.dead_letters import REASON, RowFilter
+from eo_listener.sinks.dead_letters import REASON, SHARE, Refusals, RowFilter
 from eo_listener.sinks.iceberg import catalog
-from eo_listener.sinks.iceberg.appended import Append
 from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
 from eo_listener.sinks.iceberg.dead_letters import (
     DeadLetterTables,
     LettersOfBatch,
+    flaws,
+    marks,
+    sifted,
     unpublished,
 )
 from eo_listener.sinks.iceberg.errors import table_dropped, translating
@@ -34,9 +35,8 @@ from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
-from eo_listener.sinks.iceberg.write_methods import RowWriter
+from eo_listener.sinks.iceberg.write_methods import Append, RowWriter
 from eo_listener.sinks.kept_rows import unmarked
-from eo_listener.sinks.sifted_rows import flaws, marks, sifted
 from eo_listener.sinks.spark_columns import check_upsert, part_of, types_of
 from eo_listener.sinks.target import Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_errors import java_errors

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from eo_listener.spark.jvm.iceberg_errors import java_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eo_listener.sinks.iceberg.names import TableName
 
 
 class RowWriter(Protocol):
@@ -27,3 +35,25 @@ class RowWriter(Protocol):
 
         Raises ThrownError.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Appends the rows of one batch."""
+
+    name: TableName
+    frame: DataFrame
+    appends = True
+
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
+        """Write them on the branch."""
+        writer = self.frame.writeTo(self.name.branch(branch))
+        for key, value in summary.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        with java_errors():
+            writer.append()
+        return None
+
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # whichever they are
+        """They cannot."""
+        return False

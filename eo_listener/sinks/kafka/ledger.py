@@ -31,7 +31,7 @@ from eo_listener.model.ledger import (
     LedgerKey,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.packed_heads import Heads, Movers, read_row
+from eo_listener.sinks.ledger_text import Heads, Movers, read_row
 
 PER_RECORD: Final = 500
 SETTINGS: Final = {

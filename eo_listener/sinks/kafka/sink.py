@@ -15,7 +15,7 @@ from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit, Refusals
+from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka.arguments import (
     OnRepeated,
     UnfencedSettings,

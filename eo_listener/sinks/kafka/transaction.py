@@ -29,8 +29,7 @@ from eo_listener.model.errors import (
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.sinks.dead_letter_limit import Refusals
-from eo_listener.sinks.dead_letters import DeadLetter
+from eo_listener.sinks.dead_letters import DeadLetter, Refusals
 from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.kafka import ledger
 from eo_listener.sinks.kafka.catalog import Target, Targets

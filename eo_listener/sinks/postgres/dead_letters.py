@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from eo_listener.model.ledger import Entry
-    from eo_listener.sinks.dead_letter_limit import Refusals
+    from eo_listener.sinks.dead_letters import Refusals
     from eo_listener.sinks.postgres.connection import Connection
 
 

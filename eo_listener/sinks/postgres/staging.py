@@ -37,7 +37,7 @@ from eo_listener.sinks.target import STAGED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eo_listener.sinks.dead_letter_limit import Refusals
+    from eo_listener.sinks.dead_letters import Refusals
     from eo_listener.sinks.postgres.columns import ColumnLayout
     from eo_listener.sinks.postgres.connection import Connection
     from eo_listener.sinks.postgres.executor_tasks import TaskResult

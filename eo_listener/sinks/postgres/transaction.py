@@ -20,7 +20,7 @@ from psycopg.pq import ExecStatus
 from eo_listener.model.errors import OutcomeUnknownError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.sinks.dead_letter_limit import Refusals
+from eo_listener.sinks.dead_letters import Refusals
 from eo_listener.sinks.postgres.catalog import identifier
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import (

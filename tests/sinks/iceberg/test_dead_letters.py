@@ -20,8 +20,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks import sifted_rows
-from eo_listener.sinks.iceberg import IcebergSink
+from eo_listener.sinks.iceberg import IcebergSink, dead_letters
 from eo_listener.sinks.iceberg.dead_letters import DeadLetterTables, LettersOfBatch
 from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
@@ -361,7 +360,7 @@ def batch_without_its_letters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sifted_rows, "kept", nullcontext)
+    monkeypatch.setattr(dead_letters, "kept", nullcontext)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.model.errors import PoisonRowError, SinkError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError
-from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit, Refusals
+from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka import driver_writer
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.driver_writer import DriverWriter

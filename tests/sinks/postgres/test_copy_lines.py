@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.sinks.postgres.copy_lines import Lines
-from eo_listener.sinks.postgres.nested_types import as_text
-from eo_listener.sinks.postgres.types import ColumnFormat, Encoding
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, as_text
 
 MOMENT = datetime(2024, 10, 27, 0, 30, 0, 123456, tzinfo=timezone.utc)
 

@@ -23,17 +23,17 @@ from eo_listener.model.errors import (
     SinkError,
 )
 from eo_listener.sinks.ledger_sql import LedgerSql
-from eo_listener.sinks.postgres import PostgresSink, worker_connections
+from eo_listener.sinks.postgres import PostgresSink, executor_tasks
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.executor_tasks import (
     NoConnectionError,
     TaskAttempt,
     TaskResult,
+    borrowed,
     connection,
 )
 from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.transaction import TransactionWriter, begin
-from eo_listener.sinks.postgres.worker_connections import borrowed
 from eo_listener.testing.made_up_entries import QUERY, heads_of
 from tests.sinks.chapters.store import once
 from tests.sinks.postgres.course import another_role, ask, next_entry, script
@@ -49,9 +49,9 @@ KEPT = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'eo_listene
 def nothing_kept() -> Iterator[None]:
     """Each test begins and ends without connections of tasks."""
     yield
-    for key, one in list(worker_connections._kept.items()):
+    for key, one in list(executor_tasks._kept.items()):
         one.closing.cancel()
-        worker_connections._kept.pop(key).link.close()
+        executor_tasks._kept.pop(key).link.close()
 
 
 def sink_of(dsn: str, **more: Any) -> PostgresSink:
@@ -195,7 +195,7 @@ def test_a_connection_is_kept_from_task_to_task(dsn: str, monkeypatch: pytest.Mo
     assert backend(writer) != first
     monkeypatch.setattr(os, "getpid", lambda: here)
     assert backend(writer) == first
-    monkeypatch.setattr(worker_connections, "IDLE", 0.1)
+    monkeypatch.setattr(executor_tasks, "IDLE", 0.1)
     backend(writer)
     ends = time.monotonic() + 20
     while ask(dsn, f"{KEPT} AND pid = {first}"):
@@ -224,7 +224,7 @@ def test_with_a_bound_no_connection_is_kept(dsn: str) -> None:
     """The next task may have another worker, which would open one more."""
     writer = writer_of(dsn, max_connections=2)
     assert backend(writer) != backend(writer)
-    assert worker_connections._kept == {}
+    assert executor_tasks._kept == {}
 
 
 def test_a_head_that_cannot_be_read_is_an_error_of_ours(dsn: str) -> None:
@@ -271,10 +271,10 @@ def test_a_task_waits_for_a_free_connection(dsn: str) -> None:
         with pytest.raises(NoConnectionError, match="not permitted to log in") as caught:
             connection(replace(hasty, query="c"))
         assert not caught.value.again
-        nothing_left = list(worker_connections._kept.items())
+        nothing_left = list(executor_tasks._kept.items())
         for key, one in nothing_left:
             one.closing.cancel()
-            worker_connections._kept.pop(key).link.close()
+            executor_tasks._kept.pop(key).link.close()
 
 
 @pytest.mark.parametrize("again", [True, False])

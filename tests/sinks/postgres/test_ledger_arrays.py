@@ -8,7 +8,7 @@ from typing import Any
 from eo_listener.model.ledger import BatchVerdict, Entry, Head, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import Statement
-from eo_listener.sinks.postgres.ledger_arrays import LedgerArrays
+from eo_listener.sinks.postgres.ledger import LedgerArrays
 
 LEDGER = LedgerArrays(heads="s.heads", history="s.history", moment="timestamptz")
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
