@@ -11,13 +11,7 @@ from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, literal
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.typed_command import (
-    CLIENT,
-    SPARK,
-    STORAGE,
-    ClusterCommands,
-    typed_command,
-)
+from eo_listener.model.typed_command import CLIENT, SPARK, STORAGE, ClusterCommands, typed_command
 
 _FOLLOW: Final = "follow"
 STOP: Final = "stop the query; "

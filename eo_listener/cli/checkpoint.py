@@ -10,15 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli.checkpoint_argument import open_checkpoint
-from eo_listener.cli.options import (
-    Json,
-    Storage,
-    console,
-    named,
-    print_json,
-    print_line,
-    utc,
-)
+from eo_listener.cli.options import Json, Storage, console, named, print_json, print_line, utc
 from eo_listener.model import exit_codes
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (

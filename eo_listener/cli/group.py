@@ -32,12 +32,7 @@ from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_times import record_times
 from eo_listener.model.errors import SettingsError, StorageError, few
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.offsets_file import (
-    ExportedGroup,
-    ExportedPartition,
-    write_csv,
-    write_json,
-)
+from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_csv, write_json
 
 app = typer.Typer(
     help="Change what a consumer group holds, or write it to a file. A dry run until --execute.",

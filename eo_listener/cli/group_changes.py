@@ -12,13 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli.group_origins import NamedOrigin
-from eo_listener.cli.options import (
-    console,
-    named,
-    print_json,
-    print_line,
-    require_names,
-)
+from eo_listener.cli.options import console, named, print_json, print_line, require_names
 from eo_listener.commit.groups.group_change import (
     Direction,
     GroupChange,

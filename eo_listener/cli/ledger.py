@@ -13,22 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli import ledger_repair
-from eo_listener.cli.ledger_options import (
-    Address,
-    Query,
-    Schema,
-    Servers,
-    Sink,
-    client_properties,
-)
-from eo_listener.cli.options import (
-    Json,
-    KafkaProperties,
-    console,
-    named,
-    print_json,
-    print_line,
-)
+from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, client_properties
+from eo_listener.cli.options import Json, KafkaProperties, console, named, print_json, print_line
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.model import exit_codes
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger

@@ -14,14 +14,7 @@ import typer
 
 from eo_listener.cli.gap_in_log import compare_gap
 from eo_listener.cli.java_client import Clients, java_transactions
-from eo_listener.cli.ledger_options import (
-    Address,
-    Query,
-    Schema,
-    Servers,
-    Sink,
-    client_properties,
-)
+from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, client_properties
 from eo_listener.cli.options import (
     Execute,
     Json,

@@ -15,11 +15,7 @@ from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.follow.checkpoint_poller import CheckpointPoller
-from eo_listener.follow.checkpoint_tracker import (
-    INTERVAL,
-    CheckpointTracker,
-    Step,
-)
+from eo_listener.follow.checkpoint_tracker import INTERVAL, CheckpointTracker, Step
 from eo_listener.follow.config import FollowedCheckpoint, open_all
 from eo_listener.follow.notices import Notice, NoticeKind
 from eo_listener.follow.report import Outcomes, Report

@@ -9,14 +9,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.ledger import (
-    Applied,
-    AppliedBatch,
-    Entry,
-    Head,
-    LedgerKey,
-    StoredLedger,
-)
+from eo_listener.model.ledger import Applied, AppliedBatch, Entry, Head, LedgerKey, StoredLedger
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 

@@ -9,12 +9,7 @@ from eo_listener.commit.tracking.event_buffer import RunEvents
 from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.commit.tracking.routing import RoutedOffsets
 from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
-from eo_listener.model.events import (
-    GuardViolation,
-    ProgressEventsMissed,
-    Violation,
-    ViolationKind,
-)
+from eo_listener.model.events import GuardViolation, ProgressEventsMissed, Violation, ViolationKind
 from eo_listener.model.observers import Observers
 from eo_listener.model.progress import Progress
 

@@ -12,20 +12,10 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client import Metric
-from prometheus_client.core import (
-    CounterMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-)
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, InfoMetricFamily
 
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.observers.metrics.counts import (
-    GROUP,
-    LATENCY_BOUNDS,
-    Counted,
-    Numbers,
-    Run,
-)
+from eo_listener.observers.metrics.counts import GROUP, LATENCY_BOUNDS, Counted, Numbers, Run
 from eo_listener.observers.metrics.series import (
     SeriesBudget,
     add_each,

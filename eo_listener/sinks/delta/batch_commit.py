@@ -22,12 +22,7 @@ from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.delta.arguments import at
 from eo_listener.sinks.delta.batch_records import BatchRecord, QueryState, application_id
 from eo_listener.sinks.delta.catalog import add_columns, check_no_number, create, table_columns
-from eo_listener.sinks.delta.errors import (
-    explained,
-    in_doubt,
-    taken_back,
-    taken_back_meanwhile,
-)
+from eo_listener.sinks.delta.errors import explained, in_doubt, taken_back, taken_back_meanwhile
 from eo_listener.sinks.delta.merge import prepared
 from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved

@@ -26,12 +26,7 @@ from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.iceberg.names import is_branch_of, is_branch_of_any
 from eo_listener.sinks.iceberg.published import Published
-from eo_listener.sinks.iceberg.snapshots import (
-    Snapshot,
-    Snapshots,
-    parse_owner,
-    parse_snapshot,
-)
+from eo_listener.sinks.iceberg.snapshots import Snapshot, Snapshots, parse_owner, parse_snapshot
 from eo_listener.sinks.ledger_steps import LedgerStep
 from eo_listener.sinks.ledger_text import Heads, LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch

@@ -14,11 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, NamedTuple
 
-from eo_listener.model.errors import (
-    JvmError,
-    OutcomeUnknownError,
-    SinkError,
-)
+from eo_listener.model.errors import JvmError, OutcomeUnknownError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import TopicPartition

@@ -15,13 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
-from eo_listener.model.errors import (
-    JvmError,
-    KafkaError,
-    PoisonRowError,
-    SettingsError,
-    SinkError,
-)
+from eo_listener.model.errors import JvmError, KafkaError, PoisonRowError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.sinks.arrow_rows import is_connect, schema_of
 from eo_listener.sinks.dead_letters import REASON

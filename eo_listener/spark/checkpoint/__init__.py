@@ -13,11 +13,7 @@
 """
 
 from eo_listener.spark.checkpoint.checkpoint import Batches, Checkpoint, Durable
-from eo_listener.spark.checkpoint.contents import (
-    CheckpointContents,
-    SourceContents,
-    read_contents,
-)
+from eo_listener.spark.checkpoint.contents import CheckpointContents, SourceContents, read_contents
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.location import Location, has_scheme, shown
 from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
