@@ -14,7 +14,7 @@ from eo_listener.cli.options import as_properties, storage_options
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import require_group
-from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.follow import FollowedCheckpoint, Follower
 from eo_listener.follow.checkpoint_tracker import INTERVAL

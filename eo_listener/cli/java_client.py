@@ -12,8 +12,7 @@ import typer
 from eo_listener.client_config.java_names import java_names
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.spark import java, shim
-from eo_listener.spark.kafka_clients import kafka_clients
-from eo_listener.spark.shim_process import ShimProcess
+from eo_listener.spark.shim_process import ShimProcess, kafka_clients
 
 _OLDEST_JAVA: Final = 11
 

@@ -25,7 +25,7 @@ from eo_listener.cli.options import (
 from eo_listener.cli.spark_options import SparkConf, spark_settings
 from eo_listener.client_config.identities import LEDGER_TOPIC
 from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
-from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
 from eo_listener.model import exit_codes

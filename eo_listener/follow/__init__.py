@@ -11,8 +11,7 @@ Each checkpoint has a thread (`CheckpointPoller`), so that a slow storage holds 
 """
 
 from eo_listener.follow.config import FollowedCheckpoint
-from eo_listener.follow.follower import Follower
+from eo_listener.follow.follower import Follower, Report
 from eo_listener.follow.notices import Notice, NoticeKind
-from eo_listener.follow.report import Report
 
 __all__ = ["FollowedCheckpoint", "Follower", "Notice", "NoticeKind", "Report"]

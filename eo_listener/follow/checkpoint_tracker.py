@@ -9,15 +9,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, positions_by_topic
-from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL, is_due
+from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL, is_due
 from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
 from eo_listener.follow.config import FollowedCheckpoint
 from eo_listener.follow.notices import ActiveNotices, Notice, NoticeKind
-from eo_listener.follow.reading import Reading
 from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import StorageError
 from eo_listener.model.events import Event, GuardViolation
 from eo_listener.model.offsets import Offsets
-from eo_listener.spark.checkpoint import BatchOffsets
+from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint, CheckpointError, FileFinding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was found in a checkpoint.
+
+    `query_id` is None when there is no checkpoint, or none that can be read; `durable` when no
+    batch is done. `unreachable` says why the storage gave no answer.
+    """
+
+    query_id: str | None = None
+    durable: BatchOffsets | None = None
+    findings: tuple[FileFinding, ...] = ()
+    unreachable: StorageError | None = None
+
+    @property
+    def absent(self) -> bool:
+        """Whether the storage answered that nothing is there."""
+        return self.query_id is None and not self.findings and self.unreachable is None
+
+
+def read_once(checkpoint: Checkpoint) -> Reading:
+    """Read a checkpoint; takes as long as its storage does."""
+    try:
+        if not checkpoint.exists():
+            return Reading()
+        query_id = checkpoint.query_id()
+        durable = checkpoint.committed()
+        if checkpoint.query_id() != query_id:  # replaced between the two: the next reading is whole
+            return Reading(query_id=query_id)
+    except StorageError as error:
+        return Reading(unreachable=error)
+    except CheckpointError as error:
+        return Reading(findings=(error.finding,))
+    return Reading(query_id=query_id, durable=durable.offsets, findings=durable.findings)
+
 
 RUN = "follow"  # stands where a run's id does: the sidecar sees no runs, and two of it are alike
 

@@ -2,27 +2,114 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
-from eo_listener.follow.checkpoint_poller import CheckpointPoller
-from eo_listener.follow.checkpoint_tracker import INTERVAL, CheckpointTracker, Step
+from eo_listener.follow.checkpoint_tracker import INTERVAL, CheckpointTracker, Step, read_once
 from eo_listener.follow.config import FollowedCheckpoint, open_all
 from eo_listener.follow.notices import Notice, NoticeKind
-from eo_listener.follow.report import Outcomes, Report
-from eo_listener.model.events import Event
+from eo_listener.model import exit_codes
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.events import CommitFailed, CommitRefused, Committed, CommitterFenced, Event
 from eo_listener.model.observers import Observer, Observers
+from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.checkpoint import Checkpoint
+
+_REREAD_AFTER = 1.0  # seconds before a doubtful reading is repeated, where there is only one
+_AFTER_FAULT = 30.0  # seconds
+
+logger = logging.getLogger("eo_listener")
+
+
+class CheckpointPoller:
+    """Reads a checkpoint and hands on what is to be done; one thread, and never two.
+
+    `act` is called on that thread. A read takes as long as its storage does: so it holds up
+    nobody else.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, tracker: CheckpointTracker, act: Callable[[Step], None]
+    ) -> None:
+        self.checkpoint = checkpoint
+        self._tracker = tracker
+        self._act = act
+        self._stop = threading.Event()
+        self._read_started: float | None = None
+        self._thread: threading.Thread | None = None
+        self.fault: Exception | None = None
+
+    def start(self, *, once: bool = False) -> None:
+        """Start to read, until `stop`; with `once` read until one reading is certain."""
+        if self._thread is not None:
+            raise RuntimeError("a poller is started once")
+        self._thread = threading.Thread(
+            target=self._run_once if once else self._run,
+            name=f"eo-listener-follow {self.checkpoint.location}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; returns at once."""
+        self._stop.set()
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the thread until the monotonic clock passes `deadline`; say whether it ended."""
+        if self._thread is not None:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        return self._thread is None or not self._thread.is_alive()
+
+    def unanswered_for(self) -> float:
+        """For how many seconds the storage has not answered; 0 when it is not asked."""
+        since = self._read_started
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = self._read()
+
+    def _run_once(self) -> None:
+        """Read once, and once more when the first reading was doubtful."""
+        try:
+            reading = read_once(self.checkpoint)
+            if self._tracker.doubtful(reading):
+                self._stop.wait(_REREAD_AFTER)
+                reading = read_once(self.checkpoint)
+            self._act(self._tracker.on_reading(reading, time.monotonic(), final=True))
+        except Exception as fault:  # noqa: BLE001  # see the next line
+            self.fault = fault  # raised again by who asked: on this thread nobody would hear it
+
+    def _read(self) -> float:
+        self._read_started = time.monotonic()
+        try:
+            reading = read_once(self.checkpoint)
+            self._read_started = None
+            if self._stop.is_set():
+                return 0.0
+            step = self._tracker.on_reading(reading, time.monotonic())
+            self._act(step)
+        except Exception:
+            # A fault of ours: this thread must outlive it, or its query goes uncommitted.
+            logger.exception("eo_listener could not read checkpoint %s", self.checkpoint.location)
+            return _AFTER_FAULT
+        finally:
+            self._read_started = None
+        return step.pause
+
 
 _Commits = tuple[GroupOffsets, ...]
 
@@ -163,3 +250,106 @@ def _silence(shown: str, seconds: float) -> Notice:
         cause="the network or the storage hangs",
         fix="check it from this machine; the other checkpoints go on",
     )
+
+
+_Place = tuple[str, str, TopicPartition]  # a partition in a group of a cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found in one checkpoint, and whether its groups hold it now.
+
+    `batch` is None when none is durable. `groups` is what was to be committed; `refused` and
+    `failed` give the reason for each partition that was not.
+    """
+
+    checkpoint: str
+    batch: int | None
+    groups: Mapping[str, Offsets]
+    refused: Mapping[TopicPartition, str]
+    failed: Mapping[TopicPartition, str]
+    notices: tuple[Notice, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """3 when a checkpoint or Kafka was not reached, 1 with a finding, 0 when all is well."""
+        if self.failed or any(notice.kind.unavailable for notice in self.notices):
+            return exit_codes.UNREACHABLE
+        found = any(notice.kind.finding for notice in self.notices)
+        return exit_codes.FOUND if self.refused or found else exit_codes.FINE
+
+
+class Outcomes:
+    """An observer that remembers what was said of each checkpoint, and how each commit ended."""
+
+    def __init__(self) -> None:
+        self._notices: dict[str, list[Notice]] = {}
+        self._offered: dict[str, tuple[GroupOffsets, ...]] = {}
+        self._refused: dict[_Place, str] = {}
+        self._failed: dict[_Place, str] = {}
+        self._confirmed: set[_Place] = set()
+        self._lock = threading.Lock()
+
+    def offered(self, checkpoint: str, commits: tuple[GroupOffsets, ...]) -> None:
+        """Take in what is to be committed for a checkpoint."""
+        with self._lock:
+            self._offered[checkpoint] = commits
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            match event:
+                case Notice():
+                    self._notices.setdefault(event.checkpoint, []).append(event)
+                case Committed():
+                    places = _places(event, event.offsets)
+                    self._confirmed.update(places)
+                    for place in places:
+                        self._failed.pop(place, None)
+                case CommitFailed():
+                    for place, code in zip(
+                        _places(event, event.errors), event.errors.values(), strict=True
+                    ):
+                        self._failed[place] = code
+                case CommitRefused():
+                    why = event.refusal.value
+                    self._refused.update(dict.fromkeys(_places(event, event.offered), why))
+                case CommitterFenced():
+                    self._failed.update(dict.fromkeys(_places(event, event.offsets), event.code))
+
+    def report(self, checkpoint: str, *, flushed: bool) -> Report:
+        """Return the result of one checkpoint; `flushed` when no commit waits any more."""
+        refused: dict[TopicPartition, str] = {}
+        failed: dict[TopicPartition, str] = {}
+        batches: set[int] = set()
+        with self._lock:
+            commits = self._offered.get(checkpoint, ())
+            for commit in commits:
+                for tp, position in commit.positions.items():
+                    place = (str(commit.cluster), commit.group, tp)
+                    metadata = CommitMetadata.parse(position.metadata)
+                    batches |= {metadata.batch_id} if metadata else set()
+                    if place in self._refused:
+                        refused[tp] = self._refused[place]
+                    elif place in self._failed:
+                        failed[tp] = self._failed[place]
+                    elif not flushed and place not in self._confirmed:
+                        failed[tp] = "no answer in time"
+            notices = tuple(self._notices.get(checkpoint, ()))
+        return Report(
+            checkpoint=checkpoint,
+            batch=max(batches, default=None),
+            groups={
+                commit.group: Offsets({tp: one.offset for tp, one in commit.positions.items()})
+                for commit in commits
+            },
+            refused=refused,
+            failed=failed,
+            notices=notices,
+        )
+
+
+def _places(
+    event: Committed | CommitFailed | CommitRefused | CommitterFenced,
+    partitions: Iterable[TopicPartition],
+) -> list[_Place]:
+    return [(event.cluster, event.group, tp) for tp in partitions]

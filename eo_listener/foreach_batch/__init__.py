@@ -17,7 +17,7 @@ The judgement explains; compare-and-set proves. Each head must still be exactly 
 the transaction that holds the rows, and each statement must change exactly one row. That also
 stops a zombie or a second driver.
 
-A partition without a head (`first_batch`):
+A partition without a head (`batch_guard`):
 
 - It is doubted because of what earlier batches of the checkpoint have planned
   (`PlannedBatch.continued`), and because of heads that the same query id has under other names of
@@ -26,10 +26,10 @@ A partition without a head (`first_batch`):
   where a head is missing. Other names that the same run uses, by several sinks or several
   `exactly_once` in one function, prove nothing against it (`process_writes`).
 - Before such a partition is refused, the plan reader says where the query began to read
-  (`sources/<n>/0`, see `query_start`): of what still starts there, no batch has read anything. For
-  a live query Spark reads that file, from any file system that it writes to. But where the file is
-  missing, Spark would resolve `startingOffsets` now and write the result, so its existence is
-  checked first.
+  (`sources/<n>/0`, see `from_the_beginning`): of what still starts there, no batch has read
+  anything. For a live query Spark reads that file, from any file system that it writes to. But
+  where the file is missing, Spark would resolve `startingOffsets` now and write the result, so its
+  existence is checked first.
 - Rows that the store has from the same query id under an old name or an old table are never
   written again, whatever is accepted: after `ALTER TABLE ... RENAME` the old key and the new one
   are one table. Tables of the same run are not old ones.
@@ -41,7 +41,7 @@ What counts, and what does not:
 - A batch's number is not used, with two exceptions. A batch without any new offset still has rows
   when the watermark of a stateful query moves. Its ranges say nothing, so there, and only there,
   the query's id and the batch's number in the heads decide whether it was applied.
-- And sources that are not Kafka are counted (`counted_guard`): all of a query's are one partition,
+- And sources that are not Kafka are counted (`next_move`): all of a query's are one partition,
   whose offset is the number of the batch. A number alone would take a batch that was planned again
   for a replay: after the loss of `offsets/N`, or in a copy of the checkpoint. The files that such a
   batch reads are others then, and Spark's text for them may be the same (`{"logOffset":7}`). But

@@ -3,7 +3,7 @@
 Decided by the ranges of offsets, partition by partition, and never by the batch's number: a new
 checkpoint counts from 0 again. There are two exceptions. Of a batch without any new offsets, whose
 rows come from Spark's state alone, only its number shows whether it was applied. And of sources
-that are not Kafka only the number of the batch is known (`counted_guard`).
+that are not Kafka only the number of the batch is known (`next_move`).
 
 A range that was applied is repeated by its own query only, whose id lives as long as its checkpoint
 and is in every copy of it. Under another id the same range may have other rows.
@@ -12,18 +12,53 @@ and is in every copy of it. Under another id the same range may have other rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
 from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
-from eo_listener.foreach_batch.counted_guard import is_applied, next_move
-from eo_listener.foreach_batch.first_batch import OtherHeads, doubt, has_doubled, is_late
-from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.errors import SettingsError
-from eo_listener.model.ledger import BatchVerdict, Entry, Head, Move
+from eo_listener.model.ledger import BatchVerdict, Entry, Head, LedgerKey, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a sink is to do with a batch.
+
+    `verdict` is that of the whole: REPLAY when the sink has all of it, FIRST when none of its
+    partitions was known. `entry` has no moves where nothing is to be written: after REPLAY, and
+    for a batch without any partition. `replayed` are the ranges that the sink has already.
+    """
+
+    verdict: BatchVerdict
+    entry: Entry
+    replayed: Mapping[TopicPartition, OffsetRange]
+
+    @property
+    def gaps(self) -> dict[TopicPartition, OffsetRange]:
+        """The offsets that are lost, and accepted as lost."""
+        return {
+            tp: move.gap
+            for tp, move in self.entry.moves.items()
+            if move.gap is not None and not _begins_late(move)
+        }
+
+    @property
+    def skipped(self) -> dict[TopicPartition, OffsetRange]:
+        """The offsets before a ledger that begins in mid-stream, by consent."""
+        return {
+            tp: move.gap
+            for tp, move in self.entry.moves.items()
+            if move.gap is not None and _begins_late(move)
+        }
+
+
+def _begins_late(move: Move) -> bool:
+    return move.found is None and move.gap is not None and move.gap.start < move.range.start
+
 
 OnGap = Literal["fail", "accept"]
 """What happens at a gap."""
@@ -398,3 +433,184 @@ def _by_partition(plan: PlannedBatch) -> dict[TopicPartition, int]:
     if len(plan.sources) == 1:
         return {}
     return {tp: index for index, offset_ranges in plan.sources.items() for tp in offset_ranges}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherHeads:
+    """The heads that the plan's query id has moved in the ledger of a sink, under other names.
+
+    `sink` is the sink's own key. Names that this run uses beside are not among them.
+    """
+
+    sink: str
+    heads: Mapping[LedgerKey, Mapping[TopicPartition, Head]]
+
+    def of(self, tp: TopicPartition) -> tuple[LedgerKey, Head] | None:
+        """The partition's head with the highest offset, of the same sink if that has one."""
+        return max(
+            self.all_of(tp),
+            key=lambda one: (one[0].sink == self.sink, one[1].range.until),
+            default=None,
+        )
+
+    def all_of(self, tp: TopicPartition) -> list[tuple[LedgerKey, Head]]:
+        """All heads of a partition."""
+        return [(key, heads[tp]) for key, heads in self.heads.items() if tp in heads]
+
+
+def is_unknown(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
+    """Whether the plan reads a partition that has no head, or the ledger has no head at all."""
+    return not applied or not plan.partitions <= applied.keys()
+
+
+def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
+    """Whether a partition of Kafka without a head is one that earlier batches may have read of."""
+    return any(
+        tp not in applied and is_late(plan, tp, offset_range)
+        for offset_ranges in plan.sources.values()
+        for tp, offset_range in offset_ranges.items()
+    )
+
+
+def doubt(
+    plan: PlannedBatch,
+    tp: TopicPartition,
+    offset_range: OffsetRange,
+    other_heads: OtherHeads,
+    errors: BatchErrors,
+    *,
+    accept: bool,
+) -> bool:
+    """Whether a partition without a head may not begin with this batch; adds why to `errors`.
+
+    Where its query begins with it, it may: in the query's first batch, or as a new partition. With
+    `accept` it may anywhere, but for rows that the store has under another name or table.
+    """
+    if has_doubled(plan, tp, offset_range, other_heads, errors):
+        return True
+    for key, head in other_heads.all_of(tp):
+        if key.sink != other_heads.sink and _has_it(
+            plan, offset_range, head
+        ):  # its table may be this one, which was renamed
+            errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, other_heads.sink)
+            return True
+    lost = is_late(plan, tp, offset_range)
+    found = other_heads.of(tp)
+    if found is not None and lost and not accept:
+        errors.name_old(BatchErrorKind.RENAMED, tp, *found, other_heads.sink)
+        return True
+    if lost and not accept:
+        kind = BatchErrorKind.UNCOUNTED if tp == BATCHES else BatchErrorKind.UNKNOWN
+        errors.add(kind, tp, OffsetRange(0, offset_range.start))
+        return True
+    return False
+
+
+def has_doubled(
+    plan: PlannedBatch,
+    tp: TopicPartition,
+    offset_range: OffsetRange,
+    other_heads: OtherHeads,
+    errors: BatchErrors,
+) -> bool:
+    """Whether the same sink has the rows of a range under another name; adds it to `errors`.
+
+    Also where this name has a head: a query may be renamed, and renamed back.
+    """
+    found = other_heads.of(tp)
+    if (
+        found is None
+        or found[0].sink != other_heads.sink
+        or not _has_it(plan, offset_range, found[1])
+    ):
+        return False
+    errors.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *found, other_heads.sink)
+    return True
+
+
+def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
+    """Whether `head`, of the plan's own query id, shows that a part of the range was applied."""
+    return head.batch_id >= plan.batch_id or head.range.until > offset_range.start
+
+
+def is_late(plan: PlannedBatch, tp: TopicPartition, offset_range: OffsetRange) -> bool:
+    """Whether offsets before the range were read by an earlier batch of the checkpoint."""
+    return offset_range.start > 0 and tp in plan.continued
+
+
+def is_applied(plan: PlannedBatch, counted: CountedSources, head: Head | None) -> bool:
+    """Whether `head`, that of BATCHES, was left by this very batch, in an earlier try."""
+    return (
+        head is not None
+        and head.range == plan.count
+        and head.query_id == plan.query_id
+        and head.topic_id == counted.plan_id
+    )
+
+
+def next_move(
+    plan: PlannedBatch,
+    counted: CountedSources,
+    head: Head | None,
+    other_heads: OtherHeads | None,
+    errors: BatchErrors,
+    *,
+    accept: bool,
+    adopt: bool,
+    new_checkpoint: str | None,
+) -> Move | None:
+    """The move of BATCHES by a batch that is not applied; None where it must not be, see `errors`.
+
+    The batch's number is compared with the head of BATCHES, which a checkpoint moves by one with
+    each batch. A number means something in its own checkpoint alone, and there only for one plan of
+    the batch: so the head names both, the checkpoint by its query id, the plan in the place of a
+    topic's id. A head of another checkpoint is taken over where the user has named it and the new
+    one, and nowhere else: a standing consent would have a deleted checkpoint read all of a source a
+    second time, and what the new one has to read depends on what the sink has.
+
+    `accept` and `adopt` are on_gap and on_first, `new_checkpoint` says which checkpoint may follow
+    which batch of another one, as `_consent` does.
+    """
+    start = plan.count.start
+    if head is None:
+        if other_heads is not None and doubt(
+            plan, BATCHES, plan.count, other_heads, errors, accept=adopt
+        ):
+            return None
+        is_first = other_heads is None or not is_late(plan, BATCHES, plan.count)
+        reached, verdict = start if is_first else 0, BatchVerdict.FIRST
+        accept = True  # on_first did
+    elif head.query_id != plan.query_id:
+        consent = _consent(plan, head)
+        if new_checkpoint != consent:
+            errors.name_checkpoint(plan, head, consent)
+            return None
+        reached, verdict = 0 if BATCHES in plan.continued else start, BatchVerdict.FIRST
+    else:
+        if _is_refused(plan, counted, head, errors):
+            return None
+        reached, verdict = head.range.until, BatchVerdict.NEXT
+    gap = OffsetRange(reached, start) if reached < start else None
+    if gap is not None and not accept:
+        errors.add(BatchErrorKind.BATCH_GAP, BATCHES, gap)
+        return None
+    return Move(counted.indices[0], plan.count, counted.plan_id, verdict, head, gap)
+
+
+def _consent(plan: PlannedBatch, head: Head) -> str:
+    """What the user gives to have the plan's checkpoint follow the batch that has left `head`."""
+    return f"{plan.query_id} after {head.topic_id}"
+
+
+def _is_refused(
+    plan: PlannedBatch, counted: CountedSources, head: Head, errors: BatchErrors
+) -> bool:
+    """Whether a head of the same checkpoint shows that it is not the one that was running."""
+    start, reached = plan.count.start, head.range.until
+    if plan.count == head.range or (start == reached and counted.before != head.topic_id):
+        errors.add(BatchErrorKind.REPLANNED, BATCHES, head.range)
+    elif start < reached:
+        errors.add(BatchErrorKind.BATCH_BEHIND, BATCHES, OffsetRange(start, reached))
+    else:
+        return False
+    return True

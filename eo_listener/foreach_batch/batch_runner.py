@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,17 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from eo_listener.foreach_batch.batch_errors import SinkLedger
-from eo_listener.foreach_batch.batch_failed import batch_failed
 from eo_listener.foreach_batch.batch_guard import (
+    Judgement,
     OnFirst,
     OnGap,
     OnRecreated,
+    OtherHeads,
+    is_doubtful,
     is_of_another_topic,
+    is_unknown,
     judge_batch,
 )
-from eo_listener.foreach_batch.dataframes import DataFrames
-from eo_listener.foreach_batch.first_batch import OtherHeads, is_unknown
-from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.foreach_batch.process_writes import (
     PROCESS_WRITES,
     ProcessWrites,
@@ -27,11 +28,10 @@ from eo_listener.foreach_batch.process_writes import (
     second_call,
     second_writer,
 )
-from eo_listener.foreach_batch.query_start import from_the_beginning
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.argument_checks import require_one_of
-from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsError
-from eo_listener.model.events import BatchApplied, BatchReplayed, QueryStateLost
+from eo_listener.model.errors import EoListenerError, ForeignWriterError, GuardError, SettingsError
+from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, QueryStateLost
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.ledger_place import PlacedSink
@@ -39,6 +39,39 @@ from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import PlanReader, Sink
+
+logger = logging.getLogger("eo_listener")
+
+
+class DataFrames:
+    """What a batch does with DataFrames, classic and Connect. Spark's errors go to the caller."""
+
+    def is_frame(self, made: object) -> bool:
+        """Return whether it is a DataFrame of Spark, and none of pandas; Spark is not asked."""
+        return any(
+            kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
+            for kind in type(made).__mro__
+        )
+
+    def hold(self, frame: Any) -> Any:
+        """Keep the rows in memory and on disk once they are computed; return the frame to use."""
+        return self.replan(frame.persist())
+
+    def replan(self, frame: Any) -> Any:
+        """Plan it again: a frame that has run keeps its plan, and sees no cache that came later."""
+        return frame.select("*")
+
+    def release(self, frame: Any) -> None:
+        """Release what `hold` was given. Raises nothing: it is called after errors too."""
+        try:
+            frame.unpersist()
+        except Exception:  # an earlier error counts more, and Spark ends what is left
+            logger.debug("a batch's cached rows could not be released", exc_info=True)
+
+    def discard(self, frame: Any) -> None:
+        """Compute all rows, and keep none."""
+        frame.write.format("noop").mode("overwrite").save()
+
 
 Transform = Callable[[Any, PlannedBatch], Any]
 """Makes of a batch's DataFrame the one to write, or a list or tuple of them, one a sink."""
@@ -366,3 +399,44 @@ def _replayed(batch: _BatchInProgress, sink: Sink, *, discarded: bool) -> BatchR
         sink=sink.label,
         discarded=discarded,
     )
+
+
+def batch_failed(
+    error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
+) -> BatchFailed:
+    """Return the event; the texts of foreign errors may hold secrets, and are left out."""
+    ours = error if isinstance(error, EoListenerError) else None
+    return BatchFailed(
+        query=query,
+        run_id=run_id,
+        batch_id=batch_id,
+        sink=sink,
+        error=type(error).__name__,
+        problem=ours.problem if ours else "the transform or Spark failed, not eo_listener",
+        cause=ours.cause if ours else None,
+        fix=ours.fix
+        if ours
+        else "Read the query's own error: query.exception(), or the log of the driver",
+    )
+
+
+def from_the_beginning(
+    plans: PlanReader, plan: PlannedBatch, heads: Mapping[TopicPartition, Head]
+) -> PlannedBatch:
+    """The plan, of which nothing counts as read by earlier batches that they did not read.
+
+    The function may have returned without a call of ours while its batches were empty. Where the
+    beginning cannot be known the plan stays as it is.
+    """
+    if not is_doubtful(plan, heads):
+        return plan
+    try:
+        return plan.began_at(plans.began(plan))
+    except EoListenerError as error:
+        logger.warning(
+            "Whether batches before batch %s have read anything is not known, so it is assumed: "
+            "where the query began to read could not be found out: %s",
+            plan.batch_id,
+            error,
+        )
+        return plan

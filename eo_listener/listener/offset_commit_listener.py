@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from eo_listener.commit.tracking.group_names import Groups
-from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.listener.commit_service import CommitService
 from eo_listener.listener.settings import (
     FLUSH_TIMEOUT,
@@ -32,10 +32,10 @@ from eo_listener.listener.settings import (
     require_observers,
 )
 from eo_listener.model.argument_checks import require_seconds
+from eo_listener.model.errors import JvmError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.observers import Observer
 from eo_listener.observers.metrics.address import LOOPBACK
-from eo_listener.spark.jvm.absent import NoQueries
 
 if TYPE_CHECKING:
     from eo_listener.spark.jvm.driver import Driver
@@ -231,3 +231,20 @@ def _close_all() -> None:
         except Exception:
             # The next one must be closed all the same, and the program must end.
             logger.exception("a listener of eo_listener could not be closed")
+
+
+class NoQueries:
+    """The `QueryReader` of a Spark Connect client, whose queries run elsewhere: it knows none."""
+
+    def options(self, query_id: str, run_id: str) -> NoReturn:  # noqa: ARG002  # the protocol's
+        """Raise JvmError."""
+        raise JvmError(
+            f"query {query_id} cannot be asked",
+            cause="it runs on a Spark Connect server, and this is its client",
+            fix="Give the server the listener by configuration, or name servers and groups here",
+        )
+
+    mode = position = has_ended = options
+
+    def forget(self, run_id: str) -> None:
+        """Nothing was held of it."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import GroupNames, Groups
-from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.model.argument_checks import choice, require_one_of, require_seconds

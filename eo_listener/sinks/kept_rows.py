@@ -14,8 +14,7 @@ from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.lost_rows import LOST, rows_lost
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import quoted
-from eo_listener.spark.jvm.calls import FAILURES
-from eo_listener.spark.jvm.thrown import thrown
+from eo_listener.spark.jvm.calls import FAILURES, thrown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

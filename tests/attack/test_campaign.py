@@ -15,14 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eo_listener.kafka.group_stores import MODES
-from tests.attack.campaign import (
-    READING,
-    WRITING,
-    Attack,
-    Case,
-    Outcome,
-    cases,
-)
+from tests.attack.campaign import READING, WRITING, Attack, Case, Outcome, cases
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.attack.proxy import Proxy
 from tests.broker import Broker

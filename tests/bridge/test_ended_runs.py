@@ -10,7 +10,7 @@ import pytest
 from eo_listener.bridge.service import LONGEST, SHORTEST, SettledRunReporter
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
-from eo_listener.commit.groups.requests import SnapshotRequest
+from eo_listener.commit.groups.group_state import SnapshotRequest
 from eo_listener.model.events import (
     CommitAbandoned,
     CommitRefused,

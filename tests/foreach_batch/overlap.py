@@ -6,8 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import DataFrames
+from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.model.events import Event
 from eo_listener.model.observers import Observers

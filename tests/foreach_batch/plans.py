@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from eo_listener.foreach_batch.batch_guard import judge_batch
-from eo_listener.foreach_batch.judgement import Judgement
+from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch

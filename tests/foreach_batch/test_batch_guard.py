@@ -12,8 +12,7 @@ import pytest
 from eo_listener import exactly_once, starting_offsets
 from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
 from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
-from eo_listener.foreach_batch.batch_guard import judge_batch
-from eo_listener.foreach_batch.first_batch import OtherHeads
+from eo_listener.foreach_batch.batch_guard import OtherHeads, judge_batch
 from eo_listener.model.errors import (
     GapError,
     GuardError,

@@ -28,17 +28,7 @@ from eo_listener.model.ledger import Head, Unexpected, UnexpectedRecords
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
-from tests.foreach_batch.stage import (
-    NAME,
-    P0,
-    P1,
-    Crash,
-    Frame,
-    Plans,
-    Stage,
-    crashing,
-    frame_of,
-)
+from tests.foreach_batch.stage import NAME, P0, P1, Crash, Frame, Plans, Stage, crashing, frame_of
 
 TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 WHOLE = [(0, offset) for offset in range(5)] + [(1, offset) for offset in range(2)]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.first_batch import OtherHeads
-from eo_listener.foreach_batch.judgement import Judgement
+from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads
 from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.errors import (
     GapError,

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from eo_listener import exactly_once, starting_offsets
-from eo_listener.foreach_batch.transform import Batch
+from eo_listener.foreach_batch.exactly_once import Batch
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event
 from eo_listener.model.offsets import OffsetRange, TopicPartition

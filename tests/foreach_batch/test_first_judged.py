@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from eo_listener.foreach_batch.batch_errors import SinkLedger
-from eo_listener.foreach_batch.first_batch import OtherHeads, is_unknown
-from eo_listener.foreach_batch.judgement import Judgement
+from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads, is_unknown
 from eo_listener.model.errors import GapError, NotInLedgerError
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.foreach_batch.judgement import Judgement
+from eo_listener.foreach_batch.batch_guard import Judgement
 from eo_listener.model.errors import GapError, GuardError
 from eo_listener.model.ledger import BatchVerdict, Head
 from eo_listener.model.offsets import TopicPartition

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from eo_listener import exactly_once
-from eo_listener.foreach_batch.transform import Batch, adapted
+from eo_listener.foreach_batch.exactly_once import Batch, adapted
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch

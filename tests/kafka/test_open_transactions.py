@@ -6,11 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.client_config.identities import (
-    IdOwner,
-    sink_transactional_id,
-    transactional_id,
-)
+from eo_listener.client_config.identities import IdOwner, sink_transactional_id, transactional_id
 from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer
 from eo_listener.kafka.open_transactions import (
     LONGEST_MS,

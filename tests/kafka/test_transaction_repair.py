@@ -8,11 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from eo_listener.kafka import transaction_repair
-from eo_listener.kafka.java_transactions import (
-    DescribedTransaction,
-    OpenProducer,
-    OpenProducers,
-)
+from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer, OpenProducers
 from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
 from eo_listener.kafka.stable_offsets import StableOffsets
 from eo_listener.kafka.transaction_reader import NOT_FOUND

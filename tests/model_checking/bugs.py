@@ -17,10 +17,9 @@ from eo_listener.commit.groups.partition_state import PartitionState
 from eo_listener.commit.tracking import query_run
 from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.commit.tracking.routing import GroupRouting
-from eo_listener.commit.tracking.run_guard import RunGuard
 from eo_listener.commit.tracking.sequence_guard import GuardMode, SequenceGuard
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
-from eo_listener.commit.tracking.tracker import QueryTracker
+from eo_listener.commit.tracking.tracker import QueryTracker, RunGuard
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.protocols import LivePosition
 from tests.model_checking.spark import Phase, Queries

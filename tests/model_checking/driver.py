@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets
+from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode

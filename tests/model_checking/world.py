@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL
-from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
+from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode

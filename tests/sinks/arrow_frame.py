@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.foreach_batch.dataframes import DataFrames
+from eo_listener.foreach_batch.batch_runner import DataFrames
 
 _ARROW = {
     "boolean": pa.bool_(),

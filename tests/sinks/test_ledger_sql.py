@@ -13,12 +13,7 @@ import pytest
 from eo_listener.model.errors import FormatError
 from eo_listener.model.ledger import Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_sql import (
-    LedgerSql,
-    moved,
-    read_ledger_row,
-    rows_changed,
-)
+from eo_listener.sinks.ledger_sql import LedgerSql, moved, read_ledger_row, rows_changed
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 LEDGER = LedgerSql(placeholder="?", moment="text")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.model.errors import SettingsError, UnavailableError
-from eo_listener.spark.kafka_clients import kafka_clients
+from eo_listener.spark.shim_process import kafka_clients
 
 OTHERS = ["jackson-annotations", "jackson-core", "jackson-databind", "slf4j-api"]
 

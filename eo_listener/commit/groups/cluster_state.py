@@ -7,15 +7,47 @@ Pure: time comes in as an argument, requests go out as values. The thread around
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from eo_listener.commit.groups.due_times import DueTimes
 from eo_listener.commit.groups.group_offsets import Waiting
-from eo_listener.commit.groups.group_state import GroupState
+from eo_listener.commit.groups.group_state import CommitRequest, GroupState, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.model.events import CommitAbandoned
 from eo_listener.model.offsets import TopicPartition
+
+
+class DueTimes:
+    """When each item is next due; only items marked as changed are computed again."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, float] = {}
+        # In order: of two that are due the first goes first.
+        self._changed_names: dict[str, None] = {}
+
+    def mark_changed(self, name: str) -> None:
+        """Compute the due time of this item again at the next call of `times`."""
+        self._changed_names[name] = None
+
+    def postpone(self, name: str) -> None:
+        """Put an item that was served behind all others, and compute its due time again."""
+        self._times.pop(name, None)
+        self._changed_names.pop(name, None)
+        self._changed_names[name] = None
+
+    def times(self, ask: Callable[[str], float | None]) -> Mapping[str, float]:
+        """All times, of those served last at the end.
+
+        `ask` is called for the changed ones, and returns None for one that is not due at any time.
+        """
+        for name in self._changed_names:
+            time = ask(name)
+            if time is None:
+                self._times.pop(name, None)
+            else:
+                self._times[name] = time
+        self._changed_names.clear()
+        return self._times
+
 
 # The worker asks at least every 5 s, or when a request of at most 8 s is over. Where it did not,
 # the process stood still, and a successor may be at work: no earlier snapshot counts.

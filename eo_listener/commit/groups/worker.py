@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
-from eo_listener.commit.groups.group_events import Positions
 from eo_listener.commit.groups.group_offsets import Waiting
-from eo_listener.commit.groups.group_state import GroupState
+from eo_listener.commit.groups.group_state import (
+    CommitRequest,
+    GroupState,
+    Positions,
+    SnapshotRequest,
+)
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.events import Event, InternalError
 from eo_listener.model.fault_points import reached

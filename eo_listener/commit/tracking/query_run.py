@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from eo_listener.commit.groups.group_offsets import GroupOffsets
-from eo_listener.commit.tracking.recommit import is_due
 from eo_listener.commit.tracking.routing import RoutedOffsets, skips_losses
 from eo_listener.commit.tracking.sequence_guard import judge
 from eo_listener.model.events import QueryProgressed, RunGroupsChanged, SourceProgressed, Violation
 from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.model.protocols import LivePosition, QueryMode
+
+RECOMMIT_INTERVAL: Final = 3600.0
+"""Seconds after which offsets that do not change are committed again, so that they do not expire.
+
+Kafka deletes the offsets of a group without members when nobody has committed them for
+`offsets.retention.minutes`, by default 7 days. A query without new records commits nothing new.
+"""
+
+
+def is_due(last: float | None, now: float, interval: float) -> bool:
+    """Whether to commit again what was committed again at `last`, None for never."""
+    return last is None or now - last >= interval
+
 
 _RESTORING_INTERVAL = 1.0  # at most so long between two checks while a query restores
 _MAX_RESTORING_CHECKS = 600  # such checks; a query without a position by then hardly ever has one

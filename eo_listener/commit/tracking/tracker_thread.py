@@ -8,7 +8,7 @@ import time
 
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.event_buffer import BufferedEvents, EventBuffer, Started
-from eo_listener.commit.tracking.recommit import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker

@@ -10,8 +10,7 @@ from typing import Any, Final
 from eo_listener.commit.tracking.routing import SERVERS_OPTION
 from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_ledger
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin, Policy, Recreated, choose
-from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
-from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
+from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster, Subscription
 from eo_listener.kafka.group_stores import librdkafka_properties
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.argument_checks import choice

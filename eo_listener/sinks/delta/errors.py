@@ -17,9 +17,9 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import TakenBack
 from eo_listener.sinks.delta.batch_records import Doubt, QueryState
 from eo_listener.sinks.delta.ledger import TakenBackBy
+from eo_listener.spark.jvm.calls import Thrown, thrown
 from eo_listener.spark.jvm.delta_log import DeltaTable
 from eo_listener.spark.jvm.redaction import Secrets
-from eo_listener.spark.jvm.thrown import Thrown, thrown
 
 _CONFLICTS: Final = "io.delta.exceptions."
 _REFUSED: Final = (

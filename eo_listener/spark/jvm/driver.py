@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
-from eo_listener.spark.jvm.calls import FAILURES
+from eo_listener.spark import shim
+from eo_listener.spark.jvm.calls import FAILURES, asking, call
 from eo_listener.spark.jvm.event_listener import Receiver, wrap
-from eo_listener.spark.jvm.position import live_position
-from eo_listener.spark.jvm.running_query import RunningQuery, find, query_mode
+from eo_listener.spark.jvm.running_query import (
+    RunningQuery,
+    distinct_streams,
+    elements,
+    find,
+    is_kafka,
+    query_mode,
+    streams,
+)
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from eo_listener.spark.jvm.source_options import source_options
+from eo_listener.spark.shim import position_of
 
 _KEPT = 1000  # a bound for runs whose end was never reported: each holds a query's plan in the JVM
 
@@ -158,3 +168,96 @@ class Driver:
     def drain(self, timeout: float) -> bool:
         """Wait until all events sent so far were delivered; True where nothing is listened to."""
         return self._session is None or drain(self._session, timeout)
+
+
+_WHAT = "read the offsets that the query has completed"
+_NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
+_STARTING = ("Initializing", "Starting")  # how the status of a query begins while it begins
+
+
+def live_position(query: RunningQuery) -> LivePosition | None:
+    """Return what is durable now, or None while the query restores its checkpoint.
+
+    It comes from the shim in one call, or without it by asking Spark's objects one by one. Both
+    ways ask the same in the same order; the Java class PositionInspector says why it is right.
+    Takes no lock that the query needs. In asynchronous and continuous mode it lists two folders
+    of the checkpoint and may read one file. Raises JvmError.
+    """
+    inspector = query.shim("PositionInspector")
+    return by_reflection(query) if inspector is None else by_shim(query, inspector)
+
+
+def by_shim(query: RunningQuery, inspector: Any) -> LivePosition | None:
+    """Ask the class of the shim: one round trip. Raises JvmError."""
+    with asking(_WHAT):
+        text = inspector.inspect(query.execution)
+    return shim.position(text)
+
+
+def by_reflection(query: RunningQuery) -> LivePosition | None:
+    """Ask Spark's objects: some tens of round trips. Raises JvmError."""
+    mode = query_mode(query)
+    with asking(_WHAT):
+        execution = query.execution
+        if not streams(execution):
+            return None
+        moved = not execution.committedOffsets().isEmpty()
+        set_at_once = call(execution, "currentBatchId") is None
+        if not (moved and set_at_once) and _is_starting(execution):
+            return None
+        if not moved:
+            fresh = mode is QueryMode.CONTINUOUS or query.batch() == 0
+            return _NOTHING if fresh else None
+        if mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS):
+            return _on_disk(query)
+        return _in_memory(query)
+
+
+def _is_starting(execution: Any) -> bool:
+    return str(execution.status().message()).startswith(_STARTING)
+
+
+def _in_memory(query: RunningQuery) -> LivePosition:
+    execution = query.execution
+    context = call(execution, "getLatestExecutionContext")
+    # Both of one context: the next one's begin would make this batch's end look like its begin.
+    start = None if context is None else context.startOffsets()
+    batch = query.batch() if context is None else int(context.batchId())
+    committed = execution.committedOffsets()
+    ended = start is not None and not start.equals(committed)
+    found = [(stream, committed.get(stream)) for stream in distinct_streams(execution)]
+    return position_of(batch if ended else batch - 1, _texts(execution, found))
+
+
+def _on_disk(query: RunningQuery) -> LivePosition:
+    log = query.execution.offsetLog()
+    committed = query.execution.commitLog().listBatchesOnDisk()
+    planned = log.listBatchesOnDisk()
+    for place in reversed(range(len(committed))):
+        batch = committed[place]
+        if query.jvm.java.util.Arrays.binarySearch(planned, batch) >= 0:
+            entry = log.get(batch).get()
+            return position_of(batch, _texts(query.execution, _logged(query.execution, entry)))
+    return _NOTHING
+
+
+def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
+    """An entry of the offset log: by place among all leaves, or (Spark 4.2, opt-in) by name."""
+    named = call(entry, "offsetsMap")
+    if named is None:
+        yield from zip(streams(execution), elements(entry.offsets()), strict=False)
+        return
+    names = execution.sourceIdMap().iterator()
+    while names.hasNext():
+        name = names.next()
+        yield name._2(), named.apply(name._1())  # noqa: SLF001 - what Scala calls the parts of a pair
+
+
+def _texts(execution: Any, found: Any) -> dict[int, str]:
+    """The JSON of each offset (a Scala Option), by the index of its stream; Kafka only."""
+    counted = distinct_streams(execution)
+    return {
+        counted.index(stream): str(offset.get().json())
+        for stream, offset in found
+        if offset.isDefined() and is_kafka(stream)
+    }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eo_listener.spark.jvm.calls import FAILURES, asking
+from eo_listener.spark.jvm.calls import FAILURES, asking, thrown
 from eo_listener.spark.jvm.redaction import NONE, Secrets, without_secrets
-from eo_listener.spark.jvm.thrown import thrown
 
 
 class ThrownError(Exception):

@@ -13,13 +13,7 @@ import pytest
 from tests import iceberg_jars
 from tests.attack.exactly_once.driver import LETTERS
 from tests.attack.exactly_once.lives import Lives
-from tests.attack.exactly_once.store import (
-    Database,
-    DeltaStore,
-    IcebergStore,
-    KafkaStore,
-    Store,
-)
+from tests.attack.exactly_once.store import Database, DeltaStore, IcebergStore, KafkaStore, Store
 from tests.broker import Broker
 from tests.postgres_server import schema_of_its_own
 from tests.sinks.iceberg.java_tables import NAMESPACE, Catalog

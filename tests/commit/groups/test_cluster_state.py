@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, STANDSTILL, ClusterState
-from eo_listener.commit.groups.due_times import DueTimes
+from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, STANDSTILL, ClusterState, DueTimes
+from eo_listener.commit.groups.group_state import MAX_PART, CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff
-from eo_listener.commit.groups.request_size import MAX_PART
-from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.model.events import CommitAbandoned, CommitFailed, Committed, Event
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot

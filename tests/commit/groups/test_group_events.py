@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from eo_listener.commit.groups.group_events import GroupEvents
+from eo_listener.commit.groups.group_state import GroupEvents
 from eo_listener.commit.groups.partition_state import Discrepancy, RetryState
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitRefused, ForeignCommit, Refusal

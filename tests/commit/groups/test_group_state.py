@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
-from eo_listener.commit.groups.group_state import SNAPSHOT_PARTITIONS, GroupState
+from eo_listener.commit.groups.group_state import (
+    MAX_PART,
+    MIN_PART,
+    SNAPSHOT_PARTITIONS,
+    CommitRequest,
+    GroupState,
+    SnapshotRequest,
+)
 from eo_listener.commit.groups.partition_state import PartitionState
 from eo_listener.commit.groups.policy import Backoff, OnRewind, Policy
-from eo_listener.commit.groups.request_size import MAX_PART, MIN_PART
-from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import (
     CommitFailed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.commit.groups.request_size import GROW_AFTER, MAX_PART, MIN_PART, PartSize
+from eo_listener.commit.groups.group_state import GROW_AFTER, MAX_PART, MIN_PART, PartSize
 from eo_listener.model.offsets import TopicPartition
 
 TOO_LARGE = "INVALID_COMMIT_OFFSET_SIZE"

@@ -10,12 +10,7 @@ from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.commit.tracking.event_buffer import Started
 from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.model.errors import JvmError
-from eo_listener.model.events import (
-    CommitRefused,
-    GuardViolation,
-    RunGroupsChanged,
-    ViolationKind,
-)
+from eo_listener.model.events import CommitRefused, GuardViolation, RunGroupsChanged, ViolationKind
 from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.memory_tracking import OPTIONS, P0, P1, MemoryTracking, event, position
 

@@ -14,7 +14,7 @@ from eo_listener import starting_offsets
 from eo_listener.commit.tracking.routing import TOKENS
 from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_ledger
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
+from eo_listener.foreach_batch.starting_offsets.source_cluster import Subscription
 from eo_listener.model.errors import PartitionVanishedError, SettingsError
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition

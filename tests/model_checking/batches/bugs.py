@@ -9,9 +9,8 @@ from typing import Any
 from eo_listener.foreach_batch import batch_guard
 from eo_listener.foreach_batch import batch_runner as steps
 from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
-from eo_listener.foreach_batch.batch_guard import judge_batch
+from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.foreach_batch.sink_writer import SinkWriter, Written
 from eo_listener.foreach_batch.starting_offsets import origins, resolve
 from eo_listener.model.errors import ForeignWriterError

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from eo_listener.foreach_batch import batch_guard
-from eo_listener.foreach_batch.counted_guard import _consent, next_move
+from eo_listener.foreach_batch.batch_guard import _consent, next_move
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Applied, Entry, Move
 from eo_listener.testing import MemorySink

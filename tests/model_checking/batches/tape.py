@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
-from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.dataframes import DataFrames
+from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import EoListenerError

@@ -15,12 +15,7 @@ from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
-from eo_listener.model.errors import (
-    ForeignWriterError,
-    PoisonRowError,
-    SettingsError,
-    SinkError,
-)
+from eo_listener.model.errors import ForeignWriterError, PoisonRowError, SettingsError, SinkError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta import DeltaSink

@@ -15,12 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
-from eo_listener.model.errors import (
-    EoListenerError,
-    KafkaError,
-    RetriableSinkError,
-    SinkError,
-)
+from eo_listener.model.errors import EoListenerError, KafkaError, RetriableSinkError, SinkError
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.spark.jvm.iceberg_files import ChangedFiles, holds
+from eo_listener.spark.jvm.iceberg_table import ChangedFiles, holds
 
 
 @dataclass(frozen=True)

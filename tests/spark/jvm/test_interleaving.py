@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.spark.jvm.position import by_reflection
+from eo_listener.spark.jvm.driver import by_reflection
 from eo_listener.spark.jvm.running_query import RunningQuery
 
 NONE = -1  # no offsets

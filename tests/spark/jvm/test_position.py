@@ -16,10 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.model.protocols import LivePosition, QueryMode
-from eo_listener.spark.jvm import position as positions
-from eo_listener.spark.jvm.driver import LiveQueries, drain
+from eo_listener.spark.jvm import driver
+from eo_listener.spark.jvm.driver import LiveQueries, by_reflection, drain, live_position
 from eo_listener.spark.jvm.event_listener import wrap
-from eo_listener.spark.jvm.position import by_reflection, live_position
 from eo_listener.spark.jvm.running_query import RunningQuery, find, query_mode
 from tests.spark.jvm.recorder import Forwarding, Recorder
 from tests.spark.jvm.test_source_options import Plans
@@ -103,7 +102,7 @@ def until(true: Callable[[], object], seconds: float = 30) -> None:
 
 
 def by_shim(query: RunningQuery) -> LivePosition | None:
-    return positions.by_shim(query, query.shim("PositionInspector"))
+    return driver.by_shim(query, query.shim("PositionInspector"))
 
 
 def both_ways(query: RunningQuery) -> LivePosition | None:

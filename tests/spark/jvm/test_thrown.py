@@ -12,8 +12,8 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
 from eo_listener.model.errors import JvmError
+from eo_listener.spark.jvm.calls import thrown
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
-from eo_listener.spark.jvm.thrown import thrown
 
 pytestmark = pytest.mark.spark  # needs a JVM
 
