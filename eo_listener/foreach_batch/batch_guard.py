@@ -40,24 +40,20 @@ class Judgement:
     @property
     def gaps(self) -> dict[TopicPartition, OffsetRange]:
         """The offsets that are lost, and accepted as lost."""
-        return {
-            tp: move.gap
-            for tp, move in self.entry.moves.items()
-            if move.gap is not None and not _begins_late(move)
-        }
+        return self._gaps(late=False)
 
     @property
     def skipped(self) -> dict[TopicPartition, OffsetRange]:
         """The offsets before a ledger that begins in mid-stream, by consent."""
+        return self._gaps(late=True)
+
+    def _gaps(self, *, late: bool) -> dict[TopicPartition, OffsetRange]:
         return {
             tp: move.gap
             for tp, move in self.entry.moves.items()
-            if move.gap is not None and _begins_late(move)
+            if move.gap is not None
+            and late is (move.found is None and move.gap.start < move.range.start)
         }
-
-
-def _begins_late(move: Move) -> bool:
-    return move.found is None and move.gap is not None and move.gap.start < move.range.start
 
 
 OnGap = Literal["fail", "accept"]

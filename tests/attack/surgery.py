@@ -10,7 +10,6 @@ import shutil
 import uuid
 from pathlib import Path
 
-from eo_listener.spark.checkpoint import checksum
 from tests.spark.checkpoint import writers
 
 
@@ -65,13 +64,13 @@ def replace(file: Path, content: bytes, *, checksummed: bool = True) -> None:
     """Give a file another content, and by default the checksum that fits it."""
     file.write_bytes(content)
     if checksummed:
-        (file.parent / checksum.name(file.name)).write_bytes(writers.checksum(content))
+        (file.parent / f".{file.name}.crc").write_bytes(writers.checksum(content))
 
 
 def remove(file: Path) -> None:
     """Delete a file and its checksum, if they are there."""
     file.unlink(missing_ok=True)
-    (file.parent / checksum.name(file.name)).unlink(missing_ok=True)
+    (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def copy(checkpoint: Path, to: Path) -> Path:

@@ -34,8 +34,10 @@ def violations(events: list[Event]) -> list[GuardViolation]:
 
 def start_known(listener: OffsetCommitListener, group: str, tp: TopicPartition) -> int | None:
     """Where the log begins as far as the listener has read it."""
-    workers = listener._service._committer._workers.values()
-    return next((worker.log_starts(group, time.monotonic()).get(tp) for worker in workers), None)
+    for worker in listener._service._committer._workers.values():
+        with worker.groups() as groups:
+            return groups.log_starts(group, time.monotonic()).get(tp)
+    return None
 
 
 def kinds(events: list[Event]) -> set[ViolationKind]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from eo_listener.client_config.acls import right_to_add
 from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Waiting
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.worker import Worker
@@ -61,13 +62,12 @@ class Committer:
         """
         worker = self._worker(commit)
         if worker is not None:
-            worker.offer(
-                commit.group,
-                commit.positions,
-                recommit=recommit,
-                lossy=commit.lossy,
-                rivals=commit.rivals,
-            )
+            with worker.groups() as groups:
+                refused = groups.group(commit.group).offer(
+                    commit.positions, recommit=recommit, lossy=commit.lossy, rivals=commit.rivals
+                )
+            if refused is not None:
+                self._observers.notify(refused)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Hand over that the guard holds these positions back, and all newer ones.
@@ -77,7 +77,8 @@ class Committer:
         """
         worker = self._worker(commit)
         if worker is not None:
-            worker.withhold(commit.group, commit.positions)
+            with worker.groups() as groups:
+                groups.group(commit.group).withhold(commit.positions)
             if recommit:
                 self.offer(commit, recommit=True)
 
@@ -85,7 +86,10 @@ class Committer:
         """The first offset of each log of a group, as it was known by then (monotonic clock)."""
         with self._lock:
             worker = self._workers.get(commit.cluster)
-        return {} if worker is None else worker.log_starts(commit.group, by)
+        if worker is None:
+            return {}
+        with worker.groups() as groups:
+            return groups.log_starts(commit.group, by)
 
     def _worker(self, commit: GroupOffsets) -> Worker | None:
         with self._lock:
@@ -121,19 +125,20 @@ class Committer:
 
     def retry_now(self, groups: GroupKeys) -> None:
         """Try what waits for a retry in these groups now."""
-        for worker, names in self._of(groups):
-            worker.retry_now(names)
+        for state, names in self._of(groups):
+            state.retry_now(names)
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """What Kafka has neither confirmed nor refused in these groups."""
-        found = (worker.waiting(names) for worker, names in self._of(groups))
+        found = (state.waiting(names) for state, names in self._of(groups))
         return frozenset().union(*found)
 
-    def _of(self, groups: GroupKeys) -> Iterator[tuple[Worker, Iterable[str]]]:
+    def _of(self, groups: GroupKeys) -> Iterator[tuple[ClusterState, Iterable[str]]]:
         with self._lock:
             workers = tuple(self._workers.items())
         for cluster, worker in workers:
-            yield worker, [group for name, group in groups if name == str(cluster)]
+            with worker.groups() as state:
+                yield state, [group for name, group in groups if name == str(cluster)]
 
     def flush(self, timeout: float) -> bool:
         """Wait until all is confirmed, for at most `timeout` seconds; say whether it is."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
-from eo_listener.commit.groups.group_offsets import Waiting
 from eo_listener.commit.groups.group_state import (
     CommitRequest,
     GroupState,
-    Positions,
     SnapshotRequest,
 )
 from eo_listener.commit.groups.policy import Backoff, Policy
@@ -67,23 +66,12 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def offer(
-        self,
-        group: str,
-        positions: Positions,
-        *,
-        recommit: bool = False,
-        lossy: bool = False,
-        rivals: Collection[TopicPartition] = (),
-    ) -> None:
-        """Hand positions over; returns at once."""
+    @contextmanager
+    def groups(self) -> Iterator[ClusterState]:
+        """Its groups, to hand positions over or to ask; whoever has them must return at once."""
         with self._changed:
-            refused = self._cluster_state.group(group).offer(
-                positions, recommit=recommit, lossy=lossy, rivals=rivals
-            )
+            yield self._cluster_state
             self._changed.notify_all()
-        if refused is not None:
-            self._notify((refused,))
 
     def mark_unused(self) -> None:
         """Nothing feeds this cluster any more; returns at once."""
@@ -103,28 +91,6 @@ class Worker:
             return (
                 unused and self._cluster_state.complete() and self._cluster_state.wait(now) is None
             )
-
-    def withhold(self, group: str, positions: Positions) -> None:
-        """Hand over that the guard holds positions back; returns at once."""
-        with self._changed:
-            self._cluster_state.group(group).withhold(positions)
-            self._changed.notify_all()
-
-    def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
-        """The first offset of each log, as it was known by then (monotonic clock)."""
-        with self._changed:
-            return self._cluster_state.log_starts(group, by)
-
-    def retry_now(self, groups: Iterable[str]) -> None:
-        """Try what waits for a retry in these groups now; returns at once."""
-        with self._changed:
-            self._cluster_state.retry_now(groups)
-            self._changed.notify_all()
-
-    def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
-        """What Kafka has neither confirmed nor refused in these groups; returns at once."""
-        with self._changed:
-            return self._cluster_state.waiting(groups)
 
     def flush(self, deadline: float) -> bool:
         """Wait until nothing is pending; say whether all that was offered is confirmed.

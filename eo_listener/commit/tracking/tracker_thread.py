@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.event_buffer import BufferedEvents, EventBuffer, Started
@@ -57,10 +58,8 @@ class TrackerThread:
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
         """Hand over that a run has begun; returns at once."""
-        with self._changed:
-            if not self._stopping:
-                self._buffer.started(Started(query_id=query_id, run_id=run_id, name=name))
-                self._changed.notify_all()
+        run = Started(query_id=query_id, run_id=run_id, name=name)
+        self._put(lambda buffer: buffer.started(run))
 
     def progressed(self, progress: Progress) -> None:
         """Hand an event over; returns at once. After `close` it is refused, once with a log line.
@@ -84,23 +83,20 @@ class TrackerThread:
 
     def idle(self, run_id: str) -> None:
         """Hand over that a run had nothing to do; returns at once."""
-        with self._changed:
-            if not self._stopping:
-                self._buffer.idle(run_id)
-                self._changed.notify_all()
+        self._put(lambda buffer: buffer.idle(run_id))
 
     def unreadable(self, error: FormatError) -> None:
         """Hand over that an event could not be read; returns at once."""
-        with self._changed:
-            if not self._stopping:
-                self._buffer.unreadable(error)
-                self._changed.notify_all()
+        self._put(lambda buffer: buffer.unreadable(error))
 
     def ended(self, run_id: str) -> None:
         """Hand over that a run has ended: what waits for a retry is tried now. Returns at once."""
+        self._put(lambda buffer: buffer.ended(run_id))
+
+    def _put(self, leave: Callable[[EventBuffer], None]) -> None:
         with self._changed:
             if not self._stopping:
-                self._buffer.ended(run_id)
+                leave(self._buffer)
                 self._changed.notify_all()
 
     def flush(self, deadline: float) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import struct
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from eo_listener.model.offsets import Offsets
-from eo_listener.spark.checkpoint import checksum, log_files
+from eo_listener.spark.checkpoint import log_files
 from eo_listener.spark.checkpoint.errors import (
     CheckpointError,
     FileFinding,
@@ -190,8 +192,8 @@ class Checkpoint:
             raise Unreadable(FileFindingKind.TOO_LARGE, f"more than {limit} bytes")
         if self.location.local:
             folder, slash, name = file.rpartition("/")
-            sums = self.location.read(folder + slash + checksum.name(name), limit)
-            if sums is not None and not checksum.matches(held, sums):
+            sums = self.location.read(folder + slash + f".{name}.crc", limit)
+            if sums is not None and not matches_checksum(held, sums):
                 raise Unreadable(FileFindingKind.CHECKSUM)
         return held
 
@@ -218,3 +220,23 @@ def _query_id(held: bytes) -> str:
     if not isinstance(query, str) or not _UUID.fullmatch(query):
         raise Unreadable(FileFindingKind.GARBLED, "it holds no query id")
     return query
+
+
+_CHECKSUM_MARK = b"crc\0"
+
+
+def matches_checksum(held: bytes, checksum: bytes) -> bool:
+    """Whether `held` is what the checksums were made of; True where they are another's format.
+
+    Source: org.apache.hadoop.fs.ChecksumFileSystem: `crc`, a zero byte, the bytes in each chunk as
+    four bytes, then the CRC-32 of each chunk.
+    """
+    if not checksum.startswith(_CHECKSUM_MARK) or len(checksum) < len(_CHECKSUM_MARK) + 4:
+        return not _CHECKSUM_MARK.startswith(checksum[: len(_CHECKSUM_MARK)])
+    (chunk,) = struct.unpack_from(">I", checksum, len(_CHECKSUM_MARK))
+    return chunk > 0 and checksum[len(_CHECKSUM_MARK) + 4 :] == _sums(held, chunk)
+
+
+def _sums(held: bytes, chunk: int) -> bytes:
+    chunks = (held[start : start + chunk] for start in range(0, len(held), chunk))
+    return b"".join(struct.pack(">I", zlib.crc32(one)) for one in chunks)

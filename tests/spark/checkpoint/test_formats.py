@@ -15,9 +15,9 @@ from eo_listener.spark.checkpoint import (
     CheckpointError,
     FileFindingKind,
     SourceOffsets,
-    checksum,
     log_files,
 )
+from eo_listener.spark.checkpoint.checkpoint import matches_checksum
 from eo_listener.spark.checkpoint.errors import Unreadable
 from eo_listener.spark.checkpoint.log_files import check_commit
 from tests.attack import surgery
@@ -74,7 +74,7 @@ def test_a_checksum_that_is_none_says_nothing_and_a_cut_one_does_not_fit(
     sums: bytes, fits: bool
 ) -> None:
     """Another program may keep files of that name; Hadoop's own is damaged where it is short."""
-    assert checksum.matches(b"held", sums) is fits
+    assert matches_checksum(b"held", sums) is fits
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_any_bytes_end_in_a_word_for_them(held: bytes) -> None:
 @given(st.binary(max_size=2000), st.data())
 def test_a_changed_byte_does_not_match_the_checksum(held: bytes, data: st.DataObject) -> None:
     """The checksum fits what it was made of, and nothing that differs in one byte."""
-    assert checksum.matches(held, writers.checksum(held))
+    assert matches_checksum(held, writers.checksum(held))
     if held:
         place = data.draw(st.integers(0, len(held) - 1))
         bit = 1 << data.draw(st.integers(0, 7))
         other = held[:place] + bytes([held[place] ^ bit]) + held[place + 1 :]
-        assert not checksum.matches(other, writers.checksum(held))
+        assert not matches_checksum(other, writers.checksum(held))
 
 
 @pytest.mark.parametrize("name", ["plain", "join"])

@@ -18,7 +18,9 @@ from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.commit.groups.worker import Worker
+from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_groups import NO_JVM, UNANSWERED, JavaGroups
 from eo_listener.kafka.logs import UNREADABLE
@@ -26,6 +28,7 @@ from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import JvmError, KafkaError, SettingsError
 from eo_listener.model.events import Event
 from eo_listener.model.kafka_errors import explain
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.jvm.shim_client import JvmShimClient
@@ -362,22 +365,20 @@ def test_many_groups_cost_no_threads(
 
 
 def test_the_committer_works_over_it(spark: SparkSession, topics: Topics, broker: Broker) -> None:
-    """The worker reads, commits, refuses to go back and ends, as it does with librdkafka."""
+    """The committer reads, commits, refuses to go back and ends, as it does with librdkafka."""
     topic, group = topics.create(), unique("g")
     topics.fill(topic, 300)
     told: list[Event] = []
     servers = {"bootstrap.servers": broker.bootstrap_servers}
-    worker = Worker(
-        "eo-listener-test",
-        lambda: JavaGroups(JvmShimClient(), servers),
-        cluster=broker.bootstrap_servers,
-        observe=told.append,
+    cluster = Cluster.of(servers)
+    committer = Committer(
+        lambda _: JavaGroups(JvmShimClient(), servers), observers=Observers(told.append)
     )
-    worker.offer(group, at(20, T(topic, 0), T(topic, 1)))
-    assert worker.flush(time.monotonic() + 30)
-    worker.offer(group, at(10, T(topic, 0)))
-    worker.flush(time.monotonic() + 10)
-    worker.close(time.monotonic() + 10)
+    for offset, partitions in ((20, (T(topic, 0), T(topic, 1))), (10, (T(topic, 0),))):
+        positions = at(offset, *partitions)
+        committer.offer(GroupOffsets(cluster=cluster, group=group, positions=positions))
+        assert committer.flush(30) or offset == 10
+    committer.close(10)
     store = JavaGroups(JvmShimClient(), servers)
     assert store.snapshot(group, [T(topic, 0), T(topic, 1)], timeout=8).held == at(
         20, T(topic, 0), T(topic, 1)
