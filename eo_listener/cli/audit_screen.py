@@ -13,7 +13,7 @@ from eo_listener.audit.advice import commits_at_once
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, Severity
 from eo_listener.audit.positions import Positions
-from eo_listener.cli.options import console, named
+from eo_listener.cli.options import cell, console, named, new_table
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 
@@ -42,11 +42,9 @@ class PartitionPositions:
         """Its form in JSON."""
         log = self.log
         return {
-            "topic": self.partition.topic,
-            "partition": self.partition.partition,
-            "log": None
-            if log is None
-            else {
+            **self.partition._asdict(),
+            "log": log
+            and {
                 "start": log.start,
                 "stable": log.stable,
                 "end": log.end,
@@ -59,11 +57,11 @@ class PartitionPositions:
                 {
                     "sink": key.sink,
                     "query": key.query,
-                    "offset": None if head is None else head.range.until,
-                    "batch": None if head is None else head.batch_id,
-                    "query_id": None if head is None else head.query_id,
-                    "run_id": None if head is None else head.run_id,
-                    "topic_id": None if head is None else head.topic_id,
+                    "offset": head and head.range.until,
+                    "batch": head and head.batch_id,
+                    "query_id": head and head.query_id,
+                    "run_id": head and head.run_id,
+                    "topic_id": head and head.topic_id,
                 }
                 for key, head in self.ledgers
             ],
@@ -144,9 +142,8 @@ def headings(positions: Positions) -> list[str]:
 
 def _table(positions: Positions, rows: list[PartitionPositions], found: AuditOutcome) -> Table:
     """Partitions that something was found of come first."""
-    table = Table()
-    for number, name in enumerate(headings(positions)):
-        table.add_column(named(name), justify="right" if number else "left", overflow="fold")
+    first, *others = headings(positions)
+    table = new_table((first, *others), others)
     for row, is_wrong in shown_rows(rows, found):
         style = "red" if is_wrong else ""
         table.add_row(*(Text(cell, style=style) for cell in cells(positions, row)))
@@ -160,11 +157,11 @@ def cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:
         yield "-" if row.log is None else _log(row.log)
     if positions.checkpoint is not None:
         planned = row.planned if row.planned != row.committed else None
-        yield _number(row.committed) + ("" if planned is None else f" ({planned})")
+        yield cell(row.committed) + ("" if planned is None else f" ({planned})")
     for offset in row.groups.values():
-        yield _number(offset)
+        yield cell(offset)
     for _, head in row.ledgers:
-        yield "-" if head is None else str(head.range.until)
+        yield cell(head and head.range.until)
 
 
 def _log(log: LogFacts) -> str:
@@ -172,7 +169,3 @@ def _log(log: LogFacts) -> str:
     if log.stable < log.end:
         return f"{log.start}..{log.stable}..{log.end}"
     return f"{log.start}..{log.end}"
-
-
-def _number(offset: int | None) -> str:
-    return "-" if offset is None else str(offset)

@@ -10,7 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli.checkpoint_argument import open_checkpoint
-from eo_listener.cli.options import Json, Storage, console, named, print_json, print_line, utc
+from eo_listener.cli.options import (
+    Json,
+    Storage,
+    cell,
+    console,
+    named,
+    new_table,
+    print_json,
+    print_line,
+    utc,
+)
 from eo_listener.model import exit_codes
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
@@ -85,12 +95,9 @@ def _print(where: str, contents: CheckpointContents) -> None:
 
 
 def _table(contents: CheckpointContents) -> Table:
-    table = Table()
-    for name in ("source", "topic"):
-        table.add_column(name, overflow="fold")
     doubted = contents.in_doubt is not None
-    for name in ("partition", "began at", "next offset", *(["in doubt up to"] if doubted else [])):
-        table.add_column(name, justify="right", overflow="fold")
+    numbers = ["partition", "began at", "next offset", *(["in doubt up to"] if doubted else [])]
+    table = new_table(["source", "topic", *numbers], numbers)
     for source in contents.sources:
         for cells in _cells(source):
             table.add_row(*map(named, cells if doubted else cells[:-1]))
@@ -136,8 +143,7 @@ def _partitions(source: SourceContents) -> Iterator[tuple[TopicPartition, list[i
 
 def _cells(source: SourceContents) -> Iterator[tuple[str, ...]]:
     for tp, offsets in _partitions(source):
-        shown = ("-" if offset is None else str(offset) for offset in offsets)
-        yield (source.id, tp.topic, str(tp.partition), *shown)
+        yield (source.id, tp.topic, str(tp.partition), *map(cell, offsets))
 
 
 def _document(where: str, contents: CheckpointContents) -> Mapping[str, object]:
@@ -155,8 +161,7 @@ def _document(where: str, contents: CheckpointContents) -> Mapping[str, object]:
                 "offset": source.text,
                 "partitions": [
                     {
-                        "topic": tp.topic,
-                        "partition": tp.partition,
+                        **tp._asdict(),
                         "initial": initial,
                         "next_offset": ended,
                         "in_doubt_until": planned,

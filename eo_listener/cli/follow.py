@@ -110,8 +110,7 @@ def _document(report: Report) -> dict[str, object]:
         "groups": {
             group: [
                 {
-                    "topic": tp.topic,
-                    "partition": tp.partition,
+                    **tp._asdict(),
                     "offset": offset,
                     "problem": report.refused.get(tp) or report.failed.get(tp),
                 }

@@ -14,19 +14,15 @@ from typing import Annotated, Final
 import typer
 
 from eo_listener.cli import completion
-from eo_listener.cli import group_origins as origins
-from eo_listener.cli.group_changes import LEAVE, POLICIES, RECREATED, Manner, Rules, change_group
-from eo_listener.cli.group_origins import NamedLedger, NamedOrigin
+from eo_listener.cli.group_changes import LEAVE, POLICIES, ChangeOptions, Rules, change_group
+from eo_listener.cli.group_origins import NamedOrigin, OriginOptions, Topics
 from eo_listener.cli.options import (
     BootstrapServers,
-    Execute,
-    Json,
     KafkaProperties,
-    Storage,
     as_properties,
     require_names,
+    with_options,
 )
-from eo_listener.cli.spark_options import SparkConf
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.record_times import record_times
@@ -41,39 +37,13 @@ app = typer.Typer(
 )
 
 _TIMEOUT: Final = 60.0
-_WATCH: Final = 10.0
-
 Group = Annotated[str, typer.Argument(help="The consumer group to change.")]
-Topics = Annotated[
-    list[str] | None, typer.Option("-t", "--topic", help="Only this topic; repeatable.")
-]
 Missing = Annotated[
     str,
     typer.Option(
         autocompletion=completion.one_of((*POLICIES, LEAVE)),
         help="For a partition of which neither the origin nor the group has an offset: earliest, "
         "latest, fail or leave.",
-    ),
-]
-OutOfRange = Annotated[
-    str,
-    typer.Option(
-        autocompletion=completion.one_of(POLICIES),
-        help="For an offset that the log does not have: earliest, latest or fail.",
-    ),
-]
-OnRecreated = Annotated[
-    str,
-    typer.Option(
-        "--recreated",
-        autocompletion=completion.one_of(RECREATED),
-        help="For a topic that was recreated since: earliest (its start) or fail.",
-    ),
-]
-Watch = Annotated[
-    float,
-    typer.Option(
-        help="With --execute: seconds for which the group must hold still before it is changed."
     ),
 ]
 
@@ -87,108 +57,56 @@ class _Format(str, Enum):
     epilog="Example: eo-listener group seed flights-to-pg -b localhost:9092 "
     "--from-checkpoint /data/flights-c --execute"
 )
+@with_options
 def seed(
+    *,
     group: Group,
     servers: BootstrapServers,
     properties: KafkaProperties = None,
-    from_checkpoint: origins.FromCheckpoint = None,
-    storage: Storage = None,
-    from_ledger: origins.FromLedger = None,
-    schema: origins.Schema = None,
-    spark_conf: SparkConf = None,
-    sink: origins.Sink = None,
-    query: origins.Query = None,
-    from_group: origins.FromGroup = None,
-    from_time: origins.FromTime = None,
-    from_offsets: origins.FromOffsets = None,
-    from_file: origins.FromFile = None,
-    topics: Topics = None,
+    origin: OriginOptions,
     missing: Missing = "earliest",
-    out_of_range: OutOfRange = "fail",
-    recreated: OnRecreated = "fail",
-    watch: Watch = _WATCH,
-    execute: Execute = False,
-    as_json: Json = False,
+    change: ChangeOptions,
 ) -> None:
     """Give a group offsets where it holds none, and take it forward where it is behind.
 
     Never takes it back: for that there is `group rewind`. Refused while the group has members, or
     moves within --watch seconds.
     """
-    named = NamedOrigin(
-        group=group,
-        command="group seed",
-        checkpoint=from_checkpoint,
-        storage=storage or (),
-        ledger=NamedLedger.of(
-            from_ledger, schema=schema, spark_conf=spark_conf, sink=sink, query=query
-        ),
-        other_group=from_group,
-        time=from_time,
-        offsets=from_offsets,
-        file=from_file,
-        topics=_topics(topics),
-    )
-    rules = Rules.of(missing, out_of_range, recreated)
-    manner = Manner(rewinds=False, watch=watch, execute=execute, as_json=as_json)
-    change_group(named, as_properties(servers, properties), rules, manner)
+    named = NamedOrigin(group=group, command="group seed", options=origin)
+    rules = Rules.of(missing, change.out_of_range, change.recreated)
+    change_group(named, as_properties(servers, properties), rules, change)
 
 
 @app.command(
     epilog="Example: eo-listener group rewind flights-to-pg -b localhost:9092 "
     "--from-time 2013-01-01T05:00:00Z --execute"
 )
+@with_options
 def rewind(
+    *,
     group: Group,
     servers: BootstrapServers,
     properties: KafkaProperties = None,
-    from_checkpoint: origins.FromCheckpoint = None,
-    storage: Storage = None,
-    from_ledger: origins.FromLedger = None,
-    schema: origins.Schema = None,
-    spark_conf: SparkConf = None,
-    sink: origins.Sink = None,
-    query: origins.Query = None,
-    from_group: origins.FromGroup = None,
-    from_time: origins.FromTime = None,
-    from_offsets: origins.FromOffsets = None,
-    from_file: origins.FromFile = None,
-    topics: Topics = None,
-    out_of_range: OutOfRange = "fail",
-    recreated: OnRecreated = "fail",
-    watch: Watch = _WATCH,
-    execute: Execute = False,
-    as_json: Json = False,
+    origin: OriginOptions,
+    change: ChangeOptions,
 ) -> None:
     """Take a group back, so that records are read again.
 
     Partitions that are behind already are left alone. Each commit records what the group held. A
     Spark query does not begin there: it goes by its checkpoint.
     """
-    named = NamedOrigin(
-        group=group,
-        command="group rewind",
-        checkpoint=from_checkpoint,
-        storage=storage or (),
-        ledger=NamedLedger.of(
-            from_ledger, schema=schema, spark_conf=spark_conf, sink=sink, query=query
-        ),
-        other_group=from_group,
-        time=from_time,
-        offsets=from_offsets,
-        file=from_file,
-        topics=_topics(topics),
-    )
-    rules = Rules.of(LEAVE, out_of_range, recreated)
-    manner = Manner(rewinds=True, watch=watch, execute=execute, as_json=as_json)
-    change_group(named, as_properties(servers, properties), rules, manner)
+    named = NamedOrigin(group=group, command="group rewind", options=origin)
+    rules = Rules.of(LEAVE, change.out_of_range, change.recreated)
+    change_group(named, as_properties(servers, properties), rules, change, rewinds=True)
 
 
 @app.command(
     name="import",
     epilog="Example: eo-listener group import flights-to-pg offsets.json -b other:9092 --by-time",
 )
+@with_options
 def import_(
+    *,
     group: Group,
     file: Annotated[Path, typer.Argument(help="A file of `group export`, or of Kafka's tool.")],
     servers: BootstrapServers,
@@ -203,27 +121,17 @@ def import_(
     ] = False,
     topics: Topics = None,
     missing: Missing = LEAVE,
-    out_of_range: OutOfRange = "fail",
-    recreated: OnRecreated = "fail",
-    watch: Watch = _WATCH,
-    execute: Execute = False,
-    as_json: Json = False,
+    change: ChangeOptions,
 ) -> None:
     """Give a group the offsets of a file; never takes it back.
 
     By time, records around the place are read again, and none is left out, where the copy keeps the
     order and the times of the records (as MirrorMaker does).
     """
-    named = NamedOrigin(
-        group=group,
-        command="group import",
-        file=file,
-        by_time=by_time,
-        topics=_topics(topics),
-    )
-    rules = Rules.of(missing, out_of_range, recreated)
-    manner = Manner(rewinds=False, watch=watch, execute=execute, as_json=as_json)
-    change_group(named, as_properties(servers, properties), rules, manner)
+    options = OriginOptions(file=file, topics=topics)
+    named = NamedOrigin(group=group, command="group import", options=options, by_time=by_time)
+    rules = Rules.of(missing, change.out_of_range, change.recreated)
+    change_group(named, as_properties(servers, properties), rules, change)
 
 
 @app.command(

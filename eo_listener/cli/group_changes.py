@@ -6,13 +6,24 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from rich.table import Table
+import typer
 from rich.text import Text
 
+from eo_listener.cli import completion
 from eo_listener.cli.group_origins import NamedOrigin
-from eo_listener.cli.options import console, named, print_json, print_line, require_names
+from eo_listener.cli.options import (
+    Execute,
+    Json,
+    cell,
+    console,
+    named,
+    new_table,
+    print_json,
+    print_line,
+    require_names,
+)
 from eo_listener.commit.groups.group_change import (
     Direction,
     GroupChange,
@@ -58,25 +69,46 @@ class Rules:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """Whether the group is to go back, and really to be changed; how it is shown.
+@dataclass(frozen=True, kw_only=True)
+class ChangeOptions:
+    """The options of each command that changes a group."""
 
-    `watch`: seconds for which it must hold still before.
-    """
-
-    rewinds: bool
-    watch: float
-    execute: bool
-    as_json: bool
+    out_of_range: Annotated[
+        str,
+        typer.Option(
+            autocompletion=completion.one_of(POLICIES),
+            help="For an offset that the log does not have: earliest, latest or fail.",
+        ),
+    ] = "fail"
+    recreated: Annotated[
+        str,
+        typer.Option(
+            "--recreated",
+            autocompletion=completion.one_of(RECREATED),
+            help="For a topic that was recreated since: earliest (its start) or fail.",
+        ),
+    ] = "fail"
+    watch: Annotated[
+        float,
+        typer.Option(
+            help="With --execute: seconds for which the group must hold still before it is changed."
+        ),
+    ] = 10.0
+    execute: Execute = False
+    as_json: Json = False
 
 
 def change_group(
-    origin_named: NamedOrigin, properties: Mapping[str, str], rules: Rules, manner: Manner
+    origin_named: NamedOrigin,
+    properties: Mapping[str, str],
+    rules: Rules,
+    options: ChangeOptions,
+    *,
+    rewinds: bool = False,
 ) -> None:
     """Read the origin, plan, and with `execute` commit; print what was or would be done."""
     require_names("group", [origin_named.group])
-    watch = require_seconds("--watch", manner.watch, least=0.0)
+    watch = require_seconds("--watch", options.watch, least=0.0)
     with (
         closing(SourceCluster(properties)) as cluster,
         closing(GroupRepair(properties, origin_named.group)) as repair,
@@ -85,15 +117,15 @@ def change_group(
         held = repair.held()
         origin, author = origin_named.read(cluster, held, properties)
         wanted = _wanted(cluster, origin, held, rules)
-        change = GroupChange.plan(origin_named.group, held, wanted, author, rewinds=manner.rewinds)
+        change = GroupChange.plan(origin_named.group, held, wanted, author, rewinds=rewinds)
         outcome: GroupOutcome | None = None
-        if manner.execute and change.positions():
+        if options.execute and change.positions():
             repair.refuse_moving(change, watch)
             outcome = repair.commit(change)
-    if manner.as_json:
-        print_json(_document(origin, change, executed=manner.execute, outcome=outcome))
+    if options.as_json:
+        print_json(_document(origin, change, executed=options.execute, outcome=outcome))
     else:
-        _print(origin, change, executed=manner.execute, outcome=outcome)
+        _print(origin, change, executed=options.execute, outcome=outcome)
     if outcome is not None:
         outcome.require_all()
 
@@ -140,12 +172,8 @@ def _print(
     missing = frozenset(() if outcome is None else outcome.missing)
     out = console()
     print_line(out, f"group {change.group}, by {origin.what}")
-    table = Table()
-    table.add_column("topic", overflow="fold")
-    for name in ("partition", "holds", "will hold" if not executed else "holds now"):
-        table.add_column(name, justify="right", overflow="fold")
-    for name in ("", "was committed by"):
-        table.add_column(name, overflow="fold")
+    numbers = ("partition", "holds", "will hold" if not executed else "holds now")
+    table = new_table(("topic", *numbers, "", "was committed by"), numbers)
     for one in change.partitions:
         table.add_row(*map(named, _cells(change, one, after, missing)))
     out.print(table)
@@ -179,10 +207,10 @@ def _cells(
     return (
         one.partition.topic,
         str(one.partition.partition),
-        "-" if one.held is None else str(one.held.offset),
+        cell(one.held and one.held.offset),
         str(after.get(one.partition, "-")),
         word,
-        "-" if one.writer is None else str(one.writer),
+        cell(one.writer),
     )
 
 
@@ -219,9 +247,8 @@ def _document(
         "run": change.author.run_id,
         "partitions": [
             {
-                "topic": one.partition.topic,
-                "partition": one.partition.partition,
-                "held": None if one.held is None else one.held.offset,
+                **one.partition._asdict(),
+                "held": one.held and one.held.offset,
                 "offset": one.offset,
                 "direction": one.direction.value,
                 "commits": change.moves(one),

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 from uuid import uuid4
@@ -15,8 +15,8 @@ import typer
 
 from eo_listener.cli import completion
 from eo_listener.cli.checkpoint_argument import end_of, newest_of, open_checkpoint
-from eo_listener.cli.options import require_names, utc
-from eo_listener.cli.spark_options import spark_for, spark_settings
+from eo_listener.cli.options import Storage, require_names, utc
+from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.foreach_batch.starting_offsets.origins import of_heads
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
@@ -36,41 +36,8 @@ from eo_listener.sinks.ledger_repair import choose_key
 from eo_listener.spark.checkpoint.errors import Unreadable
 from eo_listener.spark.checkpoint.log_files import parse_offsets as read_strictly
 
-FromCheckpoint = Annotated[
-    str | None,
-    typer.Option(
-        "--from-checkpoint", help="Where the newest committed batch of this checkpoint ended."
-    ),
-]
-FromLedger = Annotated[
-    str | None,
-    typer.Option(
-        "--from-ledger",
-        autocompletion=completion.ledger,
-        help=f"How far a sink has applied its query, by its ledger: {FORMS}.",
-    ),
-]
-Schema = Annotated[str | None, typer.Option(help="With --from-ledger: PostgreSQL's schema.")]
-Sink = Annotated[
-    str | None, typer.Option(help="With --from-ledger: the sink, as `ledger show` prints it.")
-]
-Query = Annotated[str | None, typer.Option(help="With --from-ledger: the name of the query.")]
-FromGroup = Annotated[str | None, typer.Option("--from-group", help="What this group holds.")]
-FromTime = Annotated[
-    str | None,
-    typer.Option(
-        "--from-time",
-        help="The first records of this time or later: 2013-01-01T05:00:00Z, or milliseconds "
-        "since 1970.",
-    ),
-]
-FromOffsets = Annotated[
-    str | None,
-    typer.Option("--from-offsets", help='Offsets as Spark writes them: {"topic":{"0":5}}.'),
-]
-FromFile = Annotated[
-    Path | None,
-    typer.Option("--from-file", help="A file of `group export`, or of Kafka's own tool."),
+Topics = Annotated[
+    list[str] | None, typer.Option("-t", "--topic", help="Only this topic; repeatable.")
 ]
 
 _MOST_BYTES: Final = 256 << 20
@@ -79,48 +46,63 @@ _MILLISECONDS: Final = (10**11, 10**14)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedLedger:
-    """A ledger, and the sink and query in it where it has several."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OriginOptions:
+    """The options that name an origin, and the topics that are meant, where any are named."""
 
-    address: LedgerAddress
-    schema: str | None = None
-    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
-    sink: str | None = None
-    query: str | None = None
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--from-checkpoint", help="Where the newest committed batch of this checkpoint ended."
+        ),
+    ] = None
+    storage: Storage = None
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--from-ledger",
+            autocompletion=completion.ledger,
+            help=f"How far a sink has applied its query, by its ledger: {FORMS}.",
+        ),
+    ] = None
+    schema: Annotated[str | None, typer.Option(help="With --from-ledger: PostgreSQL's schema.")] = (
+        None
+    )
+    spark_conf: SparkConf = None
+    sink: Annotated[
+        str | None, typer.Option(help="With --from-ledger: the sink, as `ledger show` prints it.")
+    ] = None
+    query: Annotated[
+        str | None, typer.Option(help="With --from-ledger: the name of the query.")
+    ] = None
+    other_group: Annotated[
+        str | None, typer.Option("--from-group", help="What this group holds.")
+    ] = None
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--from-time",
+            help="The first records of this time or later: 2013-01-01T05:00:00Z, or milliseconds "
+            "since 1970.",
+        ),
+    ] = None
+    offsets: Annotated[
+        str | None,
+        typer.Option("--from-offsets", help='Offsets as Spark writes them: {"topic":{"0":5}}.'),
+    ] = None
+    file: Annotated[
+        Path | None,
+        typer.Option("--from-file", help="A file of `group export`, or of Kafka's own tool."),
+    ] = None
+    topics: Topics = None
 
-    @classmethod
-    def of(
-        cls,
-        address: str | None,
-        *,
-        schema: str | None,
-        spark_conf: Sequence[str] | None,
-        sink: str | None,
-        query: str | None,
-    ) -> NamedLedger | None:
-        """Read the options; None where no ledger is named. Raises SettingsError."""
-        if address is not None:
-            return cls(
-                address=LedgerAddress.parse(address),
-                schema=schema,
-                spark=spark_settings(spark_conf or ()),
-                sink=sink,
-                query=query,
-            )
-        if schema is not None or spark_conf or sink is not None or query is not None:
-            raise SettingsError(
-                "--schema, --spark-conf, --sink and --query are for --from-ledger",
-                fix="Add --from-ledger, or leave them out",
-            )
-        return None
-
-    def read(self, properties: Mapping[str, str]) -> tuple[Origin, Head, str]:
+    def read_ledger(self, properties: Mapping[str, str]) -> tuple[Origin, Head, str]:
         """Where the query was applied up to, its newest head, and its name."""
+        address = LedgerAddress.parse(self.ledger or "")
         with (
-            closing(spark_for([self.address], self.spark)) as spark,
+            closing(spark_for([address], spark_settings(self.spark_conf or ()))) as spark,
             closing(
-                self.address.open(properties, schema=self.schema, spark=spark, query=self.query)
+                address.open(properties, schema=self.schema, spark=spark, query=self.query)
             ) as reader,
         ):
             ledgers, label = reader.ledgers(), reader.label
@@ -146,39 +128,38 @@ class NamedLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedOrigin:
-    """The one origin that a command names.
+    """The one origin that the options of a command name.
 
     `by_time`: of a file, the times of the records count, not their offsets. `group` is the group to
-    change, whose part of a file with several groups is meant. `topics`: these alone, where any are
-    named.
+    change, whose part of a file with several groups is meant.
     """
 
     group: str
     command: str
-    checkpoint: str | None = None
-    storage: Sequence[str] = ()
-    ledger: NamedLedger | None = None
-    other_group: str | None = None
-    time: str | None = None
-    offsets: str | None = None
-    file: Path | None = None
+    options: OriginOptions
     by_time: bool = False
-    topics: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        given = (
-            *(self.checkpoint, self.ledger, self.other_group),
-            *(self.time, self.offsets, self.file),
-        )
+        of = self.options
+        if of.ledger is not None:
+            LedgerAddress.parse(of.ledger)
+            spark_settings(of.spark_conf or ())
+        elif of.schema is not None or of.spark_conf or of.sink is not None or of.query is not None:
+            raise SettingsError(
+                "--schema, --spark-conf, --sink and --query are for --from-ledger",
+                fix="Add --from-ledger, or leave them out",
+            )
+        require_names("topic", of.topics or ())
+        given = (of.checkpoint, of.ledger, of.other_group, of.time, of.offsets, of.file)
         if sum(one is not None for one in given) != 1:
             raise SettingsError(
                 f"{self.command} needs exactly one place to take offsets from",
                 fix="Give exactly one of --from-checkpoint, --from-ledger, --from-group, "
                 "--from-time, --from-offsets and --from-file",
             )
-        if self.other_group is not None:
-            require_names("group", [self.other_group])
-        if self.other_group == self.group:
+        if of.other_group is not None:
+            require_names("group", [of.other_group])
+        if of.other_group == self.group:
             raise SettingsError(f"group {self.group} is both", fix="Name another group")
 
     def read(
@@ -196,40 +177,45 @@ class NamedOrigin:
         author = CommitMetadata(
             name="", query_id="", run_id=uuid4().hex[:8], batch_id=-1, command=self.command
         )
-        if self.checkpoint is not None:
-            checkpoint = open_checkpoint(self.checkpoint, self.storage)
+        of = self.options
+        if of.checkpoint is not None:
+            checkpoint = open_checkpoint(of.checkpoint, of.storage)
             batch = newest_of(checkpoint)  # once: a live query goes on
             origin = end_of(checkpoint, batch)
             author = replace(author, query_id=_short(checkpoint.query_id()), batch_id=batch.batch)
-        elif self.ledger is not None:
-            origin, head, query = self.ledger.read(properties)
+        elif of.ledger is not None:
+            origin, head, query = of.read_ledger(properties)
             author = replace(
                 author, name=query, query_id=_short(head.query_id), batch_id=head.batch_id
             )
-        elif self.other_group is not None:
-            origin = cluster.of_group(self.other_group, cluster.partitions(None))
-        elif self.time is not None:
-            at = parse_time(self.time)
+        elif of.other_group is not None:
+            origin = cluster.of_group(of.other_group, cluster.partitions(None))
+        elif of.time is not None:
+            at = parse_time(of.time)
             times = dict.fromkeys(self._partitions(cluster, held), at)
             origin = cluster.of_times(f"the time {utc(at)} ({at} ms)", times)
-        elif self.offsets is not None:
-            origin = Origin(what="--from-offsets", offsets=parse_offsets(self.offsets))
+        elif of.offsets is not None:
+            origin = Origin(what="--from-offsets", offsets=parse_offsets(of.offsets))
         else:
             origin = self._of_file(cluster)
-        absent = sorted(self.topics - {tp.topic for tp in origin.offsets})
+        absent = sorted(self._topics - {tp.topic for tp in origin.offsets})
         if absent:
             raise SettingsError(
                 f"{origin.what} has no offsets of the topics {few(absent)}", fix="Check --topic"
             )
         return origin.where(self._meant), author
 
+    @property
+    def _topics(self) -> frozenset[str]:
+        return frozenset(self.options.topics or ())
+
     def _meant(self, tp: TopicPartition) -> bool:
-        return not self.topics or tp.topic in self.topics
+        return not self._topics or tp.topic in self._topics
 
     def _partitions(
         self, cluster: SourceCluster, held: Collection[TopicPartition]
     ) -> tuple[TopicPartition, ...]:
-        wanted = self.topics or frozenset(tp.topic for tp in held)
+        wanted = self._topics or frozenset(tp.topic for tp in held)
         if not wanted:
             raise SettingsError(
                 "a time alone does not say which topics are meant, and the group holds none",
@@ -238,11 +224,12 @@ class NamedOrigin:
         return tuple(tp for tp in cluster.partitions(None) if tp.topic in wanted)
 
     def _of_file(self, cluster: SourceCluster) -> Origin:
-        given = _of_group(read_exported(_text(self.file or Path())), self.group, self.file)
+        file = self.options.file or Path()
+        given = _of_group(read_exported(_text(file)), self.group, file)
         of_other = f" (group {given.group!r})" if given.group not in {None, self.group} else ""
         if not self.by_time:
             return Origin(
-                what=f"the file {self.file}{of_other}",
+                what=f"the file {file}{of_other}",
                 offsets={one.partition: one.offset for one in given.partitions},
                 topic_ids={
                     one.partition: one.topic_id
@@ -254,13 +241,13 @@ class NamedOrigin:
         unknown = [one.partition for one in meant if one.timestamp is None]
         if unknown:
             raise SettingsError(
-                f"the file {self.file} has no time for {few(unknown)}",
+                f"the file {file} has no time for {few(unknown)}",
                 cause="it is CSV, was exported without --times, or the log was empty there",
                 fix="Export it once more: eo-listener group export --format json --times; or leave "
                 "these topics out: --topic",
             )
         times = {one.partition: one.timestamp for one in meant if one.timestamp is not None}
-        origin = cluster.of_times(f"the times in {self.file}{of_other}", times)
+        origin = cluster.of_times(f"the times in {file}{of_other}", times)
         gone = [one for one in meant if one.partition not in origin.offsets]
         if gone:
             raise PartitionVanishedError(
@@ -339,7 +326,7 @@ def _text(file: Path) -> str:
         ) from None
 
 
-def _of_group(groups: Sequence[ExportedGroup], group: str, file: Path | None) -> ExportedGroup:
+def _of_group(groups: Sequence[ExportedGroup], group: str, file: Path) -> ExportedGroup:
     """The part of the group that is changed; the only one, whatever its name is."""
     if len(groups) == 1:
         return groups[0]

@@ -93,8 +93,7 @@ class GroupStatus:
     def _row(self, row: PartitionLag) -> dict[str, Any]:
         verdict = self.verdicts.get(row.partition)
         return {
-            "topic": row.partition.topic,
-            "partition": row.partition.partition,
+            **row.partition._asdict(),
             "committed": row.committed,
             "log_end": row.log_end,
             "log_stable": row.stable_end,
@@ -102,9 +101,9 @@ class GroupStatus:
             "stable_lag": row.stable_lag,
             "age": row.age(self.now_ms),
             "verdict": None if verdict is None else verdict.value,
-            "query": row.writer.author if row.writer else None,
-            "run": row.writer.run_id if row.writer else None,
-            "batch": row.writer.batch if row.writer else None,
+            "query": row.writer and row.writer.author,
+            "run": row.writer and row.writer.run_id,
+            "batch": row.writer and row.writer.batch,
         }
 
 

@@ -11,7 +11,6 @@ from contextlib import ExitStack, closing
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 
 from eo_listener.cli import completion
 from eo_listener.cli.checkpoint_argument import open_checkpoint
@@ -21,8 +20,10 @@ from eo_listener.cli.options import (
     KafkaProperties,
     Storage,
     as_properties,
+    cell,
     console,
     named,
+    new_table,
     print_json,
     print_line,
     require_names,
@@ -222,15 +223,13 @@ def _print(
     group: str, found: HandoverReading, obstacles: tuple[str, ...], commands: Sequence[str]
 ) -> None:
     out = console()
-    table = Table()
-    table.add_column("topic", overflow="fold")
     with_checkpoint = any(one.durable is not None for one in found.partitions.values())
-    numbers = ("partition", "committed", "last stable offset", "log end")
-    for name in (*numbers, *(["checkpoint"] if with_checkpoint else [])):
-        table.add_column(name, justify="right", overflow="fold")
+    numbers = ["partition", "committed", "last stable offset", "log end"]
+    numbers += ["checkpoint"] if with_checkpoint else []
+    table = new_table(["topic", *numbers], numbers)
     for tp, one in found.partitions.items():
         offsets = (one.committed, one.stable, one.end, one.durable)
-        cells = ["-" if offset is None else str(offset) for offset in offsets]
+        cells = [*map(cell, offsets)]
         table.add_row(
             named(tp.topic), str(tp.partition), *(cells if with_checkpoint else cells[:-1])
         )
@@ -260,8 +259,7 @@ def _document(
         "lag": found.lag,
         "partitions": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "committed": one.committed,
                 "last_stable_offset": one.stable,
                 "log_end": one.end,

@@ -14,7 +14,16 @@ from rich.text import Text
 
 from eo_listener.cli import ledger_repair
 from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, client_properties
-from eo_listener.cli.options import Json, KafkaProperties, console, named, print_json, print_line
+from eo_listener.cli.options import (
+    Json,
+    KafkaProperties,
+    cell,
+    console,
+    named,
+    new_table,
+    print_json,
+    print_line,
+)
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.model import exit_codes
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
@@ -118,12 +127,8 @@ def _print(label: str, found: _Found) -> None:
 
 def _table_of_heads(ledger: StoredLedger) -> Table:
     """As wide as 80 columns where names are short: ids and times may stand in two lines."""
-    table = Table()
-    table.add_column("partition", overflow="fold")
-    for name in ("next offset", "batch"):
-        table.add_column(name, justify="right", overflow="fold")
-    for name in ("last range", "query and run", "moved at"):
-        table.add_column(name, overflow="fold")
+    numbers = ("next offset", "batch")
+    table = new_table(("partition", *numbers, "last range", "query and run", "moved at"), numbers)
     for tp, head in sorted(ledger.heads.items()):
         cells = (
             *(str(tp), str(head.range.until), str(head.batch_id), str(head.range)),
@@ -135,20 +140,11 @@ def _table_of_heads(ledger: StoredLedger) -> Table:
 
 
 def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
-    table = Table(title="history", title_justify="left")
-    table.add_column("partition", overflow="fold")
-    for name in ("batch", "rows"):
-        table.add_column(name, justify="right", overflow="fold")
-    for name in ("range", "verdict", "gap", "applied at"):
-        table.add_column(name, overflow="fold")
+    names = ("partition", "batch", "rows", "range", "verdict", "gap", "applied at")
+    table = new_table(names, ("batch", "rows"), title="history")
     for one in history:
-        cells = (
-            *(str(one.partition), str(one.head.batch_id)),
-            "-" if one.rows is None else str(one.rows),
-            *(str(one.head.range), one.verdict),
-            *("-" if one.gap is None else str(one.gap), _time(one.applied_at)),
-        )
-        table.add_row(*map(named, cells))
+        numbers = (one.partition, one.head.batch_id, one.rows, one.head.range, one.verdict, one.gap)
+        table.add_row(*map(named, (*map(cell, numbers), _time(one.applied_at))))
     return table
 
 
@@ -173,8 +169,7 @@ def _document(label: str, found: _Found) -> Mapping[str, object]:
                 "taken_back": ledger.taken_back and ledger.taken_back._asdict(),
                 "heads": [
                     {
-                        "topic": tp.topic,
-                        "partition": tp.partition,
+                        **tp._asdict(),
                         "start_offset": head.range.start,
                         "next_offset": head.range.until,
                         "topic_id": head.topic_id,
@@ -187,8 +182,7 @@ def _document(label: str, found: _Found) -> Mapping[str, object]:
                 ],
                 "history": [
                     {
-                        "topic": one.partition.topic,
-                        "partition": one.partition.partition,
+                        **one.partition._asdict(),
                         "start_offset": one.head.range.start,
                         "next_offset": one.head.range.until,
                         "batch_id": one.head.batch_id,

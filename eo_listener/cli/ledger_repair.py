@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 from uuid import uuid4
@@ -23,6 +24,7 @@ from eo_listener.cli.options import (
     parse_partition,
     print_json,
     print_line,
+    with_options,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.kafka.java_transactions import JavaTransactions
@@ -50,23 +52,44 @@ ACCEPT: Final = (
     "Example: eo-listener ledger accept sqlite:delays.db --partition flights-0 --gap 10..15"
 )
 _GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
-_WATCH: Final = 5.0
-
-SourceServers = Annotated[
-    str | None,
-    typer.Option(
-        "-b",
-        "--bootstrap-server",
-        help="Kafka's address: of the source, to compare the gap with; and for kafka:TOPIC.",
-    ),
-]
-Watch = Annotated[
-    float,
-    typer.Option(help="With --execute: seconds for which the ledger must hold still before."),
-]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RepairOptions:
+    """The options of each repair."""
+
+    schema: Schema = None
+    servers: Servers = None
+    properties: KafkaProperties = None
+    clients: Clients = None
+    spark_conf: SparkConf = None
+    sink: Sink = None
+    query: Query = None
+    watch: Annotated[
+        float,
+        typer.Option(help="With --execute: seconds for which the ledger must hold still before."),
+    ] = 5.0
+    execute: Execute = False
+    as_json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GapOptions(RepairOptions):
+    """The same, with a cluster that may be that of the source alone."""
+
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bootstrap-server",
+            help="Kafka's address: of the source, to compare the gap with; and for kafka:TOPIC.",
+        ),
+    ] = None
+
+
+@with_options
 def rename(
+    *,
     address: Address,
     to_query: Annotated[str | None, typer.Option(help="The new name of the query.")] = None,
     to_sink: Annotated[
@@ -76,34 +99,25 @@ def rename(
             "topics. Not of Iceberg and Delta, whose tables take their ledger along."
         ),
     ] = None,
-    schema: Schema = None,
-    servers: Servers = None,
-    properties: KafkaProperties = None,
-    clients: Clients = None,
-    spark_conf: SparkConf = None,
-    sink: Sink = None,
-    query: Query = None,
-    watch: Watch = _WATCH,
-    execute: Execute = False,
-    as_json: Json = False,
+    options: RepairOptions,
 ) -> None:
     """Carry a ledger over to the new name of its query or of its table.
 
     Heads and history, in one transaction, or in one commit of a table of Iceberg's or Delta's, that
     compares each head with what was read before.
     """
-    watch = require_seconds("--watch", watch, least=0.0)
-    with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
-        ledgers, heads, old = _chosen(repair, sink, query)
+    watch = require_seconds("--watch", options.watch, least=0.0)
+    with _opened(address, options) as repair:
+        ledgers, heads, old = _chosen(repair, options)
         table = None if to_sink is None else repair.key_of(to_sink)
         plan = plan_rename(heads, old, sink=table, query=to_query)
         repair.check_rename(plan)
-        steps = _Steps(repair, ledgers, (plan.old, plan.new), as_json=as_json)
+        steps = _Steps(repair, ledgers, (plan.old, plan.new), as_json=options.as_json)
         steps.say(
             f"from  query {plan.old.query!r} of {plan.old.sink}",
             f"to    query {plan.new.query!r} of {plan.new.sink}",
         )
-        if execute:
+        if options.execute:
             steps.execute(watch, lambda: repair.rename(plan))
     steps.conclude(
         f"{counted(len(plan.heads), 'head')} and their history",
@@ -116,7 +130,9 @@ def rename(
     )
 
 
+@with_options
 def accept(
+    *,
     address: Address,
     partition: Annotated[
         str, typer.Option(help="The partition, as the error of the query names it: flights-0.")
@@ -124,16 +140,7 @@ def accept(
     gap: Annotated[
         str, typer.Option(help="The offsets that are given up, as the error names them: 10..15.")
     ],
-    schema: Schema = None,
-    servers: SourceServers = None,
-    properties: KafkaProperties = None,
-    clients: Clients = None,
-    spark_conf: SparkConf = None,
-    sink: Sink = None,
-    query: Query = None,
-    watch: Watch = _WATCH,
-    execute: Execute = False,
-    as_json: Json = False,
+    options: GapOptions,
 ) -> None:
     """Accept one gap: the offsets from the first number up to the second are not in the sink.
 
@@ -141,25 +148,26 @@ def accept(
     is refused as before, which `on_gap="accept"` does not do. With -b it is compared with the log:
     refused beyond its end, and what Kafka still has of it is said.
     """
-    watch = require_seconds("--watch", watch, least=0.0)
+    watch = require_seconds("--watch", options.watch, least=0.0)
     tp, offsets = parse_partition(partition), parse_gap(gap)
-    with _opened(address, schema, servers, properties, clients, spark_conf) as repair:
-        ledgers, heads, key = _chosen(repair, sink, query)
+    with _opened(address, options) as repair:
+        ledgers, heads, key = _chosen(repair, options)
         entry = plan_acceptance(heads[key], key, tp, offsets, run_id=str(uuid4()))
-        cluster = client_properties(LedgerAddress.parse(address), servers, properties)
+        cluster = client_properties(
+            LedgerAddress.parse(address), options.servers, options.properties
+        )
         given_up = compare_gap(cluster, tp, offsets, heads[key][tp])
-        steps = _Steps(repair, ledgers, (key,), as_json=as_json)
+        steps = _Steps(repair, ledgers, (key,), as_json=options.as_json)
         at = f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}"
         steps.say(at, *given_up.lines)
-        if execute:
+        if options.execute:
             steps.execute(watch, lambda: repair.accept(key.sink, entry))
     steps.conclude(
         f"the gap {offsets} of {tp}",
         "accepted",
         {
             **key._asdict(),
-            "topic": tp.topic,
-            "partition": tp.partition,
+            **tp._asdict(),
             "gap": list(offsets),
             **given_up.document(),
         },
@@ -235,24 +243,17 @@ class _Steps:
 
 
 @contextmanager
-def _opened(
-    address: str,
-    schema: str | None,
-    servers: str | None,
-    given: list[str] | None,
-    clients: Path | None,
-    spark_conf: list[str] | None,
-) -> Iterator[LedgerRepair]:
-    settings = spark_settings(spark_conf or ())
+def _opened(address: str, options: RepairOptions) -> Iterator[LedgerRepair]:
+    settings = spark_settings(options.spark_conf or ())
     named = LedgerAddress.parse(address)
-    properties = client_properties(named, servers, given)
+    properties = client_properties(named, options.servers, options.properties)
     with ExitStack() as stack:
         spark = stack.enter_context(closing(spark_for([named], settings)))
         java, no_java = None, None
         if named.store is LedgerStore.KAFKA:
-            java, no_java = _java(stack, named.of_cluster(properties), clients)
+            java, no_java = _java(stack, named.of_cluster(properties), options.clients)
         repair = named.open_repair(
-            properties, schema=schema, spark=spark, java=java, no_java=no_java
+            properties, schema=options.schema, spark=spark, java=java, no_java=no_java
         )
         yield stack.enter_context(closing(repair))
 
@@ -276,8 +277,8 @@ def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledge
 
 
 def _chosen(
-    repair: LedgerRepair, sink: str | None, query: str | None
+    repair: LedgerRepair, options: RepairOptions
 ) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers, LedgerKey]:
     """The same, and the one that is named. Raises SettingsError unless it is one."""
     ledgers, heads = _read(repair)
-    return ledgers, heads, choose_key(heads, repair.reader.label, sink, query)
+    return ledgers, heads, choose_key(heads, repair.reader.label, options.sink, options.query)

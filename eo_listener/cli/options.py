@@ -6,13 +6,17 @@ import datetime as dt
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from eo_listener.client_config.validation import require_name, require_ports
@@ -53,6 +57,29 @@ Storage = Annotated[
         "--storage", help="An option of a checkpoint's storage driver, key=value; repeatable."
     ),
 ]
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let typer see each field of a command's dataclass parameters as an option of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    bundles: dict[str, type[Any]] = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
+
+    @wraps(command)
+    def expanded(**values: Any) -> None:
+        for name, kind in bundles.items():
+            values[name] = kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+        command(**values)
+
+    parameters: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        kind = bundles.get(parameter.name)
+        of_kind = [parameter] if kind is None else signature(kind).parameters.values()
+        types = hints if kind is None else get_type_hints(kind, include_extras=True)
+        parameters += (one.replace(annotation=types[one.name]) for one in of_kind)
+    vars(expanded)["__signature__"] = Signature(parameters)
+    return expanded
 
 
 def storage_options(given: Iterable[str]) -> dict[str, str | bool]:
@@ -187,6 +214,22 @@ def console() -> Console:
 def named(text: str) -> Text:
     """A text that others have chosen: what a terminal would obey is shown as an escape."""
     return Text(escaped(text))
+
+
+def cell(value: object) -> str:
+    """A value in a table: `-` for one that is unknown."""
+    return "-" if value is None else str(value)
+
+
+def new_table(columns: Iterable[str], numeric: Iterable[str] = (), *, title: str = "") -> Table:
+    """A table whose cells wrap rather than lose a part; numbers stand at the right."""
+    table = Table(title=named(title) if title else None, title_justify="left")
+    numbers = frozenset(numeric)
+    for name in columns:
+        table.add_column(
+            named(name), justify="right" if name in numbers else "left", overflow="fold"
+        )
+    return table
 
 
 def print_line(out: Console, text: str) -> None:

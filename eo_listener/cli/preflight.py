@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli import sink_options, table_check
+from eo_listener.cli import table_check
 from eo_listener.cli.options import (
     Json,
     KafkaProperties,
     as_properties,
     console,
     named,
+    new_table,
     print_json,
     print_line,
     require_cluster,
     require_names,
+    with_options,
 )
+from eo_listener.cli.sink_options import SinkOptions, sink_plan
 from eo_listener.cli.spark_options import SparkConf, spark_settings
-from eo_listener.client_config.identities import LEDGER_TOPIC
-from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
@@ -44,7 +44,9 @@ EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t 
 _COLOURS = {Level.FINE: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROBLEM: "red"}
 
 
+@with_options
 def preflight(
+    *,
     servers: Annotated[
         str | None,
         typer.Option(
@@ -67,17 +69,7 @@ def preflight(
         float, typer.Option(help="Seconds between two commits of all offsets.")
     ] = RECOMMIT_INTERVAL,
     properties: KafkaProperties = None,
-    sink_topics: sink_options.Topics = None,
-    sink_query: sink_options.Query = None,
-    sink_name: sink_options.Name = None,
-    sink_ledger_topic: sink_options.LedgerTopic = LEDGER_TOPIC,
-    sink_create: sink_options.Create = True,
-    sink_dead_letters: sink_options.DeadLetters = None,
-    sink_group: sink_options.Group = None,
-    sink_write_method: sink_options.Method = None,
-    sink_transactions: sink_options.Transactions = True,
-    sink_transaction_timeout: sink_options.Timeout = TRANSACTION_TIMEOUT,
-    sink_tables: table_check.Tables = None,
+    sink: SinkOptions,
     spark_conf: SparkConf = None,
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
     as_json: Json = False,
@@ -87,21 +79,10 @@ def preflight(
     Changes nothing. Clocks are not compared: Kafka does not report its own.
     """
     recommit_interval = require_seconds("--recommit-interval", recommit_interval, least=1.0)
-    sink = sink_options.sink_plan(
-        sink_topics,
-        tables=sink_tables,
-        query=sink_query,
-        name=sink_name,
-        ledger_topic=sink_ledger_topic,
-        create=sink_create,
-        dead_letters=sink_dead_letters,
-        group=sink_group,
-        write_method=sink_write_method,
-        transactions=sink_transactions,
-        transaction_timeout=sink_transaction_timeout,
+    request = _request(
+        servers, groups, topics, mode, recommit_interval, properties, sink_plan(sink)
     )
-    request = _request(servers, groups, topics, mode, recommit_interval, properties, sink)
-    plans = table_check.table_plans(sink_tables, sink_query, sink_dead_letters, create=sink_create)
+    plans = table_check.table_plans(sink)
     _report(request, plans, spark_settings(spark_conf or ()), as_json=as_json, stdin=stdin)
 
 
@@ -184,10 +165,7 @@ def _unreachable(request: Request, error: KafkaError) -> CheckFinding:
 def _print(findings: Sequence[CheckFinding]) -> None:
     """A table, and below it what to do: a line each, whole, since some are commands to copy."""
     out = console()
-    table = Table()
-    table.add_column("")
-    table.add_column("about", overflow="fold")
-    table.add_column("found", overflow="fold")
+    table = new_table(("", "about", "found"))
     for finding in findings:
         level = Text(finding.level.value, style=_COLOURS[finding.level])
         table.add_row(level, named(finding.about), named(finding.what))

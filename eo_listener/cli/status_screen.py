@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli.group_status import GroupStatus
-from eo_listener.cli.options import named
+from eo_listener.cli.options import cell, named, new_table
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
@@ -63,23 +62,20 @@ def _partitions(found: GroupStatus) -> RenderableType:
     opened = found.held_up
     behind = any(row.age(found.now_ms) is not None for row in found.rows)
     watched = any(found.verdicts.values())
-    table = Table(title=named(f"group {found.group}"), title_justify="left")
-    table.add_column("topic", overflow="fold")
-    numeric = ["partition", "committed", *(["stable"] if opened else []), "log end", "lag"]
-    for name in (*numeric, *(["age"] if behind else [])):
-        table.add_column(name, justify="right", overflow="fold")
-    for name in (*(["verdict"] if watched else []), "query"):
-        table.add_column(name, overflow="fold")
-    table.add_column("batch", justify="right", overflow="fold")
+    numbers = ["partition", "committed", *(["stable"] if opened else []), "log end", "lag"]
+    numbers += ["age"] if behind else []
+    texts = [*(["verdict"] if watched else []), "query"]
+    names = ["topic", *numbers, *texts, "batch"]
+    table = new_table(names, [*numbers, "batch"], title=f"group {found.group}")
     for row in found.rows:
         verdict = found.verdicts.get(row.partition)
         table.add_row(
             named(row.partition.topic),
             str(row.partition.partition),
-            _number(row.committed),
-            *([_number(row.stable_end)] if opened else []),
-            _number(row.log_end),
-            _number(row.lag),
+            cell(row.committed),
+            *([cell(row.stable_end)] if opened else []),
+            cell(row.log_end),
+            cell(row.lag),
             *([length(row.age(found.now_ms))] if behind else []),
             *([_verdict(verdict)] if watched else []),
             named(query_of(row)),
@@ -89,7 +85,7 @@ def _partitions(found: GroupStatus) -> RenderableType:
 
 
 def _batch(writer: CommitMetadata | None) -> str:
-    return "-" if writer is None or writer.batch is None else str(writer.batch)
+    return cell(writer and writer.batch)
 
 
 def _summary(found: GroupStatus) -> list[str]:
@@ -109,15 +105,9 @@ def _summary(found: GroupStatus) -> list[str]:
 
 def _groups(found: Sequence[GroupStatus]) -> RenderableType:
     watched = any(one.verdict for one in found)
-    table = Table()
-    table.add_column("group", overflow="fold")
-    for name in ("partitions", "lag", "age"):
-        table.add_column(name, justify="right", overflow="fold")
-    if watched:
-        table.add_column("verdict")
-        table.add_column("lag 0 in", justify="right")
-    table.add_column("query", overflow="fold")
-    table.add_column("batch", justify="right", overflow="fold")
+    numbers = ("partitions", "lag", "age", "lag 0 in", "batch")
+    verdict = ("verdict", "lag 0 in") if watched else ()
+    table = new_table(("group", "partitions", "lag", "age", *verdict, "query", "batch"), numbers)
     for one in found:
         if one.error is not None:
             table.add_row(named(one.group), Text(one.error, style="red"))
@@ -126,19 +116,15 @@ def _groups(found: Sequence[GroupStatus]) -> RenderableType:
         cells = [named(one.group), Text(str(len(one.rows))), Text(_total(one)), _age(one)]
         if watched:
             cells += [_verdict(one.verdict), Text(length(one.drained_in))]
-        cells += [
-            named(newest.author if newest else "-"),
-            Text(_batch(newest)),
-        ]
-        table.add_row(*cells)
+        table.add_row(*cells, named(newest.author if newest else "-"), _batch(newest))
     return table
 
 
 def _total(found: GroupStatus) -> str:
     """The lag; behind it that under read_committed, where it is another."""
     if found.stable_lag is None or found.stable_lag == found.lag:
-        return _number(found.lag)
-    return f"{_number(found.lag)} ({found.stable_lag} stable)"
+        return cell(found.lag)
+    return f"{cell(found.lag)} ({found.stable_lag} stable)"
 
 
 def _age(found: GroupStatus) -> Text:
@@ -154,7 +140,3 @@ def _verdict(verdict: LagVerdict | None) -> Text:
     if verdict is None:
         return Text("-")
     return Text(verdict.value, style=_COLOURS[verdict])
-
-
-def _number(number: int | None) -> str:
-    return "-" if number is None else str(number)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Annotated
 
-import typer
-
+from eo_listener.cli.sink_options import SinkOptions
 from eo_listener.cli.spark_options import spark_for
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.ledger_place import LedgerStore
@@ -17,23 +15,13 @@ from eo_listener.preflight.table_facts import ICEBERG, TablePlan
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.session.local_spark import LocalSpark
 
-Tables = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sink-table",
-        help="A table that an IcebergSink or a DeltaSink writes to: "
-        "iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH; repeatable.",
-    ),
-]
 
-
-def table_plans(
-    tables: Sequence[str] | None, query: str | None, dead_letters: str | None, *, create: bool
-) -> tuple[TablePlan, ...]:
+def table_plans(of: SinkOptions) -> tuple[TablePlan, ...]:
     """What was asked for. Raises SettingsError."""
+    create, dead_letters = of.sink_create, of.sink_dead_letters
     found = [
-        TablePlan(kind=one.store.value, name=one.place, query=query, create=create)
-        for one in map(_address, tables or ())
+        TablePlan(kind=one.store.value, name=one.place, query=of.sink_query, create=create)
+        for one in map(_address, of.sink_tables or ())
     ]
     if dead_letters is not None and any(one.kind == ICEBERG for one in found):
         plan = TablePlan(kind=ICEBERG, name=dead_letters, create=create, letters=True)

@@ -72,10 +72,9 @@ def document(reading: TransactionReading, commands: Commands, now_ms: int) -> di
     return {
         "partitions": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "log_stable": None if (one := reading.held.get(tp)) is None else one.start,
-                "log_end": None if one is None else one.until,
+                **tp._asdict(),
+                "log_stable": (one := reading.held.get(tp)) and one.start,
+                "log_end": one and one.until,
                 **({"error": str(reading.errors[tp])} if tp in reading.errors else {}),
             }
             for tp in sorted({*reading.held, *reading.errors})
@@ -127,8 +126,8 @@ def abort_document(
     """The same in JSON; `not_ended` has the places where it has not ended, with the reasons."""
     return {
         "transactional_id": transactional_id,
-        "transaction": None if found is None else _document(found),
-        "consequence": None if found is None else consequence(found),
+        "transaction": found and _document(found),
+        "consequence": found and consequence(found),
         "executed": executed,
         "ended": left is not None and not left,
         "not_ended": left,
@@ -232,15 +231,14 @@ def _document(found: OpenTransaction) -> dict[str, Any]:
         "producer_id": found.producer_id,
         "verdict": found.verdict.value,
         "why_not_known": found.why,
-        "ours": None if found.owner is None else found.owner._asdict(),
+        "ours": found.owner and found.owner._asdict(),
         "since": found.since,
-        "timeout": None if found.described is None else found.described.timeout,
+        "timeout": found.described and found.described.timeout,
         "ends_by": found.ends_by,
         "two_phase": found.two_phase,
         "partitions": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "start_offset": one.start,
                 "epoch": one.epoch,
                 "last_record": one.last_written,

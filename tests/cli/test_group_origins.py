@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eo_listener.cli.group_changes import Rules, _as_options
-from eo_listener.cli.group_origins import NamedLedger, NamedOrigin, parse_offsets, parse_time
+from eo_listener.cli.group_origins import NamedOrigin, OriginOptions, parse_offsets, parse_time
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.model.errors import (
     EoListenerError,
@@ -31,19 +31,9 @@ from tests.cli.sqlite_ledger import Store
 NOBODY: Any = None  # in the place of a cluster that is not asked
 
 
-def named(**given: Any) -> NamedOrigin:
-    return NamedOrigin(group="g", command="group seed", **given)
-
-
-def ledger(address: str | None, **given: str) -> NamedLedger | None:
-    names = {"schema": None, "sink": None, "query": None, **given}
-    return NamedLedger.of(
-        address,
-        schema=names["schema"],
-        spark_conf=None,
-        sink=names["sink"],
-        query=names["query"],
-    )
+def named(*, by_time: bool = False, **given: Any) -> NamedOrigin:
+    options = OriginOptions(**given)
+    return NamedOrigin(group="g", command="group seed", by_time=by_time, options=options)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +98,7 @@ def test_no_offsets(text: str) -> None:
     [
         {},
         {"checkpoint": "/c", "time": "0"},
-        {"checkpoint": "/c", "ledger": ledger("sqlite:x")},
+        {"checkpoint": "/c", "ledger": "sqlite:x"},
         {"other_group": "g"},
         {"other_group": " "},
     ],
@@ -152,7 +142,7 @@ def test_the_part_of_the_group_is_taken(tmp_path: Path) -> None:
     """Of a file of several groups, and of the topics that are named."""
     file = tmp_path / "offsets"
     file.write_text("h,t,0,5\ng,t,0,6\ng,u,0,7\n")
-    origin, author = named(file=file, topics=frozenset({"t"})).read(NOBODY, (), {})
+    origin, author = named(file=file, topics=["t"]).read(NOBODY, (), {})
     assert dict(origin.offsets) == {TopicPartition("t", 0): 6}
     assert (author.command, author.query_id, author.batch_id) == ("group seed", "", -1)
     assert len(author.run_id) == 8
@@ -163,7 +153,7 @@ def test_a_topic_that_is_not_there(tmp_path: Path) -> None:
     file = tmp_path / "offsets"
     file.write_text("t,0,6\nu,0,7\n")
     with pytest.raises(SettingsError, match="no offsets of the topics v") as raised:
-        named(file=file, topics=frozenset({"t", "v"})).read(NOBODY, (), {})
+        named(file=file, topics=["t", "v"]).read(NOBODY, (), {})
     assert raised.value.fix == "Check --topic"
 
 
@@ -201,7 +191,7 @@ def test_a_topic_without_times_is_left_out(tmp_path: Path) -> None:
     file = exported(tmp_path, t=7, empty=None)
     with pytest.raises(SettingsError, match=r"no time for empty-0.*--topic"):
         named(file=file, by_time=True).read(cluster, (), {})
-    origin, _ = named(file=file, by_time=True, topics=frozenset({"t"})).read(cluster, (), {})
+    origin, _ = named(file=file, by_time=True, topics=["t"]).read(cluster, (), {})
     assert origin.offsets == {TopicPartition("t", 0): 7}
 
 
@@ -251,8 +241,8 @@ def test_a_ledger(tmp_path: Path) -> None:
     store.write(entry_of({}, {tp: OffsetRange(0, 5)}, batch_id=7))
     store.write(entry_of({}, {tp: OffsetRange(0, 3)}, query="other"))
     with pytest.raises(SettingsError, match="2 ledgers"):
-        named(ledger=ledger(store.address)).read(NOBODY, (), {})
-    origin, author = named(ledger=ledger(store.address, query=QUERY)).read(NOBODY, (), {})
+        named(ledger=store.address).read(NOBODY, (), {})
+    origin, author = named(ledger=store.address, query=QUERY).read(NOBODY, (), {})
     assert dict(origin.offsets) == {tp: 5}
     assert set(origin.topic_ids) == {tp}
     assert (author.name, author.query_id, author.batch_id) == (QUERY, "query-1", 7)
@@ -276,7 +266,7 @@ def test_a_ledger_that_was_taken_back(
         }
 
     monkeypatch.setattr(SqliteLedgerReader, "ledgers", ledgers)
-    asked = named(ledger=ledger(store.address))
+    asked = named(ledger=store.address)
     if heads:
         origin, _ = asked.read(NOBODY, (), {})
         assert "which was taken back (version 7 restored the table" in origin.what
@@ -289,11 +279,10 @@ def test_a_ledger_that_was_taken_back(
 
 def test_names_of_a_ledger_without_one() -> None:
     """Mean nothing; an address of no known form is refused."""
-    with pytest.raises(SettingsError, match="--from-ledger"):
-        ledger(None, query="q")
-    assert ledger(None) is None
+    with pytest.raises(SettingsError, match="--spark-conf"):
+        named(time="0", query="q")
     with pytest.raises(SettingsError):
-        ledger("delays.db")
+        named(ledger="delays.db")
 
 
 def test_a_fix_names_the_options_of_the_command() -> None:

@@ -41,7 +41,7 @@ from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_
 from tests.cli.sqlite_ledger import KEY, LEDGER, Store
 
 T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
-_LEDGERS = ("ledgers", "from_ledger", "address")
+_LEDGERS = ("ledgers", "ledger", "address")
 QUICK = ["--watch", "0", "--execute"]
 
 
