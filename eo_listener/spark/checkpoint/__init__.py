@@ -12,7 +12,7 @@
   without it cannot show that.
 """
 
-from eo_listener.spark.checkpoint.checkpoint import Batches, Checkpoint, Durable
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint, Durable
 from eo_listener.spark.checkpoint.contents import CheckpointContents, SourceContents, read_contents
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.location import Location, has_scheme, shown
@@ -21,7 +21,6 @@ from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
 
 __all__ = [
     "BatchOffsets",
-    "Batches",
     "Checkpoint",
     "CheckpointContents",
     "CheckpointError",

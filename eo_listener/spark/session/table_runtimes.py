@@ -27,43 +27,36 @@ def read_runtime(kind: str, given: Mapping[str, str]) -> RuntimeFacts:
     jars = [file.name for file in sorted(spark.home.glob("jars/*.jar"))]
     named = [*jars, *settings.items(JARS), *settings.items(PACKAGES)]
     files = [one.rpartition("/")[2] for one in named]
-    extension = iceberg_runtime.EXTENSION if kind == ICEBERG else delta_lake.EXTENSION
+    if kind == ICEBERG:
+        name, extension = iceberg_runtime.NAME, iceberg_runtime.EXTENSION
+        coordinates, misfit = iceberg_runtime.coordinates, iceberg_runtime.misfit
+        supported = iceberg_runtime.supported()
+    else:
+        name, extension = delta_lake.NAME, delta_lake.EXTENSION
+        coordinates, misfit = delta_lake.coordinates, _misfit
+        supported = delta_lake.supported()
     lacking = []
     if extension not in settings.items(delta_lake.EXTENSIONS):
         lacking.append(f"{delta_lake.EXTENSIONS}={extension}")
-    if kind == ICEBERG:
-        return RuntimeFacts(
-            spark=spark.version,
-            scala=spark.scala,
-            wanted=iceberg_runtime.coordinates(spark.version, spark.scala),
-            supported=iceberg_runtime.supported(),
-            given={
-                one: iceberg_runtime.misfit(one, spark.version, spark.scala)
-                for one in files
-                if iceberg_runtime.NAME in one
-            },
-            lacking=tuple(lacking),
-        )
-    if settings.get(delta_lake.SESSION_CATALOG) is None:
+    if kind != ICEBERG and settings.get(delta_lake.SESSION_CATALOG) is None:
         lacking.append(f"{delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}")
+    version, scala = spark.version, spark.scala
     return RuntimeFacts(
-        spark=spark.version,
-        scala=spark.scala,
-        wanted=delta_lake.coordinates(spark.version, spark.scala),
-        supported=delta_lake.supported(),
-        given={
-            one: _misfit(one, spark.version, spark.scala) for one in files if delta_lake.NAME in one
-        },
+        spark=version,
+        scala=scala,
+        wanted=coordinates(version, scala),
+        supported=supported,
+        given={file: misfit(file, version, scala) for file in files if name in file},
         lacking=tuple(lacking),
     )
 
 
-def _misfit(delta: str, spark: str, scala: str) -> str | None:
+def _misfit(runtime: str, spark: str, scala: str) -> str | None:
     """What a Delta Lake is made for, where that is not this Spark.
 
     Of one whose name does not say it, nothing is known.
     """
-    found = _DELTA.search(delta)
+    found = _DELTA.search(runtime)
     if found is None or (found[1] == scala and delta_lake.fits(found[2], spark)):
         return None
     return f"another Spark or Scala (Delta Lake {found[2]}, Scala {found[1]})"
