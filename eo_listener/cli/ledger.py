@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli import ledger_repair
-from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, client_properties
+from eo_listener.cli.ledger_repair import Address, Query, Schema, Servers, Sink, client_properties
 from eo_listener.cli.options import (
     Json,
     KafkaProperties,

@@ -13,27 +13,29 @@ from uuid import uuid4
 
 import typer
 
-from eo_listener.cli.gap_in_log import compare_gap
+from eo_listener.cli import completion
 from eo_listener.cli.java_client import Clients, java_transactions
-from eo_listener.cli.ledger_options import Address, Query, Schema, Servers, Sink, client_properties
 from eo_listener.cli.options import (
     Execute,
     Json,
     KafkaProperties,
+    as_properties,
     console,
     parse_partition,
     print_json,
     print_line,
+    require_cluster,
     with_options,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import EoListenerError, SettingsError, counted
-from eo_listener.model.ledger import LedgerKey, StoredLedger
+from eo_listener.model.errors import EoListenerError, KafkaError, SettingsError, counted
+from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
 from eo_listener.model.ledger_place import LedgerStore
-from eo_listener.model.offsets import OffsetRange
-from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 from eo_listener.sinks.ledger_repair import (
     LedgerRepair,
     Ledgers,
@@ -51,7 +53,42 @@ RENAME: Final = (
 ACCEPT: Final = (
     "Example: eo-listener ledger accept sqlite:delays.db --partition flights-0 --gap 10..15"
 )
+_TIMEOUT: Final = 10.0  # seconds, for the log beside a gap
 _GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
+
+
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEDGER",
+        autocompletion=completion.ledger,
+        help=f"{FORMS}. kafka:TOPIC needs -b.",
+    ),
+]
+Schema = Annotated[
+    str | None, typer.Option(help="PostgreSQL: the ledger's schema. Default: by the search_path.")
+]
+Servers = Annotated[
+    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, for kafka:TOPIC.")
+]
+Sink = Annotated[
+    str | None, typer.Option(help="The sink's key, as `ledger show` prints it: its table or topic.")
+]
+Query = Annotated[
+    str | None, typer.Option(help="The name of the query: name= of exactly_once, or queryName.")
+]
+
+
+def client_properties(
+    address: LedgerAddress, servers: str | None, given: list[str] | None
+) -> dict[str, str] | None:
+    """Those of a Kafka client, of -b or else of the servers that a topic names itself; or None.
+
+    Raises SettingsError, for properties without a cluster too.
+    """
+    servers = servers or address.servers
+    require_cluster(servers, given)
+    return None if servers is None else as_properties(servers, given)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -183,6 +220,91 @@ def parse_gap(text: str) -> OffsetRange:
             fix="Write 10..15 for the offsets 10 to 14: the second is the next one to read",
         )
     return OffsetRange(int(found["start"]), int(found["until"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapInLog:
+    """A gap beside its log. `unknown` says why it was not compared; `log` is None then."""
+
+    gap: OffsetRange
+    log: OffsetRange | None = None
+    unknown: str = ""
+
+    @property
+    def kept(self) -> OffsetRange | None:
+        """What of it the log still has; None where it has nothing of it."""
+        if self.log is None or self.gap.until <= self.log.start:
+            return None
+        return OffsetRange(max(self.gap.start, self.log.start), self.gap.until)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is given up, for people."""
+        count = self.gap.until - self.gap.start
+        given_up = f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"
+        kept = self.kept
+        if self.log is None:
+            return (given_up, f"not compared with the source's log: {self.unknown}")
+        if kept is None:
+            later = OffsetRange(self.gap.until, self.log.start)
+            found = [given_up, "Kafka has deleted all of them"]
+            if later.start < later.until:
+                found.append(f"the log begins at {later.until}: {later} will be another gap")
+            return tuple(found)
+        left = kept.until - kept.start
+        return (
+            given_up,
+            f"Kafka still has {left:,} of these offsets, {kept}: no batch will read them",
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Its form in JSON; `in_log` is None where it was not compared, `not_compared` why."""
+        kept = self.kept
+        return {
+            "offsets": self.gap.until - self.gap.start,
+            "in_log": None if self.log is None else 0 if kept is None else kept.until - kept.start,
+            "not_compared": self.unknown or None,
+        }
+
+
+def compare_gap(
+    properties: Mapping[str, str] | None, tp: TopicPartition, gap: OffsetRange, head: Head
+) -> GapInLog:
+    """Compare a gap with the log of its partition; without a cluster it is not compared.
+
+    Raises SettingsError where the gap goes beyond the end of the log, or the topic is another one
+    than the ledger's.
+    """
+    if properties is None:
+        return GapInLog(gap=gap, unknown="add -b HOST:PORT")
+    servers = properties.get("bootstrap.servers", "")
+    try:
+        with closing(Logs(properties)) as logs:
+            snapshot = logs.snapshot(NOTHING_HELD, [tp], time.monotonic() + _TIMEOUT)
+        snapshot = snapshot.whole()
+    except KafkaError as error:
+        return GapInLog(gap=gap, unknown=str(error))
+    if tp not in snapshot.ends:
+        return GapInLog(gap=gap, unknown=f"{servers} does not have {tp}")
+    topic_id = snapshot.topic_ids.get(tp.topic)
+    if None not in (topic_id, head.topic_id) and topic_id != head.topic_id:
+        raise SettingsError(
+            f"topic {tp.topic} at {servers} is not the one that the ledger speaks of: its id was "
+            f"{head.topic_id}, and is {topic_id}",
+            cause="it was deleted and created again, so every offset means another record; or this "
+            "is another cluster",
+            fix="Check -b: it names the source's cluster, and kafka://HOST:PORT/TOPIC that of a "
+            "ledger which is on another one. For a topic that was recreated type eo-listener audit",
+        )
+    log = OffsetRange(snapshot.starts[tp], snapshot.ends[tp])
+    if gap.until > log.until:
+        raise SettingsError(
+            f"the gap {gap} goes beyond the end of the log: {tp} at {servers} ends at {log.until}",
+            cause="the number is another one; what is written there later would never be read",
+            fix="Give the gap as the error of the query or the audit names it; it ends at "
+            f"{log.until} at the most",
+        )
+    return GapInLog(gap=gap, log=log)
 
 
 class _Steps:

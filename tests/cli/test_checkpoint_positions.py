@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.cli.checkpoint_positions import CheckpointReading
+from eo_listener.cli.position_reader import CheckpointReading
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.spark.checkpoint import Checkpoint, Durable
 from tests.cli.checkpoint_files import CheckpointFiles

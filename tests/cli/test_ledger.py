@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from eo_listener.cli import app
 from eo_listener.cli import ledger as ledger_show
 from eo_listener.cli import ledger_repair as ledger_command
-from eo_listener.cli.ledger_options import client_properties
+from eo_listener.cli.ledger_repair import client_properties
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError

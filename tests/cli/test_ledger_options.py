@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.cli.ledger_options import client_properties
+from eo_listener.cli.ledger_repair import client_properties
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.ledger_address import LedgerAddress
 
