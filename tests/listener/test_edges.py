@@ -143,6 +143,7 @@ def test_new_partitions_join_the_group(
         query.processAllAvailable()
         topics.widen(topic, 4)
         until(lambda: _read_all(queries, topics, topic, group, listener), 60)
+        query.processAllAvailable()
     finally:
         query.stop()
     queries.assert_drained(group, topic, partitions=4)

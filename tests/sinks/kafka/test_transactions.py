@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from eo_listener.kafka import batch_producer
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import (
     ForeignWriterError,
@@ -158,10 +158,14 @@ def test_a_commit_that_was_not_confirmed(place: Place, monkeypatch: pytest.Monke
     """It is neither done nor not done: the ledger says which."""
     sink = place.sink()
     entry = batch(sink.applied(QUERY))
+    is_alive = threading.Thread.is_alive
+
+    def still_waits(thread: threading.Thread) -> bool:
+        return thread.name == "eo-listener-transaction" or is_alive(thread)
 
     def lose(point: str) -> None:
         if point == "sink.commit-sent":
-            monkeypatch.setattr(batch_producer, "_MARGIN", -30.0)
+            monkeypatch.setattr(threading.Thread, "is_alive", still_waits)
 
     with hooked(lose), pytest.raises(OutcomeUnknownError):
         put(sink, entry, table("a"))
