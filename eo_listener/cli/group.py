@@ -25,7 +25,7 @@ from eo_listener.cli.options import (
 )
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.record_times import record_times
+from eo_listener.kafka.range_reader import record_times
 from eo_listener.model.errors import SettingsError, StorageError, few
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_csv, write_json

@@ -29,7 +29,7 @@ from eo_listener.cli.ledger_choice import LedgerChoice
 from eo_listener.cli.spark_options import spark_for
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.oldest_records import oldest_records
+from eo_listener.kafka.range_reader import oldest_records
 from eo_listener.kafka.record_reader import RecordReader
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import (

@@ -28,13 +28,14 @@ from eo_listener.cli.txn_screen import (
     print_abort,
     print_reading,
 )
-from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
-from eo_listener.kafka.transaction_reader import (
+from eo_listener.kafka.open_transactions import (
     OFFSETS_TOPIC,
+    OpenTransaction,
     TransactionReader,
     TransactionReading,
+    TransactionRepair,
+    TransactionVerdict,
 )
-from eo_listener.kafka.transaction_repair import TransactionRepair
 from eo_listener.model import exit_codes
 from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.errors import InUseError, SettingsError, UnavailableError, few

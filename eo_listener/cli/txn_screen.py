@@ -12,8 +12,12 @@ from rich.table import Table
 
 from eo_listener.cli.options import named, print_line, utc
 from eo_listener.cli.status_screen import length
-from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
-from eo_listener.kafka.transaction_reader import OFFSETS_TOPIC, TransactionReading
+from eo_listener.kafka.open_transactions import (
+    OFFSETS_TOPIC,
+    OpenTransaction,
+    TransactionReading,
+    TransactionVerdict,
+)
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.typed_command import ClusterCommands
 

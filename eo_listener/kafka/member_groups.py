@@ -13,10 +13,9 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.kafka.client import MEMBER, TIMED_OUT
-from eo_listener.kafka.client_pool import PooledGroupStore
-from eo_listener.kafka.group_client import GroupClient
 from eo_listener.kafka.logs import Held
 from eo_listener.kafka.ownership import Ownership
+from eo_listener.kafka.simple_groups import GroupClient, PooledGroupStore
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot

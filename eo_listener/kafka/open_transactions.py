@@ -1,19 +1,33 @@
-"""Transactions that are open in partitions: whose they are, and whether they end by themselves.
+"""Transactions that are open in partitions: whose they are, whether they end by themselves.
 
-No I/O. The producers that leaders report for a partition are joined with the transactional ids
-that coordinators report (KIP-664).
+And the end of one that does not.
+
+- Leaders report the producers of a partition, and coordinators their transactional ids (KIP-664).
+  The leaders are asked before the coordinators and after: only a transaction that was open both
+  times is judged. A partition that cannot be asked for does not hold up the others.
+- A transaction is ended by taking over its id (InitProducerId, as `initTransactions` sends it): its
+  producer is fenced, and the coordinator aborts what is open. Whatever Kafka answers, only what the
+  leaders and the coordinator report afterwards counts: an answer that did not come is neither
+  success nor failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
+from uuid import uuid4
 
+from eo_listener.client_config.acls import command_for
 from eo_listener.client_config.identities import IdOwner
-from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer
-from eo_listener.model.errors import KafkaError
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions, OpenProducer
+from eo_listener.kafka.logs import NO_LEADER
+from eo_listener.kafka.producers import BatchProducer
+from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 LONGEST_MS: Final = 15 * 60_000
@@ -78,8 +92,8 @@ class OpenTransaction:
     @property
     def since(self) -> int | None:
         """When it began, in milliseconds since 1970; None if no coordinator has it."""
-        known = self.described is not None and self.verdict in _KNOWN
-        return self.described.started if known and self.described is not None else None
+        known = self.described if self.verdict in _KNOWN else None
+        return None if known is None else known.started
 
     @property
     def last_written(self) -> int | None:
@@ -198,3 +212,359 @@ def _unnamed(
             "less than 15 minutes old. Look again later"
         )
     return TransactionVerdict.HANGING, None
+
+
+def state_partition(name: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` that has a group, or of `__transaction_state` an id.
+
+    As GroupCoordinator.partitionFor and TransactionStateManager.partitionFor.
+    """
+    hashed = 0
+    text = name.encode("utf-16-be", "surrogatepass")
+    for first, second in zip(text[::2], text[1::2], strict=True):
+        hashed = (31 * hashed + (first << 8 | second)) & 0xFFFFFFFF
+    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StableOffsets:
+    """From the last stable offset to the end of each partition; `errors` why one is not known.
+
+    A partition that is gone is in neither.
+    """
+
+    ranges: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
+    errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
+
+    @property
+    def held(self) -> Mapping[TopicPartition, OffsetRange]:
+        """Those whose last stable offset is not their end."""
+        return {tp: one for tp, one in self.ranges.items() if one.start < one.until}
+
+
+def stable_offsets(cluster: ClusterReader, partitions: Collection[TopicPartition]) -> StableOffsets:
+    """Read them. Raises KafkaError where no leader could be asked at all.
+
+    A partition without a leader is named as that; where one broker does not answer, each of the
+    others is asked by itself.
+    """
+    if not partitions:
+        return StableOffsets()
+    leaders = cluster.leaders({tp.topic for tp in partitions})
+    of_broker: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        if tp in leaders:
+            of_broker.setdefault(leaders[tp], []).append(tp)
+    errors = {tp: _without_leader(tp) for tp in of_broker.pop(NO_LEADER, ())}
+    try:
+        ranges = cluster.ranges([tp for part in of_broker.values() for tp in part])
+    except KafkaError:
+        if len(of_broker) < 2:
+            raise
+        ranges, away = _one_by_one(cluster, of_broker.values())
+        errors |= away
+    return StableOffsets(ranges=ranges, errors=errors)
+
+
+def _one_by_one(
+    cluster: ClusterReader, parts: Iterable[Collection[TopicPartition]]
+) -> tuple[Mapping[TopicPartition, OffsetRange], Mapping[TopicPartition, KafkaError]]:
+    answers: list[Mapping[TopicPartition, OffsetRange]] = []
+    errors: dict[TopicPartition, KafkaError] = {}
+    for part in parts:
+        try:
+            answers.append(cluster.ranges(part))
+        except KafkaError as error:
+            errors |= dict.fromkeys(part, error)
+    if not answers:
+        raise next(iter(errors.values()))
+    return {tp: one for answer in answers for tp, one in answer.items()}, errors
+
+
+def _without_leader(tp: TopicPartition) -> KafkaError:
+    return KafkaError(
+        f"partition {tp} has no leader",
+        code="LEADER_NOT_AVAILABLE",
+        cause="the brokers with its in-sync replicas are down",
+        fix="Start them",
+    )
+
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+NOT_FOUND: Final = "TRANSACTIONAL_ID_NOT_FOUND"
+_NO_ID_RIGHT: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+_NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionReading:
+    """What was found in some partitions.
+
+    `held` has those whose last stable offset is not their end, from the one to the other; `errors`
+    why that, or whose transactions are open there, is not known of one.
+    """
+
+    held: Mapping[TopicPartition, OffsetRange]
+    transactions: tuple[OpenTransaction, ...]
+    errors: Mapping[TopicPartition, KafkaError]
+
+
+class TransactionReader:
+    """Reads one cluster. For one thread; `timeout` bounds each of some questions, in seconds.
+
+    `properties` are librdkafka's, and `java` has the same in its own names. Everything raises
+    KafkaError.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str], java: JavaTransactions, *, timeout: float = 15.0
+    ) -> None:
+        self._properties = dict(properties)
+        self._java = java
+        self._timeout = timeout
+        self._cluster = ClusterReader(properties, timeout=timeout)
+
+    def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
+        """All of these topics, or of all but Kafka's own. Raises SettingsError for one missing."""
+        found = self._cluster.partitions(topics)
+        missing = sorted(set(topics or ()) - {tp.topic for tp in found})
+        if missing:
+            raise SettingsError(
+                f"topic {missing[0]} does not exist, or this client may not see it",
+                fix="Check the name and the rights",
+            )
+        return found
+
+    def of_group(self, group: str) -> tuple[TopicPartition, ...]:
+        """The partitions of the topics of which a group holds offsets, and where it keeps these."""
+        topics = {tp.topic for tp in self._cluster.group(group)}
+        stores = self._cluster.partitions([OFFSETS_TOPIC])
+        if not stores:
+            raise KafkaError(
+                f"where group {group} keeps its offsets cannot be seen",
+                code=_NO_TOPIC_RIGHT,
+                cause=f"this client may not Describe {OFFSETS_TOPIC}, or there is none yet",
+                fix="Name the topics instead: --topic; or as an administrator of the cluster: "
+                + command_for(self._properties, ["Read"], ["--topic", OFFSETS_TOPIC]),
+            )
+        own = stores[state_partition(group, len(stores))]
+        return (*(self._cluster.partitions(topics) if topics else ()), own)
+
+    def stable(self, partitions: Collection[TopicPartition]) -> StableOffsets:
+        """Up to where each of them may be read under `read_committed`, and its end."""
+        return stable_offsets(self._cluster, partitions)
+
+    def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
+        """Read which transactions are open in these partitions."""
+        stable = self.stable(partitions)
+        before = self._java.open_producers(stable.held, self._timeout)
+        producers = {one.producer_id for opened in before.found.values() for one in opened}
+        answers = self._coordinators(producers)
+        after = self._java.open_producers(before.found, self._timeout)
+        opened = still_open(before.found, after.found)
+        now_ms = time.time_ns() // 1_000_000
+        refused = {
+            tp: _explained(self._properties, error, _NO_TOPIC_RIGHT, "Read", "--topic", tp.topic)
+            for tp, error in {**before.errors, **after.errors}.items()
+        }
+        return TransactionReading(
+            held=stable.held,
+            transactions=judge_transactions(opened, answers, stable.held, now_ms),
+            errors={**stable.errors, **refused},
+        )
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """Ask the coordinator of an id. Raises SettingsError if it does not know the id."""
+        try:
+            return self._java.describe(transactional_id, self._timeout)
+        except KafkaError as error:
+            if error.code == NOT_FOUND:
+                raise SettingsError(
+                    f"no coordinator has the transactional id {transactional_id!r}",
+                    cause="it is misspelled, or its transactions have expired",
+                    fix="See which there are: eo-listener txn list",
+                ) from None
+            id_ = ("--transactional-id", transactional_id)
+            raise _explained(self._properties, error, _NO_ID_RIGHT, "Describe", *id_) from error
+
+    def open_of(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
+        """The transaction that is open under an id, with what its partitions' leaders report.
+
+        Partitions whose leader does not answer are left out, and the reason is in `why`, as it is
+        if no partition shows the producer.
+        """
+        answer = self._java.open_producers(described.partitions, self._timeout)
+        producers = {
+            tp: one
+            for tp, opened in answer.found.items()
+            for one in opened
+            if one.producer_id == described.producer_id
+        }
+        why = [
+            str(_explained(self._properties, error, _NO_TOPIC_RIGHT, "Read", "--topic", tp.topic))
+            for tp, error in sorted(answer.errors.items())
+        ]
+        # Kafka leaves out topics that a client may not describe, without an error.
+        if not producers:
+            why.append(
+                "no leader shows its producer: it has written nothing yet, or this client may not "
+                "Describe its topics"
+            )
+        return OpenTransaction(
+            producer_id=described.producer_id,
+            transactional_id=transactional_id,
+            verdict=TransactionVerdict.OPEN,
+            producers=producers,
+            holds=holding(producers, self.stable(producers).held),
+            described=described,
+            why=why[0] if why else None,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
+
+    def _coordinators(self, producers: Collection[int]) -> CoordinatorAnswers:
+        try:
+            ids = self._java.transactional_ids(producers, self._timeout)
+            hidden = None if set(producers) <= ids.keys() else self._hidden()
+            answer = self._java.describe_all(ids.values(), self._timeout)
+        except KafkaError as error:
+            return CoordinatorAnswers(incomplete=str(error))
+        return CoordinatorAnswers(
+            ids=ids, described=answer.found, errors=answer.errors, incomplete=hidden
+        )
+
+    def _hidden(self) -> str | None:
+        """Why coordinators may leave ids out: an id that nobody has stands for any other."""
+        answer = self._java.describe_all([uuid4().hex], self._timeout)
+        for error in answer.errors.values():
+            if error.code == _NO_ID_RIGHT:
+                all_ids = ("--transactional-id", "*")
+                return str(_explained(self._properties, error, _NO_ID_RIGHT, "Describe", *all_ids))
+            if error.code != NOT_FOUND:
+                return str(error)
+        return None
+
+
+COORDINATOR: Final = "its coordinator"
+
+_TIMEOUT: Final = 30.0  # seconds for each: to end it, and until that can be seen
+_QUESTION: Final = 10.0
+_PAUSE: Final = 0.2
+# Its time-outs, in seconds. That of the transaction may be above what the brokers now allow.
+_TAKEN_FOR: Final = (10.0, 1.0)
+_TOO_LONG: Final = "INVALID_TRANSACTION_TIMEOUT"
+_HELD: Final = (
+    "ended, but consumers under read_committed stand still: its marker is not in all in-sync "
+    "replicas yet, or too few of them are in sync"
+)
+
+ReadStable = Callable[[Collection[TopicPartition]], StableOffsets]
+
+
+class TransactionRepair:
+    """Ends one transaction at a time. For one thread.
+
+    `properties` are librdkafka's, and `java` has the same in its own names; `stable` reads up to
+    where partitions may be read.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str], java: JavaTransactions, stable: ReadStable
+    ) -> None:
+        self._properties = dict(properties)
+        self._java = java
+        self._stable = stable
+
+    def fence(self, transactional_id: str, found: OpenTransaction) -> Mapping[str, str]:
+        """Take over the id; return the places where it has not ended, each with the reason.
+
+        A place is a partition or COORDINATOR. Raises KafkaError for a right that is missing:
+        nothing was changed then.
+        """
+        failed = self._take_over(transactional_id)
+        if failed is not None and failed.code == _NO_ID_RIGHT:
+            id_ = ("--transactional-id", transactional_id)
+            raise _explained(self._properties, failed, _NO_ID_RIGHT, "Write", *id_)
+        why = "its marker is not written yet" if failed is None else _reason(failed)
+        deadline = time.monotonic() + _TIMEOUT
+        while True:
+            left = dict(self._left(transactional_id, found, why))
+            if not left or time.monotonic() >= deadline:
+                return left
+            time.sleep(_PAUSE)
+
+    def _take_over(self, transactional_id: str) -> KafkaError | None:
+        """Return the error, if there was one: the id may be taken over all the same."""
+        failed = None
+        for seconds in _TAKEN_FOR:
+            producer = BatchProducer(
+                self._properties, transactional_id, transaction_timeout=seconds
+            )
+            try:
+                producer.take_over(_TIMEOUT)
+            except KafkaError as error:
+                failed = error
+                if error.code != _TOO_LONG:
+                    break
+            else:
+                return None
+            finally:
+                producer.leave()
+        return failed
+
+    def _left(self, name: str, found: OpenTransaction, why: str) -> Iterator[tuple[str, str]]:
+        """Where it is open, or holds readers up; the leaders are asked before `stable`."""
+        if found.described is not None:
+            yield from self._at_coordinator(name, found.described)
+        try:
+            answer = self._java.open_producers(found.producers, _QUESTION)
+            stable = self._stable(found.producers)
+        except KafkaError as error:
+            yield from ((str(tp), f"not known: {error}") for tp in sorted(found.producers))
+            return
+        for tp, producer in sorted(found.producers.items()):
+            refused = answer.errors.get(tp) or stable.errors.get(tp)
+            opened = answer.found.get(tp, ())
+            if refused is not None:
+                yield str(tp), f"not known: {refused}"
+            elif any(map(producer.is_same, opened)):
+                yield str(tp), f"still open: {why}"
+            elif tp not in stable.ranges:
+                yield str(tp), "not known: the partition is gone"
+            elif stable.ranges[tp].start <= producer.start and not any(
+                one.start <= producer.start for one in opened
+            ):
+                yield str(tp), f"{_HELD} (offset {stable.ranges[tp].start})"
+
+    def _at_coordinator(self, name: str, before: DescribedTransaction) -> Iterator[tuple[str, str]]:
+        try:
+            now = self._java.describe(name, _QUESTION)
+        except KafkaError as error:
+            if error.code != NOT_FOUND:
+                yield COORDINATOR, f"not known: {error}"
+        else:
+            if now.started == before.started and (now.ongoing or now.ending):
+                yield COORDINATOR, f"still open: its state is {now.state}"
+
+
+def _explained(
+    properties: Mapping[str, str], error: KafkaError, refused: str, right: str, *resource: str
+) -> KafkaError:
+    """The same error; with the command that gives the right if it was `refused`."""
+    if error.code != refused:
+        return error
+    return KafkaError(
+        error.problem,
+        code=error.code,
+        cause="a right is missing",
+        fix=f"As an administrator of the cluster: {command_for(properties, [right], resource)}",
+    )
+
+
+def _reason(error: KafkaError) -> str:
+    lost = explain(error.code).outcome_unknown
+    return f"{error}; it may have arrived all the same, and take effect yet" if lost else str(error)

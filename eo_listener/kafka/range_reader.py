@@ -1,16 +1,18 @@
-"""Reads ranges of logs by a consumer that joins no group."""
+"""Reads ranges of logs by a consumer that joins no group, and when their records were written."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, Consumer
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.kafka.client import TIMED_OUT, ConnectionErrors, open_reader
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
@@ -100,3 +102,127 @@ class RangeReader:
 
 def _place(message: Any) -> TopicPartition:
     return TopicPartition(message.topic() or "", message.partition() or 0)
+
+
+_FIRST: Final = 1  # offsets read at first: nearly always that is a record
+_MORE: Final = 1000  # and then, where it is a transaction's marker, or was compacted
+
+
+def record_times(
+    properties: Mapping[str, str], offsets: Mapping[TopicPartition, int], *, timeout: float
+) -> dict[TopicPartition, int]:
+    """The time of the first committed record from each offset on, in milliseconds since 1970.
+
+    Where there is none, that of the last one before, of those up to 1,000 offsets before it. A
+    partition without any, or that is gone, is left out. Raises KafkaError; each of a few steps
+    takes `timeout` seconds at most.
+    """
+    errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
+    reader = RangeReader(properties, "eo-listener-times", committed=True, errors=errors)
+    logs = Logs(properties)
+    with closing(reader), closing(logs):
+        bounds = _bounds(logs, offsets, timeout)
+        found: dict[TopicPartition, int] = {}
+        for size in (_FIRST, _MORE):
+            after = {
+                tp: OffsetRange(begin, min(begin + size, end))
+                for tp, (start, end) in bounds.items()
+                if tp not in found and (begin := max(offsets[tp], start)) < end
+            }
+            for tp, written in _read(reader, after, timeout):
+                found.setdefault(tp, written)
+        before = {
+            tp: OffsetRange(max(start, end - _MORE), end)
+            for tp, (start, end) in bounds.items()
+            if tp not in found and offsets[tp] >= end > start
+        }
+        found |= dict(_read(reader, before, timeout))  # of several the last
+        return found
+
+
+def _read(
+    reader: RangeReader, ranges: Mapping[TopicPartition, OffsetRange], timeout: float
+) -> list[tuple[TopicPartition, int]]:
+    return [
+        (_place(one), one.timestamp()[1])
+        for one in reader.messages(ranges, time.monotonic() + timeout, silence=timeout)
+        if one.timestamp()[0] != TIMESTAMP_NOT_AVAILABLE
+    ]
+
+
+def _bounds(
+    logs: Logs, offsets: Mapping[TopicPartition, int], timeout: float
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Where each log starts, and where its first open transaction begins, or it ends."""
+    snapshot = logs.snapshot(NOTHING_HELD, offsets.keys(), time.monotonic() + timeout)
+    starts = snapshot.whole().starts
+    stable = logs.stable_ends(tuple(starts), time.monotonic() + timeout)
+    return {tp: (start, stable[tp]) for tp, start in starts.items() if tp in stable}
+
+
+_SMALL: Final = {
+    # A broker sends one batch of records of a partition all the same, and not a megabyte of them.
+    "fetch.message.max.bytes": "1",
+    "queued.min.messages": "1",
+    "fetch.wait.max.ms": "10",
+    "fetch.error.backoff.ms": "20",
+    # A second, else, before a partition is fetched whose broker has sent another one's alone.
+    "fetch.queue.backoff.ms": "10",
+}
+
+
+def oldest_records(
+    properties: Mapping[str, str],
+    offsets: Mapping[TopicPartition, int],
+    *,
+    committed: bool,
+    seconds: float,
+) -> dict[TopicPartition, int]:
+    """The time of the first record from each offset on, in milliseconds since 1970.
+
+    Left out are partitions that have none there (markers of transactions are no records), none with
+    a time, and those that were not answered within `seconds`: old records of many partitions may
+    take long, and a part of the answer is worth more than none. With `committed` only records of
+    committed transactions count. Raises SettingsError for properties that cannot be used.
+    """
+    if not offsets:
+        return {}
+    errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
+    consumer = open_reader(
+        {**properties, **_SMALL},
+        "eo-listener-oldest",
+        committed=committed,
+        error_cb=errors.record,
+    )
+    deadline = time.monotonic() + seconds
+    left = set(offsets)
+    found: dict[TopicPartition, int] = {}
+    try:
+        consumer.assign([Wire(tp.topic, tp.partition, at) for tp, at in offsets.items()])
+        while left and time.monotonic() < deadline:
+            done = set()
+            for message in consumer.consume(_AT_ONCE, timeout=_POLL):
+                tp = _place(message)
+                if tp in left and _is_answer(message):
+                    done.add(tp)
+                    left.discard(tp)
+                    if (written := _time(message)) is not None:
+                        found[tp] = written
+            if done:
+                consumer.pause([Wire(*tp) for tp in done])
+    finally:
+        consumer.close()
+    return found
+
+
+def _is_answer(message: Any) -> bool:
+    """A record, or the end of the partition, or an error that is of the partition itself."""
+    error = message.error()
+    return error is None or error.name() in {"_PARTITION_EOF", "_AUTO_OFFSET_RESET"}
+
+
+def _time(message: Any) -> int | None:
+    if message.error() is not None:
+        return None
+    kind, written = message.timestamp()
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else int(written)

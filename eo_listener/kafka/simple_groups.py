@@ -1,14 +1,213 @@
-"""Commit to consumer groups as an outsider: no member, no subscription (KIP-396 semantics)."""
+"""Commit to consumer groups as an outsider: no member, no subscription (KIP-396 semantics).
+
+The other stores over librdkafka have the base in common: a client for each group, kept open up to a
+number.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from typing import Final, Generic, Protocol, TypeVar
 
-from eo_listener.kafka.client_pool import PooledGroupStore
-from eo_listener.kafka.group_client import GroupClient
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as Wire
+
+from eo_listener.kafka.client import (
+    OUTSIDER,
+    SOCKET_TIMEOUT,
+    STABLE,
+    TIMED_OUT,
+    Client,
+    Role,
+    answer_of,
+    wire_of,
+)
+from eo_listener.kafka.logs import Held, Logs, group_offsets
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+
+LIMIT = 128  # clients kept open on one cluster; each has two connections and four threads
+
+
+class PooledClient(Protocol):
+    """A client of one group."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is out, so that it must not be closed."""
+        ...
+
+    def poll(self) -> None:
+        """Serve its callbacks, and return at once."""
+        ...
+
+    def close(self) -> None:
+        """Let go of its connections."""
+        ...
+
+
+_K = TypeVar("_K", bound=PooledClient)
+
+
+class ClientPool(Generic[_K]):
+    """One client a group, opened at its first use; beyond the limit groups take turns."""
+
+    def __init__(self, open_client: Callable[[str], _K]) -> None:
+        self._open = open_client
+        self._clients: OrderedDict[str, _K] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def of(self, group: str) -> _K:
+        """The client of this group."""
+        client = self._clients.get(group)
+        if client is None:
+            client = self._clients[group] = self._open(group)
+            self._close_idle()
+        self._clients.move_to_end(group)
+        return client
+
+    def _close_idle(self) -> None:
+        """Close the clients used longest ago, beyond those to keep, but none with a request out."""
+        surplus = len(self._clients) - LIMIT
+        idle = [group for group, client in self._clients.items() if not client.busy]
+        for group in idle[: max(0, surplus)]:
+            self._clients.pop(group).close()
+
+    def poll(self) -> None:
+        """Serve the clients' callbacks, which pile up otherwise."""
+        for client in self._clients.values():
+            client.poll()
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._clients:
+            self._clients.popitem()[1].close()
+
+
+class PooledGroupStore(Generic[_K]):
+    """Base of the stores: the logs of a cluster, and a client for each of its groups."""
+
+    def __init__(self, properties: Mapping[str, str], open_client: Callable[[str], _K]) -> None:
+        self._logs = Logs(properties)
+        self._clients = ClientPool(open_client)
+
+    def poll(self) -> None:
+        """Serve the clients' callbacks: they pile up otherwise, and a member is taken for hung."""
+        self._clients.poll()
+        self._logs.poll()
+
+    def close(self) -> None:
+        """Close all connections; waits some seconds for a commit that is still out.
+
+        A member's place is kept for it until its session has ended.
+        """
+        self._clients.close()
+        self._logs.close()
+
+
+# Seconds between two checks for an answer: a poll does not end with it, and one of less than a
+# millisecond does not wait at all.
+_STEPS = (0.0002, 0.05)
+_EARLY: Final = 0.05  # seconds by which librdkafka may give up before its time
+_SETTLE: Final = 2.0
+"""Seconds to wait for the end of a transaction on the group. After its producer was answered it
+still lasts some milliseconds; one of a driver that was killed, as long as its time-out."""
+
+
+class GroupClient:
+    """Commits to one group, one request after the other."""
+
+    def __init__(self, properties: Mapping[str, str], group: str, role: Role = STABLE) -> None:
+        self._properties = properties
+        self.client = Client(properties, group, self._answered, role=role)
+        self._group = group
+        self._what = f"committing to group {group}"
+        self._error: Answer | None = None
+        self.busy = False
+
+    def commit(
+        self, positions: Mapping[TopicPartition, Position], deadline: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Say of each partition None or Kafka's error name. Raises KafkaError."""
+        # A request that was given up may still be sent by librdkafka. A newer one must not go
+        # out beside it: the older could land last, and take the group back.
+        self._await(deadline)
+        try:
+            self.client.consumer.commit(offsets=wire_of(positions), asynchronous=True)
+        except KafkaException as error:
+            raise self.client.failure(self._what, answer_of(error)) from error
+        self.busy = True
+        began, lost = time.monotonic(), self.client.connections_lost
+        reached("commit.after-request")
+        self._await(deadline)
+        if self._error is None:
+            slow = time.monotonic() - began >= SOCKET_TIMEOUT
+            if slow or self.client.connections_lost > lost:
+                # librdkafka repeats a request by itself when its connection fails: the first one
+                # may be on its way still, and land after the second. So this is no success yet.
+                raise self.client.failure(self._what, Answer(TIMED_OUT))
+            self.client.forget_errors()
+            return dict.fromkeys(positions)
+        failure = self.client.failure(self._what, self._error)
+        if len(positions) == 1 or failure.code.startswith("_"):
+            raise failure
+        # librdkafka gives all partitions the error of one: find out which landed.
+        try:
+            held = self.held(positions, max(deadline, time.monotonic() + _SETTLE + 1.0))
+        except KafkaError:  # not even that may be read: none of them is known to have landed
+            raise failure from None
+        return {
+            tp: held.errors.get(tp.topic, failure.code)
+            if held.positions.get(tp) != position
+            else None
+            for tp, position in positions.items()
+        }
+
+    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
+        """What the group holds; for a moment transactions on it are waited for. Raises KafkaError.
+
+        Else what a sink has just committed would not be seen, and be committed once more.
+        """
+        settled = min(deadline, time.monotonic() + _SETTLE)
+        try:
+            held = group_offsets(self.client, self._group, partitions, settled)
+        except KafkaError:
+            if time.monotonic() < settled - _EARLY or settled == deadline:
+                raise
+            with closing(Client(self._properties, self._group, role=OUTSIDER)) as unsettled:
+                held = group_offsets(unsettled, self._group, partitions, deadline)
+        self.client.forget_errors()
+        return held
+
+    def poll(self) -> None:
+        """Serve callbacks."""
+        self.client.poll()
+
+    def close(self) -> None:
+        """Close the connections; waits some seconds for a commit that is still out."""
+        self.client.close()
+
+    def _await(self, deadline: float) -> None:
+        began = now = time.monotonic()
+        while self.busy:
+            if now >= deadline:
+                raise self.client.failure(self._what, Answer(TIMED_OUT))
+            shortest, longest = _STEPS
+            time.sleep(min(longest, max(shortest, (now - began) / 24)))
+            self.client.poll()
+            now = time.monotonic()
+
+    def _answered(self, error: Answer | None, partitions: list[Wire]) -> None:
+        self.busy = False
+        self._error = error or next((part.error for part in partitions if part.error), None)
 
 
 class SimpleGroups(PooledGroupStore[GroupClient]):

@@ -10,15 +10,14 @@ from confluent_kafka import KafkaError as Answer
 
 from eo_listener.client_config.identities import transactional_id
 from eo_listener.kafka.client import STABLE, TIMED_OUT, Client
-from eo_listener.kafka.client_pool import PooledGroupStore
 from eo_listener.kafka.logs import Held, group_offsets
 from eo_listener.kafka.ownership import Ownership
-from eo_listener.kafka.transactional_producer import OffsetProducer, Stage
+from eo_listener.kafka.producers import FENCED, OffsetProducer, Stage
+from eo_listener.kafka.simple_groups import PooledGroupStore
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 
-_FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
 # Errors of one partition, for which the whole transaction is aborted.
 _OF_ONE = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
@@ -177,7 +176,7 @@ class _Transactions:
         if answer is None:
             producer.connection_errors.forget()
             return None
-        if answer.name() not in _FENCED:
+        if answer.name() not in FENCED:
             return producer.failure(self._what, answer)
         producer.stage = Stage.DEAD
         if producer.outlived:

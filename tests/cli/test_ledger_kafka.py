@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from eo_listener.cli import app, java_client
 from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.kafka.batch_producer import BatchProducer
+from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.errors import EoListenerError, InUseError, JavaError, SettingsError
 from eo_listener.model.offsets import OffsetRange
 from eo_listener.sinks.kafka import KafkaSink

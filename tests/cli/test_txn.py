@@ -16,8 +16,11 @@ from typer.testing import CliRunner, Result
 from eo_listener.cli import app, txn
 from eo_listener.cli.txn_screen import Commands, consequence, document, print_reading, whose
 from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer
-from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
-from eo_listener.kafka.transaction_reader import TransactionReading
+from eo_listener.kafka.open_transactions import (
+    OpenTransaction,
+    TransactionReading,
+    TransactionVerdict,
+)
 from eo_listener.model.errors import (
     EoListenerError,
     InUseError,

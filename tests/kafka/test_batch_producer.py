@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
 
-from eo_listener.kafka.batch_producer import BatchProducer, Stage
+from eo_listener.kafka.producers import BatchProducer, Stage
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.preflight.facts import LONGEST_MS
 
@@ -66,7 +66,7 @@ def test_an_epoch_that_is_not_to_be_had_is_given_up_in_time() -> None:
 def test_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that blocks is waited for up to a limit, and its producer is not closed."""
     producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
-    monkeypatch.setattr("eo_listener.kafka.batch_producer._MARGIN", 0.0)
+    monkeypatch.setattr("eo_listener.kafka.producers._MARGIN", 0.0)
     with pytest.raises(KafkaError, match="waiting at"):
         producer._bounded("waiting", lambda _: time.sleep(1), 0.1)
     producer.leave()

@@ -13,12 +13,11 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from eo_listener.kafka import group_client, logs
+from eo_listener.kafka import logs, simple_groups
 from eo_listener.kafka.client import Client, wire_of
-from eo_listener.kafka.client_pool import LIMIT
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import check, open_groups
-from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.kafka.simple_groups import LIMIT, SimpleGroups
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.offsets import TopicPartition
 from tests.broker import Broker
@@ -175,7 +174,7 @@ def test_what_is_being_committed_in_a_transaction_is_waited_for(
     store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its producer is answered a moment before readers see it."""
-    monkeypatch.setattr(group_client, "_SETTLE", 30.0)
+    monkeypatch.setattr(simple_groups, "_SETTLE", 30.0)
     topic, group, asked = topics.create(), unique("g"), threading.Event()
     insist(store, group, at(1, T(topic, 0)))
     ask = logs.group_offsets
@@ -184,7 +183,7 @@ def test_what_is_being_committed_in_a_transaction_is_waited_for(
         asked.set()
         return ask(*question)
 
-    monkeypatch.setattr(group_client, "group_offsets", asks)
+    monkeypatch.setattr(simple_groups, "group_offsets", asks)
     with (
         transaction_on(topics.servers, group, topic) as producer,
         ThreadPoolExecutor(1) as pool,
@@ -199,7 +198,7 @@ def test_a_transaction_that_stays_open_holds_no_reading_up(
     store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its driver may have been killed; the group is what it was before."""
-    monkeypatch.setattr(group_client, "_SETTLE", 0.5)
+    monkeypatch.setattr(simple_groups, "_SETTLE", 0.5)
     topic, group = topics.create(), unique("g")
     insist(store, group, at(1, T(topic, 0)))
     with transaction_on(topics.servers, group, topic):

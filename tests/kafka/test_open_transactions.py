@@ -14,9 +14,9 @@ from eo_listener.kafka.open_transactions import (
     OpenTransaction,
     TransactionVerdict,
     judge_transactions,
+    state_partition,
     still_open,
 )
-from eo_listener.kafka.state_partitions import state_partition
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import HOSTILE

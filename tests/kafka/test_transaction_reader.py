@@ -14,9 +14,12 @@ from eo_listener.kafka.java_transactions import (
     OpenProducer,
     OpenProducers,
 )
-from eo_listener.kafka.open_transactions import TransactionVerdict
-from eo_listener.kafka.stable_offsets import StableOffsets
-from eo_listener.kafka.transaction_reader import NOT_FOUND, TransactionReader
+from eo_listener.kafka.open_transactions import (
+    NOT_FOUND,
+    StableOffsets,
+    TransactionReader,
+    TransactionVerdict,
+)
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 

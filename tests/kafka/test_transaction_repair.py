@@ -7,12 +7,20 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from eo_listener.kafka import transaction_repair
-from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer, OpenProducers
-from eo_listener.kafka.open_transactions import OpenTransaction, TransactionVerdict
-from eo_listener.kafka.stable_offsets import StableOffsets
-from eo_listener.kafka.transaction_reader import NOT_FOUND
-from eo_listener.kafka.transaction_repair import COORDINATOR, TransactionRepair
+from eo_listener.kafka import open_transactions
+from eo_listener.kafka.java_transactions import (
+    DescribedTransaction,
+    OpenProducer,
+    OpenProducers,
+)
+from eo_listener.kafka.open_transactions import (
+    COORDINATOR,
+    NOT_FOUND,
+    OpenTransaction,
+    StableOffsets,
+    TransactionRepair,
+    TransactionVerdict,
+)
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
@@ -89,9 +97,9 @@ def repair(
         def leave(self) -> None:
             """Have nothing to leave."""
 
-    monkeypatch.setattr(transaction_repair, "_PAUSE", 0.01)
-    monkeypatch.setattr(transaction_repair, "_TIMEOUT", limit)
-    monkeypatch.setattr(transaction_repair, "BatchProducer", Taken)
+    monkeypatch.setattr(open_transactions, "_PAUSE", 0.01)
+    monkeypatch.setattr(open_transactions, "_TIMEOUT", limit)
+    monkeypatch.setattr(open_transactions, "BatchProducer", Taken)
     properties = {"bootstrap.servers": "k:9092"}
     return TransactionRepair(properties, java, java.stable_offsets)  # type: ignore[arg-type]  # stands in
 

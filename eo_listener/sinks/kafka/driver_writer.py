@@ -15,8 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.kafka.batch_producer import BatchProducer
-from eo_listener.kafka.record_producer import TooLargeError
+from eo_listener.kafka.producers import BatchProducer, TooLargeError
 from eo_listener.model.errors import SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import TopicPartition

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eo_listener.client_config.acls import command, command_for
-from eo_listener.kafka.batch_producer import FENCED
-from eo_listener.kafka.record_producer import TooLargeError
+from eo_listener.kafka.producers import FENCED, TooLargeError
 from eo_listener.model.errors import (
     EoListenerError,
     ForeignWriterError,

@@ -18,10 +18,10 @@ from uuid import uuid4
 
 from eo_listener.client_config.acls import command_for
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.kafka.logs import Logs
-from eo_listener.kafka.transaction_reader import NOT_FOUND
+from eo_listener.kafka.open_transactions import NOT_FOUND
+from eo_listener.kafka.producers import BatchProducer, Stage
 from eo_listener.model.errors import (
     EoListenerError,
     InUseError,

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Final, Protocol
 
-from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.kafka.logs import Logs
-from eo_listener.kafka.record_producer import TooLargeError
+from eo_listener.kafka.producers import BatchProducer, Stage, TooLargeError
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import (
     KafkaError,

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from eo_listener.kafka.record_producer import IdempotentProducer, TooLargeError
+from eo_listener.kafka.producers import IdempotentProducer, TooLargeError
 from eo_listener.kafka.target_logs import TargetLog, TargetLogs
 from eo_listener.model.errors import (
     ForeignWriterError,

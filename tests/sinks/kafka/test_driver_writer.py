@@ -9,7 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from eo_listener.kafka.batch_producer import BatchProducer
+from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.errors import PoisonRowError, SinkError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.exactly_once import exactly_once
-from eo_listener.kafka.batch_producer import FENCED, BatchProducer
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
+from eo_listener.kafka.producers import FENCED, BatchProducer
 from eo_listener.model.errors import RetriableSinkError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink

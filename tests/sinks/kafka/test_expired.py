@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
-from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions
+from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.errors import ForeignWriterError, KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.faults import Killed, hooked

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from eo_listener.kafka.batch_producer import BatchProducer, Stage
+from eo_listener.kafka.producers import BatchProducer, Stage
 from eo_listener.model.errors import (
     ForeignWriterError,
     InUseError,

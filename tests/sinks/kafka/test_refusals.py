@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from eo_listener.kafka import batch_producer
+from eo_listener.kafka import producers
 from eo_listener.model.errors import (
     PoisonRowError,
     RetriableSinkError,
@@ -153,7 +153,7 @@ def test_a_transaction_that_was_outlived(place: Place, monkeypatch: pytest.Monke
             settings = {"bootstrap.servers": place.servers, "log_level": 0}
             transactional_id = f"eo-listener/{place.target}/{QUERY}"
             Producer({**settings, "transactional.id": transactional_id}).init_transactions(30)
-            monkeypatch.setattr(batch_producer.BatchProducer, "outlived", True)
+            monkeypatch.setattr(producers.BatchProducer, "outlived", True)
 
     with hooked(overtake), pytest.raises(SinkError, match="transaction_timeout=20 s"):
         put(sink, entry, table("a"))

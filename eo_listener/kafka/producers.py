@@ -1,0 +1,704 @@
+"""Producers: of records, in a transaction or without one, and of offsets in transactions.
+
+Blocking calls of librdkafka for a transaction are made on threads of their own: sending offsets can
+block forever (librdkafka#5456, #5511).
+
+- `BatchProducer` serves one try of one batch. Each try gets a new one, and with it a new epoch, so
+  that no late request of an earlier try can add to this one's transaction or end it.
+- `OffsetProducer` makes one transaction after the other. A call that timed out is taken up again on
+  the same producer, where librdkafka goes on with it: a new producer is opened only when this one
+  is unusable.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import KafkaException, Producer
+
+from eo_listener.kafka.client import (
+    SILENT,
+    SOCKET_TIMEOUT,
+    STABLE,
+    TIMED_OUT,
+    Client,
+    ConnectionErrors,
+    accepted,
+    answer_of,
+    common,
+    wire_of,
+)
+from eo_listener.kafka.ownership import Ownership
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.fault_points import reached
+from eo_listener.model.offsets import Position, TopicPartition
+
+_SETTINGS: Final = {
+    "retry.backoff.ms": "10",  # how soon CONCURRENT_TRANSACTIONS is asked about again
+    "reconnect.backoff.ms": "10",  # half of it: how soon a second broker is connected to
+    "linger.ms": "5",
+    "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is another
+    "queue.buffering.max.messages": "1000000",
+    "queue.buffering.max.kbytes": "65536",  # of the driver's memory; librdkafka's default is 1 GB
+}
+_FIXED: Final = {
+    "enable.idempotence": "true",
+    "acks": "all",
+    "delivery.report.only.error": True,  # else a call of Python for each record
+}
+_DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
+_CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"})
+"""What only says that there was an error before: in the transaction, or of the record before."""
+_CLOSE: Final = 2.0  # seconds to wait for a producer to close
+_MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
+_ASK: Final = 1.0  # seconds for an answer with metadata
+_REPORT: Final = 1.0  # seconds to wait for the report of a record that has failed already
+_LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
+_SIZE: Final = "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
+_QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by default)"
+
+
+class TooLargeError(Exception):
+    """The client refuses a record for its size, as the text says.
+
+    What was sent before is not affected.
+    """
+
+
+class KafkaProducer:
+    """A client that produces; `defaults` give way to the user's `properties`, `fixed` replace them.
+
+    Raises SettingsError for what librdkafka does not accept.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        defaults: Mapping[str, str],
+        fixed: Mapping[str, Any],
+    ) -> None:
+        self.connection_errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
+        self._producer = accepted(
+            Producer,
+            {
+                **common({**defaults, **properties}),
+                **fixed,
+                "error_cb": self.connection_errors.record,
+                "logger": SILENT,
+            },
+        )
+
+    def poll(self) -> None:
+        """Serve callbacks."""
+        try:
+            self._producer.poll(0)
+        except KafkaException as error:  # one that is fatal comes out of here every time
+            self.connection_errors.record(answer_of(error))
+
+    def leave(self) -> None:
+        """Let go of the connections, within a few seconds."""
+        thread = threading.Thread(target=_close, args=(self._producer,), daemon=True)
+        thread.start()
+        thread.join(_CLOSE)
+
+
+class RecordProducer(KafkaProducer):
+    """Sends records. To be used by one thread; every method but `leave` raises KafkaError.
+
+    A record that was not delivered is an error of a later call.
+    """
+
+    def __init__(self, properties: Mapping[str, str], fixed: Mapping[str, Any]) -> None:
+        self._failed: Answer | None = None
+        fixed = {**_FIXED, **fixed, "on_delivery": self._delivered}
+        super().__init__(properties, _SETTINGS, fixed)
+
+    @property
+    def outlived(self) -> bool:
+        """Whether it took longer than it may."""
+        return False
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+        partition: int = -1,
+    ) -> None:
+        """Queue a record, waiting while the queue is full. Raises TooLargeError, and KafkaError."""
+        was_empty = False
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, headers=headers)
+            except BufferError:
+                if was_empty:  # before this try, so there will never be more room
+                    raise TooLargeError(_QUEUE) from None
+                self._send_queued()
+                was_empty = len(self._producer) == 0
+                self._require_none_failed()
+                if self.outlived:  # no room in all that time: nobody takes the records
+                    raise self._failure("sending records", Answer(TIMED_OUT)) from None
+            except KafkaException as error:
+                answer = answer_of(error)
+                if answer.name() == _LOCAL_SIZE:
+                    raise TooLargeError(_SIZE) from None
+                # A record that brokers refuse ends the transaction; then none is taken any more.
+                self._producer.poll(_MOMENT)
+                self._require_none_failed()
+                raise self._failure("sending records", answer) from error
+            else:
+                return
+
+    def send_each(
+        self,
+        topic: str,
+        values: Iterable[bytes | str | None],
+        keys: Iterable[bytes | str | None],
+    ) -> dict[int, str]:
+        """Send a record of each value and its key; twice as fast as `send` for each.
+
+        Returns why the client refuses some, by their place. Raises KafkaError.
+        """
+        refused: dict[int, str] = {}
+        produce = self._producer.produce
+        for place, (value, key) in enumerate(zip(values, keys, strict=True)):
+            try:
+                produce(topic, value, key)
+            except (BufferError, KafkaException):
+                try:
+                    self.send(topic, value, key=key)
+                except TooLargeError as error:
+                    refused[place] = str(error)
+        return refused
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record is acknowledged, or has failed; at most `timeout` seconds."""
+        left = self._left() if timeout is None else min(timeout, self._left())
+        deadline = time.monotonic() + left
+        while len(self._producer):
+            self._send_queued()
+            self._require_none_failed()
+            if time.monotonic() >= deadline:
+                raise self._failure("sending records", Answer(TIMED_OUT))
+        self._require_none_failed()
+
+    def _left(self) -> float:
+        """For how many seconds what was sent may be waited for: each record has a time-out."""
+        return math.inf
+
+    def _send_queued(self) -> None:
+        """Have the queue sent without lingering, as far as a moment is enough; serve callbacks."""
+        try:
+            self._producer.flush(_MOMENT)
+        except (KafkaException, SystemError) as error:
+            raise self._failure("sending records", answer_of(_thrown(error))) from error
+
+    def _require_none_failed(self) -> None:
+        if self._failed is not None:
+            raise self._failure("sending records", self._failed)
+
+    def _failure(self, what: str, answer: Answer) -> KafkaError:
+        self.poll()
+        if answer.fatal():  # what a connection has reported before is not the reason
+            self.connection_errors.fatal = answer
+        found = self.connection_errors.failure(what, answer)
+        if found.code not in _CONSEQUENCES or (first := self._first()) is None:
+            return found
+        self.connection_errors.fatal = None
+        return self.connection_errors.failure(what, first)
+
+    def _first(self) -> Answer | None:
+        """The error of which others are the consequence, where it is known."""
+        return self._failed
+
+    def _delivered(self, error: Answer | None, _: object) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error
+
+
+class IdempotentProducer(RecordProducer):
+    """A producer without transactions: what it has sent stays, and nobody can be fenced by it.
+
+    If a record was not delivered, none behind it is.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__({**_DELIVERY, **properties}, {"enable.gapless.guarantee": "true"})
+
+    def connect(self, topic: str) -> None:
+        """Ask for metadata of a topic that exists; records may be sent without that.
+
+        A new client asks for its producer id when metadata come, and otherwise half a second later.
+        The first answer may come before it waits for that.
+        """
+        with suppress(KafkaException):
+            for _ in range(2):
+                self._producer.list_topics(topic, timeout=_ASK)
+
+    def leave(self) -> None:
+        """Let go of the connections. What was not sent yet is not sent any more."""
+        with suppress(KafkaException):
+            self._producer.purge()
+        super().leave()
+
+    def _first(self) -> Answer | None:
+        """The record's own error: the client may say first that it sends none behind it."""
+        deadline = time.monotonic() + _REPORT
+        while self._failed is None and len(self._producer) and time.monotonic() < deadline:
+            with suppress(KafkaException):
+                self._producer.poll(_MOMENT)
+        return self._failed
+
+
+def _thrown(error: BaseException) -> KafkaException:
+    """What Kafka's client has raised: a SystemError where it then called another callback."""
+    while not isinstance(error, KafkaException):
+        if error.__cause__ is None:
+            raise error
+        error = error.__cause__
+    return error
+
+
+def _close(producer: Producer) -> None:
+    with warnings.catch_warnings():
+        # It warns where a call is under way, and fails where the producer was fenced: it is closed
+        # in either case.
+        warnings.simplefilter("ignore")
+        with suppress(KafkaException, SystemError):
+            producer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionAge:
+    """The age of a transaction that begins when this is made; `timeout` in seconds.
+
+    Both clocks are asked: the monotonic one stands still while the machine sleeps.
+    """
+
+    timeout: float
+    _monotonic: float = field(default_factory=time.monotonic)
+    _wall: float = field(default_factory=time.time)
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the broker may have aborted it at its time-out, a tenth of that beforehand.
+
+        The broker's answer is then the same as if another producer had fenced this one.
+        """
+        age = max(time.monotonic() - self._monotonic, time.time() - self._wall)
+        return age > self.timeout * 0.9
+
+    @property
+    def left(self) -> float:
+        """Seconds until its time-out."""
+        return max(0.0, self._monotonic + self.timeout - time.monotonic())
+
+
+FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+"""Kafka's answers when another producer has the transactional id, or the broker has aborted."""
+
+_MARGIN: Final = 1.0  # seconds that a call may take beyond the timeout that it was given
+_METADATA: Final = 0.5  # seconds for an answer with metadata
+_PAUSE: Final = 0.01  # between two such questions
+_POLL: Final = 0.5  # seconds between two looks for what librdkafka reports
+_OFFSETS: Final = 1000  # in one request: more than 4,500 make a record that is too large
+
+
+class Stage(Enum):
+    """How far a producer and its transaction are."""
+
+    NEW = auto()
+    STARTING = auto()
+    READY = auto()
+    OPEN = auto()
+    COMMITTING = auto()
+    ABORTING = auto()
+    ENDED = auto()
+    DEAD = auto()
+
+
+class BatchProducer(RecordProducer):
+    """Sends records and offsets in one transaction. To be used by one thread.
+
+    Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
+    raises KafkaError. `transaction_timeout` is how many seconds the broker leaves the transaction
+    open. `joined`: other producers will send in the same transaction, for which `identity` is read.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        transactional_id: str,
+        *,
+        transaction_timeout: float,
+        joined: bool = False,
+    ) -> None:
+        self._properties = dict(properties)
+        self._timeout = transaction_timeout
+        self._statistics: Mapping[str, object] = {}
+        self._is_known = False
+        self._age: TransactionAge | None = None
+        self._stuck = False
+        self.stage = Stage.NEW
+        milliseconds = round(transaction_timeout * 1000)
+        super().__init__(
+            properties,
+            {
+                "transaction.timeout.ms": str(milliseconds),
+                # librdkafka accepts none that is longer.
+                "socket.timeout.ms": str(min(1000 * SOCKET_TIMEOUT, milliseconds)),
+                "transactional.id": transactional_id,
+                # The only way to a producer's id and epoch; a text of some kilobytes each time.
+                "statistics.interval.ms": "20" if joined else "0",
+                "stats_cb": self._take_statistics,
+            },
+        )
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the broker may have ended the transaction by itself, for its age."""
+        return self._age is not None and self._age.outlived
+
+    def take_over(self, timeout: float, *, topic: str | None = None) -> None:
+        """Fence older producers of the transactional id, and end the transaction they left open.
+
+        `topic` is one that exists. librdkafka looks for the coordinator at once, when it has no
+        connection yet, then when metadata come, and every 500 ms (rd_kafka_idemp_pid_fsm); so does
+        it after CONCURRENT_TRANSACTIONS. So metadata are asked for meanwhile.
+        """
+        self.stage = Stage.STARTING
+        done = threading.Event()
+
+        def init(left: float) -> None:
+            try:
+                self._producer.init_transactions(left)
+            finally:
+                done.set()
+
+        ask = None if topic is None else partial(self._ask_until, done, topic, timeout)
+        self._bounded("init_transactions", init, timeout, begun=ask)
+        self.stage = Stage.READY
+
+    def identity(self, timeout: float) -> tuple[int, int]:
+        """Return the producer id and epoch that the broker gave it; only where it is `joined`."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self._producer.poll(0.01)
+            number, epoch = (
+                self._statistics.get(name) for name in ("producer_id", "producer_epoch")
+            )
+            if isinstance(number, int) and isinstance(epoch, int) and number >= 0:
+                self._is_known = True
+                return number, epoch
+            if time.monotonic() >= deadline:
+                raise self._failure("asking for the producer's id", Answer(TIMED_OUT))
+
+    @contextmanager
+    def polled(self) -> Iterator[None]:
+        """Have a thread take what librdkafka reports while this one waits for something else.
+
+        Of a producer that is `joined` it keeps a text of some kilobytes every 20 ms until then.
+        """
+        over = threading.Event()
+
+        def poll() -> None:
+            while not over.wait(_POLL):
+                # What is fatal comes out of every later call too.
+                with suppress(KafkaException, SystemError):
+                    self._producer.poll(0)
+
+        thread = threading.Thread(target=poll, name="eo-listener-statistics", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def begin(self) -> None:
+        """Begin the transaction; the broker hears of it with the first record."""
+        self._age = TransactionAge(self._timeout)
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            raise self._failure("beginning the transaction", answer_of(error)) from error
+        self.stage = Stage.OPEN
+
+    def send_offsets(
+        self, group: str, positions: Mapping[TopicPartition, Position], timeout: float
+    ) -> None:
+        """Commit offsets to a consumer group in this transaction."""
+        client = Client(self._properties, group, role=STABLE)
+        try:
+            membership = client.consumer.consumer_group_metadata()
+        finally:
+            client.close()
+        wire = iter(wire_of(positions))
+        while part := list(islice(wire, _OFFSETS)):
+            call = partial(self._producer.send_offsets_to_transaction, part, membership)
+            self._bounded(f"committing to group {group}", call, timeout)
+
+    def commit(self, timeout: float) -> None:
+        """Commit. Where this raises, whether the transaction was committed is unknown."""
+        self.stage = Stage.COMMITTING
+        self._bounded(
+            "committing the transaction",
+            self._producer.commit_transaction,
+            timeout,
+            begun=lambda: reached("sink.commit-sent"),
+        )
+        self.stage = Stage.ENDED
+
+    def leave(self) -> None:
+        """Close it; an open transaction stays open until the next producer of its id."""
+        if self.stage is Stage.OPEN or self._stuck:
+            return  # left to the garbage collector: closing would abort, or block
+        # librdkafka repeats a request that has timed out. An InitProducerId that arrives after the
+        # next try has begun would fence that one, so this one is closed now.
+        super().leave()
+
+    def _ask_until(self, done: threading.Event, topic: str, timeout: float) -> None:
+        """Ask for metadata again and again, for `timeout` seconds at most."""
+        ends = time.monotonic() + timeout
+        while not done.is_set() and (left := ends - time.monotonic()) > 0:
+            with suppress(KafkaException):
+                self._producer.list_topics(topic, timeout=min(left, _METADATA))
+            done.wait(_PAUSE)
+
+    def _bounded(
+        self,
+        what: str,
+        call: Callable[[float], object],
+        timeout: float,
+        *,
+        begun: Callable[[], None] | None = None,
+    ) -> None:
+        """Make a call that may block on a thread of its own; `begun` is called meanwhile."""
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call(timeout)
+            except BaseException as error:  # noqa: BLE001  # raised by the thread that waits
+                raised.append(error)
+
+        thread = threading.Thread(target=run, name="eo-listener-transaction", daemon=True)
+        thread.start()
+        if begun is not None:
+            begun()
+        thread.join(timeout + _MARGIN)
+        if thread.is_alive():
+            self._stuck = True
+            raise self._failure(what, Answer(TIMED_OUT))
+        for error in raised:
+            if isinstance(error, KafkaException):
+                raise self._failure(what, answer_of(error)) from error
+            raise error
+
+    def _first(self) -> Answer | None:
+        """That of the transaction: a record tells it of the record alone.
+
+        Where a partition may not join it, all records are purged. What the next call for the
+        transaction is answered is the reason; this one is answered by the client itself.
+        """
+        if self.stage is Stage.OPEN:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as error:
+                if answer_of(error).name() != "_STATE":  # a transaction is open, and all is well
+                    return answer_of(error)
+        return super()._first()
+
+    def _left(self) -> float:
+        return self._timeout if self._age is None else self._age.left
+
+    def _take_statistics(self, text: str) -> None:
+        if not self._is_known:
+            self._statistics = json.loads(text).get("eos", {})
+
+
+_TRANSACTIONAL = {
+    "transaction.timeout.ms": "60000",  # librdkafka's own; every broker takes it by default
+    # With the default of 100 ms every transaction takes as long: librdkafka waits so before it
+    # repeats what the broker, still busy with the last one, answered CONCURRENT_TRANSACTIONS.
+    "retry.backoff.ms": "10",
+}
+_SEND = 4.0  # seconds for sending: an unknown topic is asked for that long before it is an error
+_YOUNG = 60.0  # seconds; a request that was held up for longer is beyond what is reckoned with
+
+
+class OffsetProducer(KafkaProducer):
+    """Commits offsets to one group in transactions. Raises SettingsError when opened.
+
+    For one thread, which starts a transaction, waits for it, and asks for its `error`.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str], transactional_id: str, ownership: Ownership
+    ) -> None:
+        super().__init__(properties, _TRANSACTIONAL, {"transactional.id": transactional_id})
+        timeout = properties.get("transaction.timeout.ms", _TRANSACTIONAL["transaction.timeout.ms"])
+        self._timeout = float(timeout) / 1000
+        self._ownership = ownership
+        self._thread: threading.Thread | None = None
+        self._fault: BaseException | None = None
+        self._age = TransactionAge(self._timeout)
+        self._sent: Mapping[TopicPartition, Position] = {}
+        self._taken: float | None = None
+        self.stage = Stage.NEW
+        self.error: Answer | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a transaction is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(
+        self, positions: Mapping[TopicPartition, Position], group: object, deadline: float
+    ) -> None:
+        """Begin with a transaction, after what is left of the last; none without positions."""
+        self.error = self._fault = None
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(positions, group, deadline),
+            name="eo-listener-transaction",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def wait(self, deadline: float) -> bool:
+        """Wait for the end of what was started; say whether it has come.
+
+        Raises what was not Kafka's doing.
+        """
+        if self._thread is not None:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+            if self._thread.is_alive():
+                return False
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            raise fault
+        return True
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the broker may have ended the open transaction by itself, for its age."""
+        return self._age.outlived
+
+    @property
+    def young(self) -> bool:
+        """Whether it has taken the group so recently that its own request may have fenced it.
+
+        librdkafka repeats an InitProducerId whose answer does not come; when the first one
+        arrives after the second, the broker takes it for a successor.
+        """
+        return self._taken is not None and time.monotonic() - self._taken < _YOUNG
+
+    def failure(self, what: str, answer: Answer) -> KafkaError:
+        """Say that `what` failed."""
+        self.poll()
+        return self.connection_errors.failure(what, answer)
+
+    def close(self) -> None:
+        """End it.
+
+        One that is stuck, or was fenced, is not asked to: it would wait, or warn. The first is
+        left behind on its daemon thread.
+        """
+        if not self.busy and self.stage in (Stage.NEW, Stage.READY):
+            self.leave()
+
+    def _run(
+        self, positions: Mapping[TopicPartition, Position], group: object, deadline: float
+    ) -> None:
+        try:
+            self._settle(deadline)
+            if positions:
+                self._transact(positions, group, deadline)
+        except KafkaException as error:
+            self.error = answer_of(error)
+            if self.error.fatal() or not (self.stage is Stage.READY or _resumable(self.error)):
+                self.stage = Stage.DEAD
+        except Exception as error:  # noqa: BLE001  # raised again by `wait`, on the owner's thread
+            self._fault = error
+            self.stage = Stage.DEAD
+
+    def _settle(self, deadline: float) -> None:
+        """Bring what an earlier call left to its end."""
+        if self.stage is Stage.NEW:
+            self._producer.init_transactions(_left(deadline))
+            self._taken = time.monotonic()
+            self.stage = Stage.READY
+        elif self.stage is Stage.COMMITTING:
+            self._commit(deadline)
+        elif self.stage is not Stage.READY:
+            self._abort(deadline)
+
+    def _transact(
+        self, positions: Mapping[TopicPartition, Position], group: object, deadline: float
+    ) -> None:
+        wire = wire_of(positions)
+        self._producer.begin_transaction()
+        self._age = TransactionAge(self._timeout)
+        self.stage = Stage.OPEN
+        self._sent = positions
+        self._ownership.sending(positions)
+        reached("transaction.begun")
+        try:
+            self._producer.send_offsets_to_transaction(wire, group, min(_SEND, _left(deadline)))
+        except KafkaException as error:
+            self._abandon(error, deadline)
+            raise
+        reached("transaction.offsets-sent")
+        self._commit(deadline)
+
+    def _commit(self, deadline: float) -> None:
+        self.stage = Stage.COMMITTING
+        try:
+            self._producer.commit_transaction(_left(deadline))
+        except KafkaException as error:
+            if answer_of(error).txn_requires_abort():
+                self._abandon(error, deadline)
+            raise  # else it is fatal, or its outcome is unknown: then it is asked for again
+        reached("transaction.committed")
+        self._ownership.confirmed(self._sent)
+        self.stage = Stage.READY
+
+    def _abandon(self, cause: KafkaException, deadline: float) -> None:
+        """Abort, because of `cause`; raises only where the abort fails for good."""
+        self.stage = Stage.ABORTING
+        if answer_of(cause).fatal():
+            return
+        try:
+            self._abort(deadline)
+        except KafkaException as error:
+            if answer_of(error).fatal():
+                raise
+
+    def _abort(self, deadline: float) -> None:
+        self.stage = Stage.ABORTING
+        self._producer.abort_transaction(_left(deadline))
+        self._ownership.aborted(self._sent)
+        self.stage = Stage.READY
+
+
+def _resumable(answer: Answer) -> bool:
+    return answer.retriable() or answer.txn_requires_abort()
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
