@@ -94,7 +94,7 @@ def list_(
             cause="they expired, nobody has committed, or the name is another one",
             fix="Check the name, or name the topics: --topic",
         )
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = _now_ms()
     if as_json:
         print_json(document(reading, commands, now_ms))
     else:
@@ -142,9 +142,13 @@ def abort(
     if as_json:
         print_json(abort_document(transactional_id, found, left, executed=execute))
     else:
-        print_abort(console(), transactional_id, found, left, executed=execute)
+        print_abort(console(), transactional_id, found, left, _now_ms(), executed=execute)
     if left:
         raise typer.Exit(exit_codes.UNREACHABLE)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransaction | None:

@@ -64,7 +64,7 @@ def print_reading(
     _print_some(out, [_held(tp, one) for tp, one in sorted(reading.held.items())])
     for found in reading.transactions:
         out.print()
-        _print_facts(out, [*_facts(found, now_ms), *_next(found, now_ms)])
+        _print_facts(out, [*_facts(found, now_ms), _next(found, now_ms)])
         _print_some(out, [f"  {one}" for one in commands.end(found)])
     for tp, error in sorted(reading.errors.items()):
         out.print()
@@ -99,6 +99,7 @@ def print_abort(
     transactional_id: str,
     found: OpenTransaction | None,
     left: Mapping[str, str] | None,
+    now_ms: int,
     *,
     executed: bool,
 ) -> None:
@@ -106,9 +107,9 @@ def print_abort(
     if found is None:
         print_line(out, f"nothing to end: {transactional_id!r} has no open transaction")
         return
-    _print_facts(out, _facts(found, now_ms=None))
+    then = [] if executed else [("then", consequence(found))]
+    _print_facts(out, [*_facts(found, now_ms), *then])
     if not executed:
-        _print_facts(out, [("then", consequence(found))])
         print_line(out, "dry run, nothing was changed. To end it: --execute")
     elif left is None:
         print_line(out, "it has ended by itself meanwhile: nothing was changed")
@@ -143,90 +144,67 @@ def consequence(found: OpenTransaction) -> str:
     owner = found.owner
     if owner is None:
         return (
-            "its producer, if it is alive, is fenced: its program gets ProducerFencedException and "
-            "must open a new one; what it has written in this transaction is never shown to "
-            "consumers under read_committed"
+            "its program, if it is alive, gets ProducerFencedException and must open a new "
+            "producer; what it wrote in this transaction is never shown under read_committed"
         )
     if owner.group is not None:
         return (
-            f"the listener that commits to group {owner.group}, if it is alive, is fenced: it "
-            "commits nothing more until its program is started again; its query goes on, and "
-            "nothing is lost"
+            f"the listener that commits to group {owner.group}, if it is alive, commits nothing "
+            "more until its program is started again; its query goes on, and nothing is lost"
         )
     return (
-        f"a driver of query {owner.query!r} that is alive is fenced: its batch fails with "
-        "ForeignWriterError, and the query stops; started again, it writes the batch once more, "
-        "and nothing is lost or doubled"
+        f"a driver of query {owner.query!r} that is alive stops with ForeignWriterError; started "
+        "again, it writes the batch once more, and nothing is lost or doubled"
     )
 
 
 def whose(found: OpenTransaction) -> str:
     """Whose a transaction is."""
     owner = found.owner
-    if owner is not None and owner.group is not None:
-        return f"ours: commits to group {owner.group}, by a listener with mode='transactional'"
-    if owner is not None:
-        return f"ours: KafkaSink {owner.sink}, query {owner.query!r}"
-    if found.transactional_id is not None:
-        return "not ours"
-    return "not known: no transactional id is known of its producer"
-
-
-def _next(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    """What to do about a transaction, before the command for it."""
-    program = _program(found)
-    if found.verdict is TransactionVerdict.UNKNOWN:
-        yield "why", found.why or "-"
-    elif found.verdict is TransactionVerdict.ENDING:
-        yield "to do", "nothing for a moment; if it stays, look at the brokers: one is slow or down"
-    elif found.verdict is TransactionVerdict.HANGING:
-        yield "to end it", "Kafka's own command, unless an ACL hides its id from this client:"
-    elif found.is_overdue(now_ms):
-        yield "to do", "look at the brokers: its coordinator is late"
-    else:
-        yield "to do", f"nothing while {program} runs, which ends it by itself"
-    if found.two_phase:
-        yield "to end it", f"if {program} is gone, start it again: it may have to be committed"
-    elif found.verdict is TransactionVerdict.OPEN:
-        again = "" if found.owner is None else f", start {program} again; or"
-        yield "to end it", f"if {program} is gone{again}:"
-
-
-def _program(found: OpenTransaction) -> str:
-    owner = found.owner
     if owner is None:
-        return "its program"
-    if owner.query is not None:
-        return f"query {owner.query!r}"
-    return f"the program that commits to {owner.group}"
+        return "not known" if found.transactional_id is None else "not ours"
+    if owner.group is not None:
+        return f"ours: commits to group {owner.group}, by a listener with mode='transactional'"
+    return f"ours: KafkaSink {owner.sink}, query {owner.query!r}"
 
 
-def _facts(found: OpenTransaction, now_ms: int | None) -> Iterator[tuple[str, str]]:
-    """Names and texts; `now_ms` is None if no age is to be shown."""
+def _next(found: OpenTransaction, now_ms: int) -> tuple[str, str]:
+    """What to do about a transaction, before the commands for it."""
+    if found.verdict is TransactionVerdict.UNKNOWN:
+        return "why", found.why or "-"
+    if found.verdict is TransactionVerdict.ENDING:
+        text = "nothing for a moment; if it stays, look at the brokers: one is slow or down"
+    elif found.verdict is TransactionVerdict.HANGING:
+        text = "Kafka's own command, unless an ACL hides its id from this client:"
+    elif found.two_phase:
+        text = "if its program is gone, start it again: it may have to be committed"
+    elif found.is_overdue(now_ms):
+        text = "look at the brokers: its coordinator is late; or:"
+    else:
+        text = "nothing while its program runs; if that is gone, start it again; or:"
+    return "to do", text
+
+
+def _facts(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "transaction", found.transactional_id or f"of producer {found.producer_id}"
     yield "state", _STATES[found.verdict] + _end(found, now_ms)
     yield "whose", whose(found)
     if found.since is not None:
-        age = "" if now_ms is None else f", {length(max(0.0, (now_ms - found.since) / 1000))} ago"
-        yield "since", f"{utc(found.since)}{age}"
-    if found.last_written is not None:
-        yield "producer", f"{found.producer_id}, last record of {utc(found.last_written)}"
-    for number, (tp, one) in enumerate(sorted(found.producers.items())):
-        if number == _SHOWN:
-            yield "", f"and {len(found.producers) - _SHOWN} more partitions (--json has all)"
-            break
-        first = "the first" if tp in found.holds else "behind another one"
-        yield "open in", f"{_partition(tp)} from offset {one.start}, {first} there"
+        age = length(max(0.0, (now_ms - found.since) / 1000))
+        yield "since", f"{utc(found.since)}, {age} ago"
+    elif found.last_written is not None:
+        yield "last record", utc(found.last_written)
+    places = [f"{tp} from offset {one.start}" for tp, one in sorted(found.producers.items())]
+    yield from (("open in", place) for place in _some(places))
 
 
-def _end(found: OpenTransaction, now_ms: int | None) -> str:
+def _end(found: OpenTransaction, now_ms: int) -> str:
     if found.two_phase:
         return ", in a two-phase commit (KIP-939): no time-out ends it"
     if found.ends_by is None:
         return ""
-    if now_ms is not None and found.is_overdue(now_ms):
-        return f": its coordinator should have ended it by {utc(found.ends_by)}, and has not"
-    return f"; its coordinator ends it by {utc(found.ends_by)}"
+    late = ", which is over" if found.is_overdue(now_ms) else ""
+    return f"; its coordinator ends it by {utc(found.ends_by)}{late}"
 
 
 def _document(found: OpenTransaction) -> dict[str, Any]:
@@ -255,12 +233,8 @@ def _document(found: OpenTransaction) -> dict[str, Any]:
 
 def _held(tp: TopicPartition, one: OffsetRange) -> str:
     if tp.topic == OFFSETS_TOPIC:
-        return f"{_partition(tp)}: what transactions commit is pending from {one.start} on"
+        return f"{tp}: what transactions commit to groups is pending from {one.start} on"
     return f"{tp}: consumers under read_committed stand at {one.start}; the log ends at {one.until}"
-
-
-def _partition(tp: TopicPartition) -> str:
-    return f"{tp} (offsets of groups)" if tp.topic == OFFSETS_TOPIC else str(tp)
 
 
 def _print_facts(out: Console, facts: Iterable[tuple[str, str]]) -> None:
@@ -274,7 +248,11 @@ def _print_facts(out: Console, facts: Iterable[tuple[str, str]]) -> None:
 
 
 def _print_some(out: Console, lines: Sequence[str]) -> None:
-    for line in lines[:_SHOWN]:
+    for line in _some(lines):
         print_line(out, line)
+
+
+def _some(lines: Sequence[str]) -> Iterator[str]:
+    yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
-        print_line(out, f"and {len(lines) - _SHOWN} more (--json has all)")
+        yield f"and {len(lines) - _SHOWN} more (--json has all)"

@@ -99,7 +99,7 @@ def screen(shown: TransactionReading, commands: Commands = COMMANDS, *, width: i
         ),
         (
             transaction(HANGING, None),
-            "not known: no transactional id is known of its producer",
+            "not known",
             [f"{KAFKAS} abort --topic delays --partition 0 --start-offset 120"],
         ),
         (transaction(ENDING), "ours: KafkaSink delays, query 'flights'", []),
@@ -160,7 +160,7 @@ def test_a_hundred_partitions() -> None:
     many = {TopicPartition("delays", number): one for number in range(100)}
     wide = replace(transaction(HANGING, None), producers=many)
     found = screen(reading(wide), width=200)
-    assert (found.count("open in"), found.count("--start-offset"), found.count("90 more")) == (
+    assert (found.count("from offset"), found.count("--start-offset"), found.count("90 more")) == (
         10,
         10,
         2,
