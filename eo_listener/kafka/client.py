@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -266,11 +267,17 @@ def open_reader(
     return accepted(Consumer, settings)
 
 
-def cleanup_policy(admin: AdminClient, topic: str, timeout: float) -> str:
-    """The cleanup.policy of a topic. Raises KafkaException, and the TimeoutError of futures."""
+def cleanup_policy(admin: AdminClient, topic: str, timeout: float, errors: ConnectionErrors) -> str:
+    """The cleanup.policy of a topic. Raises KafkaError."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    future = admin.describe_configs([resource], request_timeout=timeout)[resource]
-    return str(future.result(timeout=timeout)["cleanup.policy"].value)
+    what = f"reading the settings of topic {topic}"
+    try:
+        future = admin.describe_configs([resource], request_timeout=timeout)[resource]
+        return str(future.result(timeout=timeout)["cleanup.policy"].value)
+    except KafkaException as error:
+        raise errors.failure(what, answer_of(error)) from error
+    except Late as error:
+        raise errors.failure(what, Answer(TIMED_OUT)) from error
 
 
 def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:

@@ -6,7 +6,11 @@ import shlex
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from eo_listener.client_config.acls import command_for
+from eo_listener.client_config.admin_commands import (
+    AS_ADMINISTRATOR,
+    grant_command_for,
+    topic_options,
+)
 from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import OUTSIDER, STABLE, Client, Role
 from eo_listener.kafka.logs import Logs, group_offsets
@@ -74,14 +78,13 @@ class ClusterReader:
         refused = self._logs.refused(topics, self._deadline())
         for code in sorted(set(refused.values())):
             names = sorted(topic for topic, answer in refused.items() if answer == code)
-            which = [word for name in names for word in ("--topic", name)]
             raise KafkaError(
                 f"topic {few(names)} is not shown to this client: {code}",
                 code=code,
                 cause="it has no right to Describe it; Kafka then leaves out what a group holds "
                 "of it, too",
-                fix="As an administrator of the cluster: "
-                + command_for(self._properties, ["Describe"], which),
+                fix=AS_ADMINISTRATOR
+                + grant_command_for(self._properties, ["Describe"], topic_options(names)),
             )
 
     def leaders(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:

@@ -106,13 +106,8 @@ class CompactedTopic:
         if not self._follow(deadline):
             return None
         if self._policy is None:
-            what = f"reading the settings of topic {self.topic}"
-            try:
-                self._policy = cleanup_policy(self._admin, self.topic, _left(deadline))
-            except KafkaException as error:
-                raise self._errors.failure(what, answer_of(error)) from error
-            except Late as error:
-                raise self._errors.failure(what, Answer(TIMED_OUT)) from error
+            left = _left(deadline)
+            self._policy = cleanup_policy(self._admin, self.topic, left, self._errors)
         return self._policy
 
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:

@@ -13,12 +13,11 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.kafka.client import MEMBER, TIMED_OUT
-from eo_listener.kafka.logs import Held
+from eo_listener.kafka.logs import Held, Logs
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.simple_groups import GroupClient, PooledGroupStore
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import GroupSnapshot
 
 _STEP = 0.05
 _JOIN_TIMEOUT = 3.0  # seconds for a member that is there to take up further topics
@@ -33,7 +32,7 @@ _REBALANCE = "REBALANCE_IN_PROGRESS"
 _LEFT_BEHIND = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
 
 
-class MemberGroups(PooledGroupStore["_Member"]):
+class MemberGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
 
     One member a group, with a fixed `group.instance.id`. It subscribes to the topics that it
@@ -44,34 +43,21 @@ class MemberGroups(PooledGroupStore["_Member"]):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         owned: defaultdict[str, Ownership] = defaultdict(Ownership)
-        super().__init__(properties, lambda group: _Member(properties, group, owned[group]))
-
-    def commit(
-        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
-    ) -> Mapping[TopicPartition, str | None]:
-        """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
-        return self._clients.of(group).commit(positions, time.monotonic() + timeout)
-
-    def snapshot(
-        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
-    ) -> GroupSnapshot:
-        """Read where the group and the logs of `partitions` stand. Raises KafkaError.
-
-        Joins first: a commit of an older driver could arrive after the snapshot.
-        """
-        deadline = time.monotonic() + timeout
-        there = {tp.topic for tp in self._logs.existing(partitions, deadline)}
-        held = self._clients.of(group).held(partitions, there, deadline)
-        return self._logs.snapshot(held, partitions, deadline)
+        super().__init__(
+            properties, lambda group, logs: _Member(properties, group, owned[group], logs)
+        )
 
 
 class _Member:
     """The member of one group; recreated when it has ended, unless another took its place."""
 
-    def __init__(self, properties: Mapping[str, str], group: str, ownership: Ownership) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], group: str, ownership: Ownership, logs: Logs
+    ) -> None:
         self._properties = properties
         self._group = group
         self._ownership = ownership
+        self._logs = logs
         self._by_increments = properties.get(
             "group.protocol"
         ) == "consumer" or "cooperative" in properties.get("partition.assignment.strategy", "")
@@ -111,13 +97,12 @@ class _Member:
             raise self._bury(member)
         return {tp: _REBALANCE if code in _LEFT_BEHIND else code for tp, code in answer.items()}
 
-    def held(
-        self, partitions: Collection[TopicPartition], topics: Collection[str], deadline: float
-    ) -> Held:
-        """What the group holds; it is joined before for these topics, which must exist.
+    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
+        """What the group holds; it is joined before for the topics of these that exist.
 
         Without any, or after another has taken over, it is only read.
         """
+        topics = {tp.topic for tp in self._logs.existing(partitions, deadline)}
         member = self._joined(topics, deadline) if topics and not self._ownership.lost else None
         held = (member or self._opened()).held(partitions, deadline)
         if member is not None:
@@ -183,10 +168,8 @@ class _Member:
         if self._joins:
             self.close()
         asked = self._ownership.partitions
-        foreign = self._ownership.foreign(self._opened().held(asked, deadline).positions)
-        if foreign is not None:
-            self._ownership.lost = f"{foreign} holds what this committer has not sent"
-            self._require_not_lost()
+        self._ownership.compare(self._opened().held(asked, deadline).positions)
+        self._require_not_lost()
         self._joins += 1
 
     def _on_assign(self, consumer: Consumer, partitions: list[Wire]) -> None:
@@ -243,13 +226,7 @@ class _Member:
         return error
 
     def _require_not_lost(self) -> None:
-        if self._ownership.lost is not None:
-            raise KafkaError(
-                f"committing to group {self._group} failed: another committer has taken over",
-                code=_FENCED,
-                cause=self._ownership.lost,
-                fix="Let only one driver commit to this group",
-            )
+        self._ownership.require_kept(f"committing to group {self._group}", _FENCED)
 
 
 def _is_open(code: str) -> bool:

@@ -20,7 +20,11 @@ from enum import Enum
 from typing import Final
 from uuid import uuid4
 
-from eo_listener.client_config.acls import command_for
+from eo_listener.client_config.admin_commands import (
+    NO_TOPIC_RIGHT,
+    grant_command_for,
+    with_right,
+)
 from eo_listener.client_config.identities import IdOwner
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions, OpenProducer
@@ -295,7 +299,6 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 NOT_FOUND: Final = "TRANSACTIONAL_ID_NOT_FOUND"
 _NO_ID_RIGHT: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-_NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,10 +347,10 @@ class TransactionReader:
         if not stores:
             raise KafkaError(
                 f"where group {group} keeps its offsets cannot be seen",
-                code=_NO_TOPIC_RIGHT,
+                code=NO_TOPIC_RIGHT,
                 cause=f"this client may not Describe {OFFSETS_TOPIC}, or there is none yet",
                 fix="Name the topics instead: --topic; or as an administrator of the cluster: "
-                + command_for(self._properties, ["Read"], ["--topic", OFFSETS_TOPIC]),
+                + grant_command_for(self._properties, ["Read"], ["--topic", OFFSETS_TOPIC]),
             )
         own = stores[state_partition(group, len(stores))]
         return (*(self._cluster.partitions(topics) if topics else ()), own)
@@ -366,7 +369,7 @@ class TransactionReader:
         opened = still_open(before.found, after.found)
         now_ms = time.time_ns() // 1_000_000
         refused = {
-            tp: _explained(self._properties, error, _NO_TOPIC_RIGHT, "Read", "--topic", tp.topic)
+            tp: with_right(error, self._properties, ["Read"], ("--topic", tp.topic))
             for tp, error in {**before.errors, **after.errors}.items()
         }
         return TransactionReading(
@@ -387,7 +390,9 @@ class TransactionReader:
                     fix="See which there are: eo-listener txn list",
                 ) from None
             id_ = ("--transactional-id", transactional_id)
-            raise _explained(self._properties, error, _NO_ID_RIGHT, "Describe", *id_) from error
+            raise with_right(
+                error, self._properties, ["Describe"], id_, refused=_NO_ID_RIGHT
+            ) from error
 
     def open_of(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
         """The transaction that is open under an id, with what its partitions' leaders report.
@@ -403,7 +408,7 @@ class TransactionReader:
             if one.producer_id == described.producer_id
         }
         why = [
-            str(_explained(self._properties, error, _NO_TOPIC_RIGHT, "Read", "--topic", tp.topic))
+            str(with_right(error, self._properties, ["Read"], ("--topic", tp.topic)))
             for tp, error in sorted(answer.errors.items())
         ]
         # Kafka leaves out topics that a client may not describe, without an error.
@@ -443,7 +448,9 @@ class TransactionReader:
         for error in answer.errors.values():
             if error.code == _NO_ID_RIGHT:
                 all_ids = ("--transactional-id", "*")
-                return str(_explained(self._properties, error, _NO_ID_RIGHT, "Describe", *all_ids))
+                return str(
+                    with_right(error, self._properties, ["Describe"], all_ids, refused=_NO_ID_RIGHT)
+                )
             if error.code != NOT_FOUND:
                 return str(error)
         return None
@@ -488,7 +495,7 @@ class TransactionRepair:
         failed = self._take_over(transactional_id)
         if failed is not None and failed.code == _NO_ID_RIGHT:
             id_ = ("--transactional-id", transactional_id)
-            raise _explained(self._properties, failed, _NO_ID_RIGHT, "Write", *id_)
+            raise with_right(failed, self._properties, ["Write"], id_, refused=_NO_ID_RIGHT)
         why = "its marker is not written yet" if failed is None else _reason(failed)
         deadline = time.monotonic() + _TIMEOUT
         while True:
@@ -549,20 +556,6 @@ class TransactionRepair:
         else:
             if now.started == before.started and (now.ongoing or now.ending):
                 yield COORDINATOR, f"still open: its state is {now.state}"
-
-
-def _explained(
-    properties: Mapping[str, str], error: KafkaError, refused: str, right: str, *resource: str
-) -> KafkaError:
-    """The same error; with the command that gives the right if it was `refused`."""
-    if error.code != refused:
-        return error
-    return KafkaError(
-        error.problem,
-        code=error.code,
-        cause="a right is missing",
-        fix=f"As an administrator of the cluster: {command_for(properties, [right], resource)}",
-    )
 
 
 def _reason(error: KafkaError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
 
 
@@ -61,3 +62,19 @@ class Ownership:
             if concerns and position != self._known.get(tp) and position not in sent:
                 return tp
         return None
+
+    def compare(self, held: Mapping[TopicPartition, Position]) -> None:
+        """Take the group for lost if it holds what is foreign."""
+        foreign = self.foreign(held)
+        if foreign is not None:
+            self.lost = f"{foreign} holds what this committer has not sent"
+
+    def require_kept(self, what: str, code: str) -> None:
+        """Raise KafkaError, the final answer, if the group is lost."""
+        if self.lost is not None:
+            raise KafkaError(
+                f"{what} failed: another committer has taken over",
+                code=code,
+                cause=self.lost,
+                fix="Let only one driver commit to this group",
+            )

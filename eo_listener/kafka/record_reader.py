@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import TimeoutError as Late
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
@@ -24,6 +23,7 @@ from eo_listener.kafka.client import (
     open_reader,
 )
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _AT_ONCE: Final = 1000
@@ -117,8 +117,9 @@ class RecordReader:
     def _is_compacted(self, topic: str) -> bool | None:
         """Whether single records may be deleted; None where Kafka does not report it."""
         try:
-            return "compact" in cleanup_policy(self._admin, topic, self._timeout)
-        except (KafkaException, Late, KeyError):  # a missing right: the proof says so by its kind
+            errors = self._connection_errors
+            return "compact" in cleanup_policy(self._admin, topic, self._timeout, errors)
+        except (KafkaError, KeyError):  # a missing right: the proof says so by its kind
             return None
 
     def _consumer(self, *, committed: bool) -> Consumer:

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
@@ -36,11 +36,21 @@ LIMIT = 128  # clients kept open on one cluster; each has two connections and fo
 
 
 class PooledClient(Protocol):
-    """A client of one group."""
+    """A client of one group. Each request raises KafkaError when it fails, and after a deadline."""
 
     @property
     def busy(self) -> bool:
         """Whether a request is out, so that it must not be closed."""
+        ...
+
+    def commit(
+        self, positions: Mapping[TopicPartition, Position], deadline: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Say of each partition None or Kafka's error name."""
+        ...
+
+    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
+        """What the group holds."""
         ...
 
     def poll(self) -> None:
@@ -52,24 +62,57 @@ class PooledClient(Protocol):
         ...
 
 
-_K = TypeVar("_K", bound=PooledClient)
+class PooledGroupStore:
+    """Base of the stores: the logs of a cluster, and a client for each of its groups.
 
+    A client is opened at its first use; beyond a limit groups take turns.
+    """
 
-class ClientPool(Generic[_K]):
-    """One client a group, opened at its first use; beyond the limit groups take turns."""
-
-    def __init__(self, open_client: Callable[[str], _K]) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], open_client: Callable[[str, Logs], PooledClient]
+    ) -> None:
+        self._logs = Logs(properties)
         self._open = open_client
-        self._clients: OrderedDict[str, _K] = OrderedDict()
+        self._clients: OrderedDict[str, PooledClient] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._clients)
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
+        return self._of(group).commit(positions, time.monotonic() + timeout)
 
-    def of(self, group: str) -> _K:
+    def snapshot(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
+    ) -> GroupSnapshot:
+        """Read where the group and the logs of `partitions` stand. Raises KafkaError.
+
+        Stores that fence take the group over first: a commit of an older driver could arrive after
+        the snapshot.
+        """
+        deadline = time.monotonic() + timeout
+        held = self._of(group).held(partitions, deadline)
+        return self._logs.snapshot(held, partitions, deadline)
+
+    def poll(self) -> None:
+        """Serve the clients' callbacks: they pile up otherwise, and a member is taken for hung."""
+        for client in self._clients.values():
+            client.poll()
+        self._logs.poll()
+
+    def close(self) -> None:
+        """Close all connections; waits some seconds for a commit that is still out.
+
+        A member's place is kept for it until its session has ended.
+        """
+        while self._clients:
+            self._clients.popitem()[1].close()
+        self._logs.close()
+
+    def _of(self, group: str) -> PooledClient:
         """The client of this group."""
         client = self._clients.get(group)
         if client is None:
-            client = self._clients[group] = self._open(group)
+            client = self._clients[group] = self._open(group, self._logs)
             self._close_idle()
         self._clients.move_to_end(group)
         return client
@@ -80,37 +123,6 @@ class ClientPool(Generic[_K]):
         idle = [group for group, client in self._clients.items() if not client.busy]
         for group in idle[: max(0, surplus)]:
             self._clients.pop(group).close()
-
-    def poll(self) -> None:
-        """Serve the clients' callbacks, which pile up otherwise."""
-        for client in self._clients.values():
-            client.poll()
-
-    def close(self) -> None:
-        """Close them all."""
-        while self._clients:
-            self._clients.popitem()[1].close()
-
-
-class PooledGroupStore(Generic[_K]):
-    """Base of the stores: the logs of a cluster, and a client for each of its groups."""
-
-    def __init__(self, properties: Mapping[str, str], open_client: Callable[[str], _K]) -> None:
-        self._logs = Logs(properties)
-        self._clients = ClientPool(open_client)
-
-    def poll(self) -> None:
-        """Serve the clients' callbacks: they pile up otherwise, and a member is taken for hung."""
-        self._clients.poll()
-        self._logs.poll()
-
-    def close(self) -> None:
-        """Close all connections; waits some seconds for a commit that is still out.
-
-        A member's place is kept for it until its session has ended.
-        """
-        self._clients.close()
-        self._logs.close()
 
 
 # Seconds between two checks for an answer: a poll does not end with it, and one of less than a
@@ -210,7 +222,7 @@ class GroupClient:
         self._error = error or next((part.error for part in partitions if part.error), None)
 
 
-class SimpleGroups(PooledGroupStore[GroupClient]):
+class SimpleGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the simple commit mode.
 
     Keeps one client for each group, opened at its first use. Kafka refuses such commits
@@ -218,18 +230,4 @@ class SimpleGroups(PooledGroupStore[GroupClient]):
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        super().__init__(properties, lambda group: GroupClient(properties, group))
-
-    def commit(
-        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
-    ) -> Mapping[TopicPartition, str | None]:
-        """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
-        return self._clients.of(group).commit(positions, time.monotonic() + timeout)
-
-    def snapshot(
-        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
-    ) -> GroupSnapshot:
-        """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
-        deadline = time.monotonic() + timeout
-        held = self._clients.of(group).held(partitions, deadline)
-        return self._logs.snapshot(held, partitions, deadline)
+        super().__init__(properties, lambda group, _: GroupClient(properties, group))

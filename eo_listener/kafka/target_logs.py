@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError as Answer
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.kafka.client import (
-    TIMED_OUT,
     ConnectionErrors,
-    answer_of,
     cleanup_policy,
     open_admin,
 )
@@ -88,13 +83,7 @@ class TargetLogs:
         """The `cleanup.policy` of a topic."""
         if self._admin is None:
             self._admin = open_admin(self._properties)
-        what = f"reading the settings of topic {topic}"
-        try:
-            return cleanup_policy(self._admin, topic, self._timeout)
-        except KafkaException as error:
-            raise self._errors.failure(what, answer_of(error)) from error
-        except Late as error:
-            raise self._errors.failure(what, Answer(TIMED_OUT)) from error
+        return cleanup_policy(self._admin, topic, self._timeout, self._errors)
 
     def records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterator[StoredRecord]:
         """The records in these ranges."""

@@ -10,13 +10,12 @@ from confluent_kafka import KafkaError as Answer
 
 from eo_listener.client_config.identities import transactional_id
 from eo_listener.kafka.client import STABLE, TIMED_OUT, Client
-from eo_listener.kafka.logs import Held, group_offsets
+from eo_listener.kafka.logs import Held, Logs, group_offsets
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.producers import FENCED, OffsetProducer, Stage
 from eo_listener.kafka.simple_groups import PooledGroupStore
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import GroupSnapshot
 
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
 # Errors of one partition, for which the whole transaction is aborted.
@@ -26,7 +25,7 @@ _PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that t
 _STUCK = 10.0  # seconds that a producer may stay silent although its group can be read
 
 
-class TransactionalGroups(PooledGroupStore["_Transactions"]):
+class TransactionalGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the transactional commit mode.
 
     Each group has a producer with a `transactional.id` of its own, always the same. Its first use
@@ -36,75 +35,22 @@ class TransactionalGroups(PooledGroupStore["_Transactions"]):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         owned: defaultdict[str, Ownership] = defaultdict(Ownership)
-        super().__init__(properties, lambda group: _Transactions(properties, group, owned[group]))
-
-    def commit(
-        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
-    ) -> Mapping[TopicPartition, str | None]:
-        """Commit all in one transaction, or what is left when partitions are to blame for it.
-
-        Raises KafkaError.
-        """
-        deadline = time.monotonic() + timeout
-        client = self._clients.of(group)
-        try:
-            client.transact(positions, deadline)
-        except KafkaError as error:
-            if error.code not in _OF_ONE:
-                raise
-            return self._without_the_bad(client, positions, error, deadline)
-        return dict.fromkeys(positions)
-
-    def _without_the_bad(
-        self,
-        client: _Transactions,
-        positions: Mapping[TopicPartition, Position],
-        error: KafkaError,
-        deadline: float,
-    ) -> Mapping[TopicPartition, str | None]:
-        """One bad partition aborts a whole transaction: commit the others without it."""
-        answer: dict[TopicPartition, str | None] = {}
-        parts: Iterable[Collection[TopicPartition]]
-        if error.code in _UNKNOWN_TOPIC:
-            there = self._logs.existing(positions, deadline)
-            answer |= {tp: error.code for tp in positions if tp not in there}
-            parts = [there] if there and answer else []
-        else:
-            topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
-            for tp in positions:
-                topics[tp.topic].append(tp)
-            parts = topics.values() if len(topics) > 1 else []
-        for part in parts:
-            try:
-                client.transact({tp: positions[tp] for tp in part}, deadline)
-            except KafkaError as failed:
-                answer |= dict.fromkeys(part, failed.code)
-            else:
-                answer |= dict.fromkeys(part)
-        if not answer:
-            raise error
-        return answer
-
-    def snapshot(
-        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
-    ) -> GroupSnapshot:
-        """Read where the group and the logs of `partitions` stand. Raises KafkaError.
-
-        Takes the group over first: a commit of an older driver could arrive after the snapshot.
-        """
-        deadline = time.monotonic() + timeout
-        held = self._clients.of(group).held(partitions, deadline)
-        return self._logs.snapshot(held, partitions, deadline)
+        super().__init__(
+            properties, lambda group, logs: _Transactions(properties, group, owned[group], logs)
+        )
 
 
 class _Transactions:
     """The transactions of one group, and the reading of what they have made of it."""
 
-    def __init__(self, properties: Mapping[str, str], group: str, ownership: Ownership) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], group: str, ownership: Ownership, logs: Logs
+    ) -> None:
         self._properties = properties
         self._group = group
         self._what = f"committing to group {group}"
         self._ownership = ownership
+        self._logs = logs
         # A transaction that was just committed is pending for some milliseconds more.
         self._client = Client(properties, group, role=STABLE)
         self._membership = self._client.consumer.consumer_group_metadata()
@@ -116,6 +62,18 @@ class _Transactions:
     @property
     def busy(self) -> bool:
         return self._producer is not None and self._producer.busy
+
+    def commit(
+        self, positions: Mapping[TopicPartition, Position], deadline: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Commit all in one transaction, or what is left when partitions are to blame for it."""
+        try:
+            self.transact(positions, deadline)
+        except KafkaError as error:
+            if error.code not in _OF_ONE:
+                raise
+            return self._without_the_bad(positions, error, deadline)
+        return dict.fromkeys(positions)
 
     def transact(self, positions: Mapping[TopicPartition, Position], deadline: float) -> None:
         """Commit all or nothing. Raises KafkaError; `_TIMED_OUT` leaves open which it is."""
@@ -148,6 +106,35 @@ class _Transactions:
         if self._producer is not None:
             self._producer.close()
         self._client.close()
+
+    def _without_the_bad(
+        self,
+        positions: Mapping[TopicPartition, Position],
+        error: KafkaError,
+        deadline: float,
+    ) -> Mapping[TopicPartition, str | None]:
+        """One bad partition aborts a whole transaction: commit the others without it."""
+        answer: dict[TopicPartition, str | None] = {}
+        parts: Iterable[Collection[TopicPartition]]
+        if error.code in _UNKNOWN_TOPIC:
+            there = self._logs.existing(positions, deadline)
+            answer |= {tp: error.code for tp in positions if tp not in there}
+            parts = [there] if there and answer else []
+        else:
+            topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
+            for tp in positions:
+                topics[tp.topic].append(tp)
+            parts = topics.values() if len(topics) > 1 else []
+        for part in parts:
+            try:
+                self.transact({tp: positions[tp] for tp in part}, deadline)
+            except KafkaError as failed:
+                answer |= dict.fromkeys(part, failed.code)
+            else:
+                answer |= dict.fromkeys(part)
+        if not answer:
+            raise error
+        return answer
 
     def _ready(self, deadline: float) -> OffsetProducer:
         """A producer with nothing under way; a new one where the last is of no use any more."""
@@ -220,19 +207,12 @@ class _Transactions:
         """Raise the final error when somebody else has committed since this store did."""
         asked = self._ownership.partitions
         held = group_offsets(self._client, self._group, asked, deadline)
-        foreign = self._ownership.foreign(held.positions)
-        if foreign is not None:
-            self._lose(f"{foreign} holds what this committer has not sent")
+        self._ownership.compare(held.positions)
+        self._require_not_lost()
 
     def _lose(self, how: str) -> None:
         self._ownership.lost = how
         self._require_not_lost()
 
     def _require_not_lost(self) -> None:
-        if self._ownership.lost is not None:
-            raise KafkaError(
-                f"{self._what} failed: another committer has taken over",
-                code="_FENCED",
-                cause=self._ownership.lost,
-                fix="Let only one driver commit to this group",
-            )
+        self._ownership.require_kept(self._what, "_FENCED")

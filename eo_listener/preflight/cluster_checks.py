@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eo_listener.client_config import acls
+from eo_listener.client_config.admin_commands import grant_command
 from eo_listener.model.commit_metadata import MAX_BYTES
 from eo_listener.model.errors import counted
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts
@@ -23,7 +23,7 @@ def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding
     about = f"cluster {facts.servers}"
     yield fine(about, f"reached, {counted(facts.brokers, 'broker')}")
     if facts.settings is None:
-        command = acls.command(facts.servers, plan.principal, ["DESCRIBE_CONFIGS"], ["--cluster"])
+        command = grant_command(facts.servers, plan.principal, ["DESCRIBE_CONFIGS"], ["--cluster"])
         yield note(
             about,
             f"its settings could not be read ({facts.refused}), so retention is not compared",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 
-from eo_listener.client_config import acls
+from eo_listener.client_config.admin_commands import grant_command
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -42,7 +42,7 @@ def refused(
     return problem(
         about,
         f"{principal or 'this client'} may not {' and '.join(words)}",
-        f"as an administrator: {acls.command(servers, principal, operations, resource)}",
+        f"as an administrator: {grant_command(servers, principal, operations, resource)}",
     )
 
 
@@ -64,7 +64,7 @@ def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[Ch
             about,
             "it does not exist, or the client may not see it",
             "check its name; or, as an administrator: "
-            + acls.command(servers, plan.principal, _NEEDED, resource),
+            + grant_command(servers, plan.principal, _NEEDED, resource),
         )
         return
     if topic.error is not None:
@@ -149,7 +149,7 @@ def _transactions(group: str, servers: str) -> str:
 def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> CheckFinding:
     """A client can only ask for it by taking it, which would stop the driver that has it."""
     own = transactional_id(name)
-    command = acls.command(
+    command = grant_command(
         servers, plan.principal, ["WRITE", "DESCRIBE"], ["--transactional-id", own]
     )
     return note(

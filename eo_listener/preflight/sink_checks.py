@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping
 
-from eo_listener.client_config import acls
+from eo_listener.client_config.admin_commands import (
+    alter_topic,
+    create_ledger,
+    create_topic,
+    grant_command,
+)
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.client_config.topic_commands import alter_topic, create_ledger, create_topic
 from eo_listener.model.errors import counted, few
 from eo_listener.preflight.facts import (
     LONGEST_MS,
@@ -181,7 +185,7 @@ def judge_transactional_id(
             f"transactional id {some}...",
             "the right to it was not tried: it ends with the query's name, which was not given",
             "name the query; where the cluster has ACLs: "
-            + acls.command(servers, plan.principal, ["WRITE", "DESCRIBE"], resource),
+            + grant_command(servers, plan.principal, ["WRITE", "DESCRIBE"], resource),
         )
     own = sink_transactional_id(sink.key, sink.query)
     about, resource = f"transactional id {own}", ["--transactional-id", own]
@@ -190,7 +194,7 @@ def judge_transactional_id(
             about,
             f"the right to it was not tried: without {_MOST} that might fence whoever has it",
             "where the cluster has ACLs: "
-            + acls.command(servers, plan.principal, ["WRITE", "DESCRIBE"], resource),
+            + grant_command(servers, plan.principal, ["WRITE", "DESCRIBE"], resource),
         )
     if tried.error is None:
         return fine(about, "the client may write with it (Write)")

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from eo_listener.client_config.acls import right_to_add
+from eo_listener.client_config.admin_commands import right_to_add
 from eo_listener.model.events import CommitFailed
 from eo_listener.model.offsets import TopicPartition
 

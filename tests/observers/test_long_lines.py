@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.client_config.acls import right_to_add
+from eo_listener.client_config.admin_commands import right_to_add
 from eo_listener.model import events
 from eo_listener.model.events import CommitAbandoned, CommitFailed, Committed, Event
 from eo_listener.model.offsets import Offsets, TopicPartition

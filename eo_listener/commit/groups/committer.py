@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from eo_listener.client_config.acls import right_to_add
+from eo_listener.client_config.admin_commands import right_to_add
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Waiting

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from eo_listener.client_config.acls import command, command_for
+from eo_listener.client_config.admin_commands import AS_ADMINISTRATOR, NO_TOPIC_RIGHT, grant_command
 from eo_listener.kafka.producers import FENCED, TooLargeError
 from eo_listener.model.errors import (
     EoListenerError,
@@ -42,8 +41,6 @@ _PASSING: Final = (
 _LASTING: Final = frozenset(
     {"_AUTHENTICATION", "_SSL", "_INVALID_ARG", "_UNSUPPORTED_FEATURE", "_NO_JAVA", "_NO_STORE"}
 )
-NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
-AS_ADMINISTRATOR: Final = "As an administrator of the cluster: "
 _RIGHTS: Final = {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (("Write", "Describe"), "--transactional-id"),
     "GROUP_AUTHORIZATION_FAILED": (("Read",), "--group"),
@@ -169,31 +166,10 @@ class Explanation:
         operations, kind = _RIGHTS[code]
         named = {"--transactional-id": self.transactional_id, "--group": self.group or "GROUP"}
         resource = [kind, named[kind]] if kind in named else [kind]
-        return AS_ADMINISTRATOR + command(self.servers, self.principal, operations, resource)
+        return AS_ADMINISTRATOR + grant_command(self.servers, self.principal, operations, resource)
 
     def _acl(self, operations: tuple[str, ...], kind: str, name: str) -> str:
-        return command(self.servers, self.principal, operations, [kind, name])
-
-
-def with_right(
-    error: KafkaError,
-    properties: Mapping[str, str],
-    operations: Collection[str],
-    topics: Iterable[str],
-) -> KafkaError:
-    """The same; with the command that gives the right, where one to these topics is missing.
-
-    `properties` are those of the client that asked, in librdkafka's names.
-    """
-    if error.code != NO_TOPIC_RIGHT:
-        return error
-    named = [word for topic in topics for word in ("--topic", topic)]
-    return KafkaError(
-        error.problem,
-        code=error.code,
-        cause="a right is missing",
-        fix=AS_ADMINISTRATOR + command_for(properties, operations, named),
-    )
+        return grant_command(self.servers, self.principal, operations, [kind, name])
 
 
 def is_fenced(error: KafkaError) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from eo_listener.client_config.topic_commands import alter_topic
+from eo_listener.client_config.admin_commands import alter_topic
 from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import (
     FORMAT,

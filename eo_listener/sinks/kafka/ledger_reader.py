@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Final
 
+from eo_listener.client_config.admin_commands import with_right
 from eo_listener.kafka.compacted_topic import CompactedTopic
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.errors import KafkaError, SettingsError, SinkLockedError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
-from eo_listener.sinks.kafka.errors import with_right
 from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, history_of, owner
 
 _GRACE: Final = 2.0
@@ -107,7 +107,7 @@ class KafkaLedgerReader:
         try:
             yield
         except KafkaError as error:
-            named = with_right(error, self._properties, operations, (self._topic,))
+            named = with_right(error, self._properties, operations, ("--topic", self._topic))
             if named is error:
                 raise
             raise named from error

@@ -16,7 +16,13 @@ from datetime import datetime, timezone
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from eo_listener.client_config.acls import command_for
+from eo_listener.client_config.admin_commands import (
+    AS_ADMINISTRATOR,
+    NO_TOPIC_RIGHT,
+    grant_command_for,
+    topic_options,
+    with_right,
+)
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.kafka.logs import Logs
@@ -35,7 +41,7 @@ from eo_listener.model.errors import (
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import GAP_ACCEPTED, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka.errors import AS_ADMINISTRATOR, NO_TOPIC_RIGHT, is_fenced, with_right
+from eo_listener.sinks.kafka.errors import is_fenced
 from eo_listener.sinks.kafka.ledger import (
     PER_RECORD,
     BatchKey,
@@ -394,7 +400,9 @@ class KafkaLedgerRepair:
         try:
             return set(self._logs.topics(possible, time.monotonic() + self._timeout))
         except KafkaError as error:
-            raise with_right(error, self._properties, ("Describe",), possible) from error
+            raise with_right(
+                error, self._properties, ("Describe",), topic_options(possible)
+            ) from error
 
     def _end(self, name: str) -> None:
         """End what was given up; where that fails, its time-out does."""
@@ -422,7 +430,7 @@ class KafkaLedgerRepair:
         return SinkError(
             f"{self._reader.label}: {error.problem}; nothing was changed",
             cause="a right is missing",
-            fix=AS_ADMINISTRATOR + command_for(self._properties, rights, resource),
+            fix=AS_ADMINISTRATOR + grant_command_for(self._properties, rights, resource),
         )
 
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from eo_listener.client_config.admin_commands import LEDGER_PARTITIONS, create_ledger
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.client_config.topic_commands import LEDGER_PARTITIONS, create_ledger
 from eo_listener.kafka.compacted_topic import CompactedTopic, Concerns, PendingRecord
 from eo_listener.model.errors import (
     FormatError,

@@ -1,0 +1,114 @@
+"""The commands that give rights, and create and change topics, as an administrator types them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from eo_listener.client_config.identities import transactional_id
+from eo_listener.client_config.translate import principal as principal_of
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.events import CommitFailed
+
+AS_ADMINISTRATOR: Final = "As an administrator of the cluster: "
+NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
+_SOMEBODY: Final = "User:CLIENT"  # a place for its name, which is not known here
+
+
+def grant_command(
+    servers: str, principal: str | None, operations: Collection[str], resource: Collection[str]
+) -> str:
+    """Return it; `resource` is an option of kafka-acls and a name, operations are in any case.
+
+    `principal` is how ACLs name the client (`User:alice`), None where that is unknown.
+    """
+    words = ["kafka-acls", "--bootstrap-server", servers, "--add"]
+    words += ["--allow-principal", principal or _SOMEBODY]
+    for operation in operations:
+        words += ["--operation", operation.title().replace("_", "")]
+    return shlex.join([*words, *resource])
+
+
+def grant_command_for(
+    properties: Mapping[str, str], operations: Collection[str], resource: Collection[str]
+) -> str:
+    """The same for the client with these properties, librdkafka's."""
+    servers = properties.get("bootstrap.servers", "")
+    return grant_command(servers, principal_of(properties), operations, resource)
+
+
+def topic_options(topics: Iterable[str]) -> list[str]:
+    """Return the options of kafka-acls for these topics."""
+    return [word for topic in topics for word in ("--topic", topic)]
+
+
+def with_right(
+    error: KafkaError,
+    properties: Mapping[str, str],
+    operations: Collection[str],
+    resource: Collection[str],
+    *,
+    refused: str = NO_TOPIC_RIGHT,
+) -> KafkaError:
+    """Return the same error; with the command that gives the right, if that is what is missing.
+
+    `properties` are those of the client that asked, in librdkafka's names; `refused` is Kafka's
+    name of an error.
+    """
+    if error.code != refused:
+        return error
+    return KafkaError(
+        error.problem,
+        code=error.code,
+        cause="a right is missing",
+        fix=AS_ADMINISTRATOR + grant_command_for(properties, operations, resource),
+    )
+
+
+def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
+    """The fix for a right that the broker says is missing; None for any other failure.
+
+    `principal` is the client's name in ACLs (`User:alice`), None if unknown.
+    """
+    match event.code:
+        case "GROUP_AUTHORIZATION_FAILED":
+            operations, what = ["Read"], ["--group", event.group]
+        case "TOPIC_AUTHORIZATION_FAILED":
+            topics = {tp.topic for tp, code in event.errors.items() if code == event.code}
+            operations = ["Read"]
+            what = topic_options(sorted(topics))
+        case "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
+            operations = ["Write", "Describe"]
+            what = ["--transactional-id", transactional_id(event.group)]
+        case _:
+            return None
+    return (
+        f"give {principal or 'the client'} the right to {' and '.join(operations)}, as an "
+        f"administrator of the cluster: {grant_command(event.cluster, principal, operations, what)}"
+    )
+
+
+LEDGER_PARTITIONS: Final = 16
+"""Of a ledger's topic. Only queries with a partition in common wait for each other."""
+
+
+def create_topic(servers: str, topic: str) -> str:
+    """Return the command for a topic of rows, whose number of partitions is the user's choice."""
+    return f"{_create(servers, topic)} --partitions N"
+
+
+def create_ledger(servers: str, topic: str) -> str:
+    """Return the command for the topic of a ledger."""
+    config = f"--config cleanup.policy=compact --partitions {LEDGER_PARTITIONS}"
+    return f"{_create(servers, topic)} {config}"
+
+
+def alter_topic(servers: str, topic: str, setting: str) -> str:
+    """Return the command that gives a topic a `setting`, as name=value."""
+    words = ["kafka-configs", "--bootstrap-server", servers, "--alter", "--topic", topic]
+    return shlex.join([*words, "--add-config", setting])
+
+
+def _create(servers: str, topic: str) -> str:
+    return shlex.join(["kafka-topics", "--bootstrap-server", servers, "--create", "--topic", topic])
