@@ -84,11 +84,7 @@ def document(reading: TransactionReading, commands: Commands, now_ms: int) -> di
             for tp in sorted({*reading.held, *reading.errors})
         ],
         "transactions": [
-            {
-                **_document(one),
-                "overdue": one.is_overdue(now_ms),
-                "commands": commands.end(one),
-            }
+            {**_document(one), "overdue": one.is_overdue(now_ms), "commands": commands.end(one)}
             for one in reading.transactions
         ],
     }

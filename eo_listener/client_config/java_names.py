@@ -119,6 +119,5 @@ def _text(properties: Mapping[str, str], inline: str, location: str) -> str | No
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SettingsError(
-            f"the file of -X {location} cannot be read: {why}",
-            fix="Give one file in PEM",
+            f"the file of -X {location} cannot be read: {why}", fix="Give one file in PEM"
         ) from None

@@ -147,11 +147,7 @@ def _kerberos(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -
         raise OnlyJava("the keytab or the principal cannot be given to a shell's command")
     if not _PRINCIPAL.fullmatch(service):
         raise OnlyJava(f"the name of the service is not in {PREFIX}{_SERVICE}")
-    return {
-        _SERVICE: service,
-        "sasl.kerberos.keytab": keytab,
-        "sasl.kerberos.principal": principal,
-    }
+    return {_SERVICE: service, "sasl.kerberos.keytab": keytab, "sasl.kerberos.principal": principal}
 
 
 def _require_module(login: LoginModule, name: str) -> None:
@@ -166,8 +162,4 @@ _CREDENTIALS: Final = {
 }
 _MECHANISMS: Final[
     Mapping[str, Callable[[str, LoginModule, Mapping[str, str]], dict[str, str]]]
-] = {
-    **dict.fromkeys(PASSWORD_MODULES, _password),
-    "OAUTHBEARER": _oidc,
-    "GSSAPI": _kerberos,
-}
+] = {**dict.fromkeys(PASSWORD_MODULES, _password), "OAUTHBEARER": _oidc, "GSSAPI": _kerberos}

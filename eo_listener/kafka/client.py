@@ -19,10 +19,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
-    AdminClient,
-    ConfigResource,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.client_config.identities import INSTANCE_ID
 from eo_listener.client_config.validation import require_property
@@ -242,11 +239,7 @@ def open_admin(properties: Mapping[str, str]) -> AdminClient:
 
 
 def open_reader(
-    properties: Mapping[str, str],
-    name: str,
-    *,
-    committed: bool,
-    error_cb: Callable[[Answer], None],
+    properties: Mapping[str, str], name: str, *, committed: bool, error_cb: Callable[[Answer], None]
 ) -> Consumer:
     """A Consumer for records of the partitions that it is assigned. Raises SettingsError.
 

@@ -23,11 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import TIMED_OUT, answer_of, open_admin

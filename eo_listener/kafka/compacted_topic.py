@@ -20,10 +20,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import OFFSET_END, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
-    AdminClient,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.kafka.client import (
     TIMED_OUT,

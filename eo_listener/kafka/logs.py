@@ -75,10 +75,7 @@ class Logs:
         self._stable: Client | None = None
 
     def snapshot(
-        self,
-        held: Held,
-        partitions: Collection[TopicPartition],
-        deadline: float,
+        self, held: Held, partitions: Collection[TopicPartition], deadline: float
     ) -> GroupSnapshot:
         """What a group holds, beside what its logs and topics are."""
         found, errors = self._described({tp.topic for tp in partitions}, deadline)

@@ -20,11 +20,7 @@ from enum import Enum
 from typing import Final
 from uuid import uuid4
 
-from eo_listener.client_config.admin_commands import (
-    NO_TOPIC_RIGHT,
-    grant_command_for,
-    with_right,
-)
+from eo_listener.client_config.admin_commands import NO_TOPIC_RIGHT, grant_command_for, with_right
 from eo_listener.client_config.identities import IdOwner
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions, OpenProducer

@@ -84,10 +84,7 @@ class KafkaProducer:
     """
 
     def __init__(
-        self,
-        properties: Mapping[str, str],
-        defaults: Mapping[str, str],
-        fixed: Mapping[str, Any],
+        self, properties: Mapping[str, str], defaults: Mapping[str, str], fixed: Mapping[str, Any]
     ) -> None:
         self.connection_errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._producer = accepted(
@@ -164,10 +161,7 @@ class RecordProducer(KafkaProducer):
                 return
 
     def send_each(
-        self,
-        topic: str,
-        values: Iterable[bytes | str | None],
-        keys: Iterable[bytes | str | None],
+        self, topic: str, values: Iterable[bytes | str | None], keys: Iterable[bytes | str | None]
     ) -> dict[int, str]:
         """Send a record of each value and its key; twice as fast as `send` for each.
 

@@ -189,10 +189,7 @@ def oldest_records(
         return {}
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
     consumer = open_reader(
-        {**properties, **_SMALL},
-        "eo-listener-oldest",
-        committed=committed,
-        error_cb=errors.record,
+        {**properties, **_SMALL}, "eo-listener-oldest", committed=committed, error_cb=errors.record
     )
     deadline = time.monotonic() + seconds
     left = set(offsets)

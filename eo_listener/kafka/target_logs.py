@@ -13,11 +13,7 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from eo_listener.kafka.client import (
-    ConnectionErrors,
-    cleanup_policy,
-    open_admin,
-)
+from eo_listener.kafka.client import ConnectionErrors, cleanup_policy, open_admin
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.offsets import OffsetRange, TopicPartition

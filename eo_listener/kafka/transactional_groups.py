@@ -108,10 +108,7 @@ class _Transactions:
         self._client.close()
 
     def _without_the_bad(
-        self,
-        positions: Mapping[TopicPartition, Position],
-        error: KafkaError,
-        deadline: float,
+        self, positions: Mapping[TopicPartition, Position], error: KafkaError, deadline: float
     ) -> Mapping[TopicPartition, str | None]:
         """One bad partition aborts a whole transaction: commit the others without it."""
         answer: dict[TopicPartition, str | None] = {}
