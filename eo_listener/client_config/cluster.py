@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eo_listener.client_config.key_stores import KeyStore
+from eo_listener.client_config.tls import KeyStore
 from eo_listener.client_config.translate import ClientAccess, ClientKind, principal
 from eo_listener.client_config.validation import SERVERS
 from eo_listener.model.errors import SettingsError

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from eo_listener.client_config.jaas import LoginModule
 from eo_listener.client_config.kafka_options import ENDPOINT, PROTOCOL
-from eo_listener.client_config.sasl import JAAS, PASSWORD_MODULES
+from eo_listener.client_config.sasl import JAAS, PASSWORD_MODULES, LoginModule
 from eo_listener.client_config.validation import SERVERS
 from eo_listener.model.errors import SettingsError
 

@@ -1,14 +1,118 @@
-"""Java's `ssl.*` options in librdkafka's names."""
+"""Java's `ssl.*` options in librdkafka's names; key stores that only Java reads become PEM."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from eo_listener.client_config.kafka_options import ENDPOINT, PREFIX, OnlyJava, require_known
-from eo_listener.client_config.key_stores import CERTIFICATES, KEY, KeyStore, Use, in_lines
-from eo_listener.model.errors import SettingsError
+from eo_listener.model.errors import FormatError, SettingsError
+
+CERTIFICATES: Final = "CERTIFICATE"
+KEY: Final = "PRIVATE KEY"
+
+_MARKER: Final = re.compile(r"-+\s*(BEGIN|END)\s+([A-Z0-9 ]{1,40}?)\s*-+")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+=*")
+_WIDTH: Final = 64
+
+
+def in_lines(text: str, kind: str, option: str) -> str:
+    """The blocks of `kind` in `text`, in the lines that OpenSSL wants.
+
+    Raises SettingsError, which quotes nothing but the name of the option.
+    """
+    blocks = []
+    begun: re.Match[str] | None = None
+    for marker in _MARKER.finditer(text):
+        if marker[1] == "BEGIN":
+            begun = marker
+        elif begun is not None and begun[2] == marker[2]:
+            if marker[2].endswith(kind):
+                blocks.append(_block(marker[2], text[begun.end() : marker.start()], option))
+            begun = None
+    if not blocks:
+        raise _unreadable(option)
+    return "".join(blocks)
+
+
+def _block(label: str, body: str, option: str) -> str:
+    if ":" in body:  # the headers of an older kind of encrypted key, which need their lines
+        lines = body.strip().splitlines()
+    else:
+        packed = "".join(body.split())
+        if not _BASE64.fullmatch(packed):
+            raise _unreadable(option)
+        lines = [packed[at : at + _WIDTH] for at in range(0, len(packed), _WIDTH)]
+    return "\n".join((f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""))
+
+
+def _unreadable(option: str) -> SettingsError:
+    return SettingsError(
+        f"{option} holds no PEM text that can be read",
+        cause="it may have been cut short, or hold the name of a file",
+        fix="give the text itself, from -----BEGIN to the end of the last -----END line",
+    )
+
+
+REQUEST: Final = "stores.pem"
+
+Use = Literal["trust", "key"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyStore:
+    """A JKS or PKCS12 file, to be turned into PEM by Java (`REQUEST`, in memory).
+
+    `use` says what it is to the client: the authorities it trusts, or its own key.
+    """
+
+    use: Use
+    location: str
+    type: str
+    password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+
+    def argument(self) -> str:
+        """The request, as JSON. It holds secrets."""
+        return json.dumps(
+            {
+                "use": self.use,
+                "location": self.location,
+                "type": self.type,
+                "password": self.password,
+                "keyPassword": self.key_password,
+            }
+        )
+
+    def properties(self, answer: str) -> Mapping[str, str]:
+        """librdkafka's properties, from Java's answer. Raises FormatError, which quotes nothing."""
+        match _document(answer):
+            case {"v": 1, "certificates": str(certificates), "key": None | str() as key}:
+                pass
+            case _:
+                raise FormatError(
+                    f"the shim's answer for the key store {self.location} is not understood",
+                    cause="the jar and this package may be of different versions",
+                    fix="give Spark the jar that `eo-listener jar` names",
+                )
+        chain = in_lines(certificates, CERTIFICATES, self.location)
+        if self.use == "trust":
+            return {"ssl.ca.pem": chain}
+        return {
+            "ssl.certificate.pem": chain,
+            "ssl.key.pem": in_lines(key or "", KEY, self.location),
+        }
+
+
+def _document(answer: str) -> object:
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return None
+
 
 _TRUST: Final = "ssl.truststore."
 _OWN: Final = "ssl.keystore."
@@ -25,25 +129,20 @@ _DEFAULT_TYPE: Final = "JKS"
 _ENDPOINTS: Final = {"": "none", "https": "https"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
-    """The TLS of a client; `stores` are still to become further properties."""
+def tls(options: Mapping[str, str]) -> tuple[dict[str, str], tuple[KeyStore, ...]]:
+    """Translate to properties, and to stores that are still to become further properties.
 
-    properties: Mapping[str, str] = field(repr=False)
-    stores: tuple[KeyStore, ...]
-
-
-def tls(options: Mapping[str, str]) -> Tls:
-    """Translate. Raises OnlyJava, and SettingsError where there is nothing to translate to."""
+    Raises OnlyJava, and SettingsError where there is nothing to translate to.
+    """
     require_known(options, "ssl.", _KNOWN)
-    parts = (_trust(options), _own(options))
     properties = _endpoint(options)
-    for part in parts:
-        if not isinstance(part, KeyStore):
+    stores: list[KeyStore] = []
+    for part in (_trust(options), _own(options)):
+        if isinstance(part, KeyStore):
+            stores.append(part)
+        else:
             properties |= part
-    return Tls(
-        properties=properties, stores=tuple(part for part in parts if isinstance(part, KeyStore))
-    )
+    return properties, tuple(stores)
 
 
 def _endpoint(options: Mapping[str, str]) -> dict[str, str]:

@@ -15,9 +15,8 @@ from eo_listener.client_config.kafka_options import (
     connections,
     protocol,
 )
-from eo_listener.client_config.key_stores import KeyStore
 from eo_listener.client_config.sasl import JAAS, module, require_https, sasl
-from eo_listener.client_config.tls import tls
+from eo_listener.client_config.tls import KeyStore, tls
 from eo_listener.model.errors import SettingsError
 
 ClientKind = Literal["librdkafka", "java"]
@@ -98,9 +97,8 @@ def _by_librdkafka(
         properties |= sasl(options, gssapi=gssapi)
     stores: tuple[KeyStore, ...] = ()
     if security.endswith("SSL"):
-        secured = tls(options)
-        properties |= secured.properties
-        stores = secured.stores
+        secured, stores = tls(options)
+        properties |= secured
     return ClientAccess(properties=properties, stores=stores)
 
 

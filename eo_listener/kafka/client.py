@@ -154,7 +154,8 @@ class Client:
     """A Consumer of one group, which never fetches.
 
     Raises SettingsError for properties that librdkafka does not accept. Not to be used by two
-    threads at once, nor after a fork.
+    threads at once, nor after a fork. `errors` are those of its connections; after one that is
+    `fatal` nothing will ever succeed.
     """
 
     def __init__(
@@ -165,14 +166,14 @@ class Client:
         *,
         role: Role = OUTSIDER,
     ) -> None:
-        self._connection_errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
+        self.errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         settings: dict[str, Any] = {
             **_COMMON,
             **role.settings,
             **properties,
             **role.fixed,
             "group.id": group,
-            "error_cb": self._connection_errors.record,
+            "error_cb": self.errors.record,
             "logger": SILENT,
         }
         if on_commit is not None:
@@ -187,30 +188,16 @@ class Client:
             raised: object = sys.exc_info()[1]
             if not isinstance(raised, Answer):
                 raise
-            self._connection_errors.record(raised)
+            self.errors.record(raised)
             return
         error = message.error() if message is not None else None
         if error is not None:  # a consumer that does not fetch gets nothing but errors
-            self._connection_errors.record(error)
-
-    @property
-    def connections_lost(self) -> int:
-        """How many connections have failed so far."""
-        return self._connection_errors.connections_lost
-
-    @property
-    def dead(self) -> bool:
-        """Whether it has ended for good, as librdkafka says: nothing will ever succeed."""
-        return self._connection_errors.fatal is not None
-
-    def forget_errors(self) -> None:
-        """Forget all connection errors: a request has been answered."""
-        self._connection_errors.forget()
+            self.errors.record(error)
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
         """Say that `what` failed; where a connection reported an error, that is the reason."""
         self.poll()
-        return self._connection_errors.failure(what, answer)
+        return self.errors.failure(what, answer)
 
     def close(self) -> None:
         """Close the connections; waits some seconds for a commit that is still out."""

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -31,7 +32,7 @@ from eo_listener.kafka.logs import NOTHING_HELD, Logs, positions_of
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.preflight.facts import (
     LONGEST_MS,
     ClusterFacts,
@@ -101,21 +102,15 @@ class ClusterDescriber:
             # (yet, on a new cluster) is asked for offsets, and not where it is asked for members.
             described: Any = self._settled(lambda: self._describe(name))
         except KafkaError as error:
-            gone = error.code == _NO_GROUP
-            held, held_error, unstable = (
-                (None, error.code, False) if error.code in _NO_COORDINATOR else self._held(name)
-            )
-            return GroupFacts(
+            gone, away = error.code == _NO_GROUP, error.code in _NO_COORDINATOR
+            facts = GroupFacts(
                 name=name,
                 error=None if gone else error.code,
                 state="Dead" if gone else None,
                 protocol=self._foreign_protocol(name),
-                held=held,
-                held_error=held_error,
-                unstable=unstable,
             )
-        held, held_error, unstable = self._held(name)
-        return GroupFacts(
+            return replace(facts, held_error=error.code) if away else self._with_held(facts)
+        facts = GroupFacts(
             name=name,
             state=_STATES.get(described.state),
             kind=_KINDS.get(described.type),
@@ -129,10 +124,8 @@ class ClusterDescriber:
                 for member in described.members
             ),
             operations=_names(described.authorized_operations),
-            held=held,
-            held_error=held_error,
-            unstable=unstable,
         )
+        return self._with_held(facts)
 
     def described(self, name: str) -> GroupFacts:
         """A group as `group` does it.
@@ -209,16 +202,18 @@ class ClusterDescriber:
         )
         return futures[name]
 
-    def _held(
-        self, group: str
-    ) -> tuple[Mapping[TopicPartition, Position] | None, str | None, bool]:
-        """The offsets, or why they are not known, and whether a transaction holds some of them."""
+    def _with_held(self, facts: GroupFacts) -> GroupFacts:
+        """The same with the offsets, or why they are not known."""
+        group = facts.name
         try:
             parts: list[Any] = self._offsets(ConsumerGroupTopicPartitions(group), stable=False)
         except KafkaError as error:
-            return ({}, None, False) if error.code == _NO_GROUP else (None, error.code, False)
+            if error.code == _NO_GROUP:
+                return replace(facts, held={})
+            return replace(facts, held_error=error.code)
         held = positions_of(parts)
-        return held, None, bool(held) and self._is_unstable(group, held)
+        unstable = bool(held) and self._is_unstable(group, held)
+        return replace(facts, held=held, unstable=unstable)
 
     def _is_unstable(self, group: str, held: Collection[TopicPartition]) -> bool:
         asked = [Wire(tp.topic, tp.partition) for tp in held]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.cluster import Cluster
-from eo_listener.client_config.key_stores import REQUEST, KeyStore
+from eo_listener.client_config.tls import REQUEST, KeyStore
 from eo_listener.client_config.validation import SERVERS, require_ports
 from eo_listener.commit.groups.policy import CommitMode
 from eo_listener.kafka.client import MEMBER, OUTSIDER, Client, accepted

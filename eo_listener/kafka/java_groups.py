@@ -104,7 +104,7 @@ class JavaGroups:
             argument = json.dumps(
                 {**self._opening, "timeoutMs": limit, **asked}, separators=(",", ":")
             )
-            answer = _answer(self._calls.make(what, argument, deadline + _GRACE))
+            answer = answer_in(self._calls.make(what, argument, deadline + _GRACE))
         except Late:
             raise self._failure(task, UNANSWERED, "Spark's JVM has not answered in time") from None
         except JvmError as error:
@@ -172,7 +172,8 @@ class _Calls:
                 answer.set_exception(error)
 
 
-def _answer(text: str) -> Any:
+def answer_in(text: str) -> Any:
+    """Read an answer of the shim. Raises JvmError for one of another version."""
     answer = json.loads(text)
     if answer.get("v") != FORMAT:
         raise JvmError(

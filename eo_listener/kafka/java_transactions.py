@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.producer_options import Partitioner
-from eo_listener.kafka.java_groups import FORMAT, NO_JVM, by_topic
+from eo_listener.kafka.java_groups import NO_JVM, answer_in, by_topic
 from eo_listener.model.errors import JvmError, KafkaError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import ShimClient
@@ -291,15 +291,9 @@ class JavaTransactions:
 
     def _ask(self, what: str, task: str, asked: Mapping[str, Any]) -> Any:
         try:
-            answer = json.loads(self._shim_client.call(what, json.dumps(asked)))
+            answer = answer_in(self._shim_client.call(what, json.dumps(asked)))
         except JvmError as error:
             raise KafkaError(f"{task} failed: {NO_JVM}", code=NO_JVM, cause=str(error)) from error
-        if answer.get("v") != FORMAT:
-            raise KafkaError(
-                f"{task} failed: {NO_JVM}",
-                code=NO_JVM,
-                cause="the jar given to Spark is of another version than this package",
-            )
         if "error" in answer:
             raise failure(task, answer["error"])
         return answer

@@ -230,7 +230,7 @@ class Logs:
                         id=None if text == _NO_ID else text,
                         partitions=frozenset(part.id for part in topic.partitions),
                     )
-        client.forget_errors()
+        client.errors.forget()
         return found, errors
 
     def _edges(
@@ -266,7 +266,7 @@ class Logs:
                     raise
                 time.sleep(_PAUSE)
             else:
-                client.forget_errors()
+                client.errors.forget()
                 return edges, errors
 
     def poll(self) -> None:

@@ -19,6 +19,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 _AT_ONCE: Final = 500
 _POLL: Final = 0.05  # seconds; a poll returns early only when it is full
 _END: Final = "_PARTITION_EOF"
+_OF_PARTITION: Final = frozenset({_END, "_AUTO_OFFSET_RESET"})
 _QUICK: Final = {"fetch.wait.max.ms": "10", "fetch.error.backoff.ms": "20"}
 # librdkafka asks for the coordinator of a group that its consumer never joins.
 _OF_GROUPS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", *COORDINATOR_MOVES})
@@ -199,27 +200,14 @@ def oldest_records(
         while left and time.monotonic() < deadline:
             done = set()
             for message in consumer.consume(_AT_ONCE, timeout=_POLL):
-                tp = _place(message)
-                if tp in left and _is_answer(message):
+                tp, error = _place(message), message.error()
+                if tp in left and (error is None or error.name() in _OF_PARTITION):
                     done.add(tp)
                     left.discard(tp)
-                    if (written := _time(message)) is not None:
-                        found[tp] = written
+                    if error is None and message.timestamp()[0] != TIMESTAMP_NOT_AVAILABLE:
+                        found[tp] = int(message.timestamp()[1])
             if done:
                 consumer.pause([Wire(*tp) for tp in done])
     finally:
         consumer.close()
     return found
-
-
-def _is_answer(message: Any) -> bool:
-    """A record, or the end of the partition, or an error that is of the partition itself."""
-    error = message.error()
-    return error is None or error.name() in {"_PARTITION_EOF", "_AUTO_OFFSET_RESET"}
-
-
-def _time(message: Any) -> int | None:
-    if message.error() is not None:
-        return None
-    kind, written = message.timestamp()
-    return None if kind == TIMESTAMP_NOT_AVAILABLE else int(written)

@@ -157,16 +157,16 @@ class GroupClient:
         except KafkaException as error:
             raise self.client.failure(self._what, answer_of(error)) from error
         self.busy = True
-        began, lost = time.monotonic(), self.client.connections_lost
+        began, lost = time.monotonic(), self.client.errors.connections_lost
         reached("commit.after-request")
         self._await(deadline)
         if self._error is None:
             slow = time.monotonic() - began >= SOCKET_TIMEOUT
-            if slow or self.client.connections_lost > lost:
+            if slow or self.client.errors.connections_lost > lost:
                 # librdkafka repeats a request by itself when its connection fails: the first one
                 # may be on its way still, and land after the second. So this is no success yet.
                 raise self.client.failure(self._what, Answer(TIMED_OUT))
-            self.client.forget_errors()
+            self.client.errors.forget()
             return dict.fromkeys(positions)
         failure = self.client.failure(self._what, self._error)
         if len(positions) == 1 or failure.code.startswith("_"):
@@ -196,7 +196,7 @@ class GroupClient:
                 raise
             with closing(Client(self._properties, self._group, role=OUTSIDER)) as unsettled:
                 held = group_offsets(unsettled, self._group, partitions, deadline)
-        self.client.forget_errors()
+        self.client.errors.forget()
         return held
 
     def poll(self) -> None:

@@ -90,7 +90,7 @@ class _Transactions:
         if not self._taken and self._ownership.lost is None:
             self.transact({}, deadline)
         held = group_offsets(self._client, self._group, partitions, deadline)
-        self._client.forget_errors()
+        self._client.errors.forget()
         if self.busy:
             self._readable = self._readable or time.monotonic()
         if self._ownership.lost is None:

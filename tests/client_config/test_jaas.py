@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from eo_listener.client_config.jaas import LoginModule
+from eo_listener.client_config.sasl import LoginModule
 from eo_listener.model.errors import SettingsError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

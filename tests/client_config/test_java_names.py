@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.client_config.jaas import LoginModule
 from eo_listener.client_config.java_names import java_names
+from eo_listener.client_config.sasl import LoginModule
 from eo_listener.model.errors import SettingsError
 
 SERVERS = {"bootstrap.servers": "b:9092"}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from eo_listener.client_config.cluster import Cluster
-from eo_listener.client_config.key_stores import REQUEST
+from eo_listener.client_config.tls import REQUEST
 from eo_listener.client_config.translate import translate
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets

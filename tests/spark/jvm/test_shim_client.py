@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.client_config.key_stores import REQUEST, KeyStore
+from eo_listener.client_config.tls import REQUEST, KeyStore
 from eo_listener.model.errors import JvmError
 from eo_listener.spark import java
 from eo_listener.spark.jvm.shim_client import JvmShimClient
