@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from eo_listener.client_config.cluster import principal as principal_of
 from eo_listener.client_config.identities import transactional_id
-from eo_listener.client_config.translate import principal as principal_of
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import CommitFailed
 

@@ -1,14 +1,135 @@
-"""A Kafka cluster as a client sees it: equal settings are one cluster. Pure."""
+"""A Kafka cluster as a client sees it, translated from the options of Spark's own client."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
-from eo_listener.client_config.tls import KeyStore
-from eo_listener.client_config.translate import ClientAccess, ClientKind, principal
+from eo_listener.client_config.kafka_options import (
+    PREFIX,
+    PROTOCOL,
+    PROVIDERS,
+    OnlyJava,
+    chosen,
+    connections,
+    protocol,
+)
+from eo_listener.client_config.sasl import JAAS, module, require_https, sasl
+from eo_listener.client_config.tls import KeyStore, tls
 from eo_listener.client_config.validation import SERVERS
 from eo_listener.model.errors import SettingsError
+
+ClientKind = Literal["librdkafka", "java"]
+
+_PLAINTEXT: Final = "PLAINTEXT"
+_OF_JAVA: Final = "security.providers"
+_VARIABLE: Final = "${"  # for Java's config providers to put a value in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientAccess:
+    """What a client needs to connect, besides the servers.
+
+    `properties` are librdkafka's, to which `stores` add some once Java has read them; or, where
+    the `client` is "java", those of Java's own client, for the reason in `why_java`.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    stores: tuple[KeyStore, ...] = ()
+    client: ClientKind = "librdkafka"
+    why_java: str | None = None
+
+
+def translate(
+    source: Mapping[str, str],
+    *,
+    own: Collection[str] = (),
+    gssapi: bool = False,
+    tokens: bool = False,
+) -> ClientAccess:
+    """Translate the options of a reader, keys in lower case, by an allow-list.
+
+    `own` are the names of librdkafka's properties that the user gave, in whose place nothing is
+    translated; `gssapi` says whether the librdkafka that is installed can do Kerberos, `tokens`
+    whether Spark has delegation tokens, which it puts in where a source says nothing of security.
+    What has nothing to do with getting in is left out. Raises SettingsError, which quotes no
+    value, for what is dangerous and for what cannot be translated at all.
+    """
+    if PROTOCOL in own:
+        return ClientAccess(properties={})
+    options = chosen(source, own)
+    _require_harmless(options)
+    try:
+        _require_no_java(options, own, tokens=tokens)
+        return _by_librdkafka(options, own, gssapi=gssapi)
+    except OnlyJava as why:
+        _require_nothing_own(own, why)
+        return ClientAccess(properties=options, client="java", why_java=str(why))
+
+
+def _require_harmless(options: Mapping[str, str]) -> None:
+    """Raise for what is used on neither client."""
+    if options.get(PROTOCOL, _PLAINTEXT).strip().upper() == _PLAINTEXT:
+        return  # then no client reads it
+    require_https(options)
+    if not options.get(PROVIDERS) or _VARIABLE not in options.get(JAAS, ""):
+        module(options)
+
+
+def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens: bool) -> None:
+    """Raise OnlyJava where the options are not all that counts."""
+    if options.get(PROVIDERS):
+        raise OnlyJava(f"{PREFIX}{PROVIDERS} names classes of Java that put values in")
+    if tokens and not options.keys() & {PROTOCOL, JAAS} and not _of_security(own):
+        raise OnlyJava("Spark has delegation tokens, and knows for which clusters they are")
+
+
+def _by_librdkafka(
+    options: Mapping[str, str], own: Collection[str], *, gssapi: bool
+) -> ClientAccess:
+    security = protocol(options)
+    if security == _PLAINTEXT:
+        return ClientAccess(properties=connections(options))
+    if options.get(_OF_JAVA):
+        raise OnlyJava(f"{PREFIX}{_OF_JAVA} names classes of Java")
+    properties = {PROTOCOL: security.lower(), **connections(options)}
+    if security.startswith("SASL") and not any(name.startswith("sasl.") for name in own):
+        properties |= sasl(options, gssapi=gssapi)
+    stores: tuple[KeyStore, ...] = ()
+    if security.endswith("SSL"):
+        secured, stores = tls(options)
+        properties |= secured
+    return ClientAccess(properties=properties, stores=stores)
+
+
+def _require_nothing_own(own: Collection[str], why: OnlyJava) -> None:
+    """Raise where settings of both clients would be needed together."""
+    if _of_security(own):
+        raise SettingsError(
+            "the client settings given to the listener cannot be joined with those of the source",
+            cause=str(why),
+            fix=f"give all of them (kafka={{...}}; follow: -X), {PROTOCOL} too, or none",
+        ) from None
+
+
+def _of_security(own: Collection[str]) -> bool:
+    return any(name.startswith(("ssl.", "sasl.")) for name in own)
+
+
+def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) -> str | None:
+    """How ACLs name a client with these properties of librdkafka; None where that is unknown."""
+    security = properties.get(PROTOCOL, "plaintext").lower()
+    if security.startswith("sasl"):
+        user = properties.get("sasl.username")
+    elif security == "ssl" and (
+        any(store.use == "key" for store in stores)
+        or any(name.startswith(("ssl.certificate.", "ssl.keystore.")) for name in properties)
+    ):
+        user = None  # what the broker makes of the certificate's name is its own affair
+    else:
+        user = "ANONYMOUS"
+    return None if user is None else f"User:{user}"
 
 
 @dataclass(frozen=True, slots=True)

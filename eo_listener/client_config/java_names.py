@@ -1,6 +1,6 @@
 """librdkafka's properties in the names of Java's client, for commands that need both.
 
-The way back from `translate`: what a command is given by -X. What tunes a client is left out.
+The way back from `cluster`: what a command is given by -X. What tunes a client is left out.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -97,10 +98,13 @@ class ClusterDescriber:
         Raises SettingsError for a name that Kafka would not get as it is written.
         """
         require_name("group", name)
+        ask = partial(
+            self._admin.describe_consumer_groups, [name], include_authorized_operations=True
+        )
         try:
             # First: librdkafka ends the process where a broker that is not the group's coordinator
             # (yet, on a new cluster) is asked for offsets, and not where it is asked for members.
-            described: Any = self._settled(lambda: self._describe(name))
+            described: Any = self._settled(lambda: ask(request_timeout=_REQUEST)[name])
         except KafkaError as error:
             gone, away = error.code == _NO_GROUP, error.code in _NO_COORDINATOR
             facts = GroupFacts(
@@ -155,14 +159,10 @@ class ClusterDescriber:
 
     def try_creating(self, topic: str) -> Tried:
         """Ask whether the client may create this topic; the brokers only check the request."""
-        new = NewTopic(topic, 1)
-
-        def ask() -> Future[Any]:
-            futures = self._admin.create_topics([new], validate_only=True, request_timeout=_REQUEST)
-            return futures[topic]
-
+        new = [NewTopic(topic, 1)]
+        create = partial(self._admin.create_topics, new, validate_only=True)
         try:
-            self._settled(ask)
+            self._settled(lambda: create(request_timeout=_REQUEST)[topic])
         except KafkaError as error:
             return Tried(error=error.code)
         return Tried()
@@ -196,12 +196,6 @@ class ClusterDescriber:
         )
         return {key: entry.value for key, entry in entries.items() if entry.value is not None}
 
-    def _describe(self, name: str) -> Future[Any]:
-        futures = self._admin.describe_consumer_groups(
-            [name], include_authorized_operations=True, request_timeout=_REQUEST
-        )
-        return futures[name]
-
     def _with_held(self, facts: GroupFacts) -> GroupFacts:
         """The same with the offsets, or why they are not known."""
         group = facts.name
@@ -224,13 +218,8 @@ class ClusterDescriber:
         return any(part.error is not None and part.error.name() == _UNSTABLE for part in parts)
 
     def _offsets(self, asked: ConsumerGroupTopicPartitions, *, stable: bool) -> list[Any]:
-        def ask() -> Future[Any]:
-            futures = self._admin.list_consumer_group_offsets(
-                [asked], require_stable=stable, request_timeout=_REQUEST
-            )
-            return futures[asked.group_id]
-
-        answer: Any = self._settled(ask)
+        ask = partial(self._admin.list_consumer_group_offsets, [asked], require_stable=stable)
+        answer: Any = self._settled(lambda: ask(request_timeout=_REQUEST)[asked.group_id])
         return list(answer.topic_partitions)
 
     def _foreign_protocol(self, name: str) -> str | None:
@@ -247,16 +236,10 @@ class ClusterDescriber:
 
     def _topic(self, name: str) -> TopicFacts:
         require_name("topic", name)
-        collection = TopicCollection([name])
-
-        def ask() -> Future[Any]:
-            futures = self._admin.describe_topics(
-                collection, include_authorized_operations=True, request_timeout=_REQUEST
-            )
-            return futures[name]
-
+        topics = TopicCollection([name])
+        ask = partial(self._admin.describe_topics, topics, include_authorized_operations=True)
         try:
-            described = self._settled(ask)
+            described: Any = self._settled(lambda: ask(request_timeout=_REQUEST)[name])
             partitions = {TopicPartition(name, one.id) for one in described.partitions}
             deadline = time.monotonic() + self._timeout
             snapshot = self._logs.snapshot(NOTHING_HELD, partitions, deadline).whole()

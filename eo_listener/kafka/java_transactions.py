@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from eo_listener.client_config.producer_options import Partitioner
+from eo_listener.client_config.kafka_options import Partitioner
 from eo_listener.kafka.java_groups import NO_JVM, answer_in, by_topic
 from eo_listener.model.errors import JvmError, KafkaError
 from eo_listener.model.offsets import TopicPartition

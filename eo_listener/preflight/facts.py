@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from eo_listener.client_config.identities import LEDGER_TOPIC
-from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
+from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
 from eo_listener.model.offsets import Position, TopicPartition
 
 LONGEST_MS: Final = 2**31 - 1 - 100

@@ -7,7 +7,7 @@ import json
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from eo_listener.client_config.translate import translate
+from eo_listener.client_config.cluster import translate
 from eo_listener.kafka.group_stores import MODES, check, has_gssapi
 from tests.client_config.test_translate import BY_TICKET, BY_TOKEN, source
 from tests.secured import KEY, Keys, Secured

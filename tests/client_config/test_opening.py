@@ -9,9 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from eo_listener.client_config.cluster import Cluster
+from eo_listener.client_config.cluster import Cluster, translate
 from eo_listener.client_config.tls import REQUEST
-from eo_listener.client_config.translate import translate
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff

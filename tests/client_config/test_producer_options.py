@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.client_config.producer_options import (
+from eo_listener.client_config.kafka_options import (
     Partitioner,
     java_properties,
     producer_properties,

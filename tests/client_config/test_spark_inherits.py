@@ -13,9 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.client_config.cluster import Cluster
+from eo_listener.client_config.cluster import Cluster, translate
 from eo_listener.client_config.sasl import LoginModule
-from eo_listener.client_config.translate import translate
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.model.errors import KafkaError, SettingsError

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from eo_listener.client_config.cluster import ClientAccess, principal, translate
 from eo_listener.client_config.tls import KeyStore
-from eo_listener.client_config.translate import ClientAccess, principal, translate
 from eo_listener.model.errors import SettingsError
 
 KAFKA = "org.apache.kafka.common.security"

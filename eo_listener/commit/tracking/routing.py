@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 
-from eo_listener.client_config.cluster import Cluster
-from eo_listener.client_config.translate import ClientAccess, translate
+from eo_listener.client_config.cluster import ClientAccess, Cluster, translate
 from eo_listener.client_config.validation import SERVERS, require_property
 from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, positions_by_topic
 from eo_listener.commit.tracking.group_names import GroupNames, NotCommitted

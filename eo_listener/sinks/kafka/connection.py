@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.client_config.cluster import Cluster, only_java
-from eo_listener.client_config.kafka_options import PREFIX, PROTOCOL
-from eo_listener.client_config.producer_options import (
+from eo_listener.client_config.cluster import Cluster, only_java, translate
+from eo_listener.client_config.kafka_options import (
+    PREFIX,
+    PROTOCOL,
     Partitioner,
     java_properties,
     producer_properties,
 )
 from eo_listener.client_config.sasl import JAAS
-from eo_listener.client_config.translate import translate
 from eo_listener.client_config.validation import SERVERS, require_ports
 from eo_listener.kafka.group_stores import has_gssapi, librdkafka_properties
 from eo_listener.model.errors import SettingsError
@@ -99,9 +99,7 @@ class ConnectionSettings:
 
         Asks the JVM for its settings, so once is enough.
         """
-        from eo_listener.spark.session.delegation_tokens import (  # noqa: PLC0415  # needs Spark
-            are_configured,
-        )
+        from eo_listener.spark.session.delegation_tokens import are_configured  # noqa: PLC0415  # needs Spark
 
         if not self.has_login and are_configured(self.servers):
             raise only_java(
@@ -115,9 +113,7 @@ class ConnectionSettings:
         """
         shim_client: ShimClient | None = None
         if self.cluster.stores:
-            from eo_listener.spark.jvm.shim_client import (  # noqa: PLC0415  # needs Spark
-                JvmShimClient,
-            )
+            from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
 
             shim_client = JvmShimClient()
         return librdkafka_properties(self.cluster, shim_client)

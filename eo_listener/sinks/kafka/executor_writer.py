@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from eo_listener.client_config.producer_options import Partitioner
+from eo_listener.client_config.kafka_options import Partitioner
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
 from eo_listener.model.errors import JvmError, KafkaError, PoisonRowError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_transactional_id
-from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
+from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.target_logs import TargetLogs
 from eo_listener.model.errors import KafkaError, SettingsError, few

@@ -189,10 +189,7 @@ class TaskRows:
         return reports
 
     def _run(self, batch: str, topics: Sequence[tuple[str, int]], target: RowsTarget) -> None:
-        from eo_listener.spark.jvm.row_writer import (  # noqa: PLC0415  # needs Spark
-            IdentityHeader,
-            write_identified_rows,
-        )
+        from eo_listener.spark.jvm.row_writer import IdentityHeader, write_identified_rows  # noqa: PLC0415  # needs Spark
 
         write_identified_rows(
             self._frame,
