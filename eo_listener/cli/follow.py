@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from eo_listener.cli import follow_options as options
-from eo_listener.cli.options import KafkaProperties, OptionalServers, Storage, print_json
+from eo_listener.cli.options import print_json, with_options
 from eo_listener.cli.service import begin_log, stop_signals
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
@@ -23,19 +23,11 @@ _CLOSING = 5.0  # with what comes after it, below the 10 s that containers are g
 _TICK = 1.0
 
 
+@with_options
 def follow(
-    checkpoints: options.Checkpoints = None,
-    servers: OptionalServers = None,
-    group: options.Groups = None,
-    properties: KafkaProperties = None,
-    storage: Storage = None,
-    config: options.ConfigFile = None,
-    name: options.Name = None,
-    interval: options.Interval = None,
-    recommit_interval: options.RecommitInterval = None,
-    guard: options.GuardChoice = None,
-    on_rewind: options.OnRewindChoice = None,
-    mode: options.Mode = None,
+    *,
+    named: options.TargetOptions,
+    how: options.ServiceOptions,
     once: options.Once = False,
     timeout: options.Timeout = None,
     as_json: options.Json = False,
@@ -51,26 +43,17 @@ def follow(
         )
     targets: tuple[FollowedCheckpoint, ...]
     service: dict[str, Any] = {}
-    if config is None:
-        targets = options.typed_targets(
-            checkpoints or (), servers, group or (), properties, storage or (), name
-        )
-    elif checkpoints or servers or group or name or properties or storage:
+    if named.config is None:
+        targets = options.typed_targets(named)
+    elif any(value for key, value in vars(named).items() if key != "config"):
         raise SettingsError(
             "--config does not go with checkpoints, servers or groups of the command line",
             fix="Put all of them into the file",
         )
     else:
-        held = read(config)
+        held = read(named.config)
         targets, service = held.targets, dict(held.service)
-    given = {
-        "interval": interval,
-        "recommit_interval": recommit_interval,
-        "guard": guard,
-        "mode": mode,
-    }
-    given["on_rewind"] = on_rewind
-    service.update({key: value for key, value in given.items() if value is not None})
+    service.update({key: value for key, value in vars(how).items() if value is not None})
     begin_log(logging.WARNING if once else logging.INFO)
     follower = options.build(targets, service)
     if once:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -10,7 +11,13 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from eo_listener.cli import completion
-from eo_listener.cli.options import as_properties, storage_options
+from eo_listener.cli.options import (
+    KafkaProperties,
+    OptionalServers,
+    Storage,
+    as_properties,
+    storage_options,
+)
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import require_group
@@ -25,61 +32,6 @@ from eo_listener.model.argument_checks import require_one_of, require_seconds
 from eo_listener.model.errors import SettingsError
 from eo_listener.observers.log import EventLogger
 
-Checkpoints = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="CHECKPOINT",
-        help="Checkpoints of queries: folders, or URLs such as s3a://bucket/folder.",
-    ),
-]
-Groups = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-g", "--group", help="The group of all topics, or TOPIC=GROUP for one; repeatable."
-    ),
-]
-ConfigFile = Annotated[
-    Path | None, typer.Option(help="A TOML file with many checkpoints, their servers and groups.")
-]
-Name = Annotated[
-    str | None, typer.Option(help="What the commits call the query. For one checkpoint.")
-]
-Interval = Annotated[
-    float | None,
-    typer.Option(help=f"Seconds between two reads of a checkpoint. Default: {INTERVAL:.0f}."),
-]
-RecommitInterval = Annotated[
-    float | None,
-    typer.Option(
-        help="Seconds between two commits of all offsets, so that they do not expire. "
-        f"Default: {RECOMMIT_INTERVAL:.0f}."
-    ),
-]
-GuardChoice = Annotated[
-    str | None,
-    typer.Option(
-        "--guard",
-        autocompletion=completion.one_of(one.value for one in GuardMode),
-        help="When a batch does not continue the one before it: withhold, warn or off. "
-        "Default: withhold.",
-    ),
-]
-OnRewindChoice = Annotated[
-    str | None,
-    typer.Option(
-        "--on-rewind",
-        autocompletion=completion.one_of(one.value for one in OnRewind),
-        help="When a checkpoint is behind its group: refuse or allow. Default: refuse.",
-    ),
-]
-Mode = Annotated[
-    str | None,
-    typer.Option(
-        "--mode",
-        autocompletion=completion.one_of(one.value for one in CommitMode),
-        help="Commit as: simple, member or transactional. Default: simple.",
-    ),
-]
 Once = Annotated[bool, typer.Option("--once", help="Commit what is durable now, and end.")]
 Timeout = Annotated[
     float | None,
@@ -92,39 +44,103 @@ Json = Annotated[bool, typer.Option("--json", help="With --once: print one JSON 
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
-def typed_targets(
-    checkpoints: Sequence[str],
-    servers: str | None,
-    groups: Sequence[str],
-    properties: list[str] | None,
-    storage: Sequence[str],
-    name: str | None,
-) -> tuple[FollowedCheckpoint, ...]:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TargetOptions:
+    """The options that name what is followed."""
+
+    checkpoints: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="Checkpoints of queries: folders, or URLs such as s3a://bucket/folder.",
+        ),
+    ] = None
+    servers: OptionalServers = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-g", "--group", help="The group of all topics, or TOPIC=GROUP for one; repeatable."
+        ),
+    ] = None
+    properties: KafkaProperties = None
+    storage: Storage = None
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file with many checkpoints, their servers and groups."),
+    ] = None
+    name: Annotated[
+        str | None, typer.Option(help="What the commits call the query. For one checkpoint.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions:
+    """The options that say how it is followed, by the names of the config file."""
+
+    interval: Annotated[
+        float | None,
+        typer.Option(help=f"Seconds between two reads of a checkpoint. Default: {INTERVAL:.0f}."),
+    ] = None
+    recommit_interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds between two commits of all offsets, so that they do not expire. "
+            f"Default: {RECOMMIT_INTERVAL:.0f}."
+        ),
+    ] = None
+    guard: Annotated[
+        str | None,
+        typer.Option(
+            "--guard",
+            autocompletion=completion.one_of(one.value for one in GuardMode),
+            help="When a batch does not continue the one before it: withhold, warn or off. "
+            "Default: withhold.",
+        ),
+    ] = None
+    on_rewind: Annotated[
+        str | None,
+        typer.Option(
+            "--on-rewind",
+            autocompletion=completion.one_of(one.value for one in OnRewind),
+            help="When a checkpoint is behind its group: refuse or allow. Default: refuse.",
+        ),
+    ] = None
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            autocompletion=completion.one_of(one.value for one in CommitMode),
+            help="Commit as: simple, member or transactional. Default: simple.",
+        ),
+    ] = None
+
+
+def typed_targets(of: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
     """Build the targets that the command line names. Raises SettingsError."""
-    if not checkpoints:
+    if not of.checkpoints:
         raise SettingsError(
             "no checkpoint is named", fix="Type: eo-listener follow FOLDER, or use --config"
         )
-    if servers is None:
+    if of.servers is None:
         raise SettingsError("no Kafka is named", fix="Add -b HOST:PORT")
-    if not groups:
+    if not of.group:
         raise SettingsError("no group is named", fix="Add -g GROUP")
-    if name is not None and len(checkpoints) > 1:
+    if of.name is not None and len(of.checkpoints) > 1:
         raise SettingsError(
             "--name is for one checkpoint",
-            cause=f"{len(checkpoints)} are named",
+            cause=f"{len(of.checkpoints)} are named",
             fix="Use --config, where each has a name of its own",
         )
-    cluster = Cluster.of(as_properties(servers, properties))
+    cluster = Cluster.of(as_properties(of.servers, of.properties))
     return tuple(
         FollowedCheckpoint(
             location=location,
             cluster=cluster,
-            groups=parse_groups(groups),
-            storage=storage_options(storage),
-            name=name,
+            groups=parse_groups(of.group),
+            storage=storage_options(of.storage or ()),
+            name=of.name,
         )
-        for location in checkpoints
+        for location in of.checkpoints
     )
 
 
