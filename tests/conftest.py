@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from eo_listener.model.errors import KafkaError
 from tests.broker import DEFAULT, Broker
+from tests.groups import positions
+from tests.waiting import until
 
 StartBroker = Callable[..., Broker]
 SLOW_AT_A_TIME = 15
@@ -48,7 +51,17 @@ def kafka_version() -> str:
 def broker() -> Iterator[Broker]:
     """One node that all tests share: choose topics and groups of your own, never stop it."""
     with Broker(version=kafka_version()) as running:
+        until(lambda: _coordinates(running), what="the broker does not coordinate groups")
         yield running
+
+
+def _coordinates(broker: Broker) -> bool:
+    """Return True once a group can be asked for: at first its coordinator is being made."""
+    try:
+        positions(broker.bootstrap_servers, "first")
+    except KafkaError:
+        return False
+    return True
 
 
 @pytest.fixture

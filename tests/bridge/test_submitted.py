@@ -220,6 +220,7 @@ def test_events_that_come_twice(broker: Broker, tmp_path: Path) -> None:
     assert "Fix: name it once" in line  # the shim says it: the bridge was given each event once
 
 
+@pytest.mark.slow
 def test_the_end_of_spark(jobs: Jobs) -> None:
     """When `spark.stop()` returns, the group is where the query was, and no process is left.
 

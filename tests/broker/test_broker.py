@@ -139,6 +139,7 @@ def test_what_does_not_start_is_quoted(
     shutil.rmtree(log.parents[1])
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_meanwhile_is_exchanged(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ if sys.argv[2] == "wait":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["exit", "SIGINT", "SIGTERM", "SIGKILL"])
 def test_no_process_outlives_the_python_that_started_it(end: str) -> None:
     """Kafka ends when Python ends by itself, is interrupted, or is killed, and not sooner.

@@ -143,6 +143,7 @@ def test_a_storage_without_a_driver_leaves_the_rest(store: StoreFile, audit: Aud
     assert "hidden" not in json.dumps(document)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_away_leaves_the_rest(checkpoint: CheckpointFiles, audit: Audit) -> None:
     """It is said once, though groups and logs were asked for."""
     code, document = audit("-c", checkpoint.folder, "-b", "127.0.0.1:1", "-g", "g")

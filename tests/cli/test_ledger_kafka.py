@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -134,10 +135,13 @@ def test_a_query_that_runs(
         again.take_over(10, topic=place.target)
         again.leave()
 
-    monkeypatch.setattr(ledger_command, "time", SimpleNamespace(sleep=taken))
+    monkeypatch.setattr(
+        ledger_command, "time", SimpleNamespace(sleep=taken, monotonic=time.monotonic)
+    )
     with pytest.raises(InUseError, match=f"another producer has taken over '{name}' meanwhile"):
         run(place, broker, *command, "--execute")
-    monkeypatch.setattr(ledger_command, "time", SimpleNamespace(sleep=lambda _: write(sink, 1)))
+    moved = SimpleNamespace(sleep=lambda _: write(sink, 1), monotonic=time.monotonic)
+    monkeypatch.setattr(ledger_command, "time", moved)
     with pytest.raises(InUseError, match="has moved meanwhile: flights-0"):
         run(place, broker, *command, "--execute")
     assert sink.applied(QUERY)[TP].range == OffsetRange(3, 6)
@@ -163,6 +167,7 @@ def test_without_java(
         run(place, broker, "accept", *GAP, *QUICK)
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_away() -> None:
     """One error within the time of a question."""
     answer = CliRunner().invoke(

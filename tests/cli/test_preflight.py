@@ -65,6 +65,7 @@ def test_a_sink_is_asked_about_by_its_arguments(broker: Broker) -> None:
     assert lines[-1] == "to act on: 2"
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_away() -> None:
     """It is said in the table, beside what is known of this machine, and exits with 3."""
     answer = invoke("preflight", "-b", "127.0.0.1:1", "--json")

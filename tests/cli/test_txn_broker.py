@@ -184,15 +184,16 @@ def test_one_that_may_have_a_coordinator_is_not_known(broker: Broker) -> None:
 
 
 @pytest.mark.slow
-def test_a_time_out_that_brokers_no_longer_allow(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_a_time_out_that_brokers_no_longer_allow(start_broker: StartBroker) -> None:
     """The id is taken over all the same, by a producer with a shorter one."""
-    broker = start_broker(data=tmp_path)
+    broker = start_broker()
     topic, name = Topics(broker.bootstrap_servers).create(partitions=1), unique("tx")
     with left_open(broker, name, topic, unique("g")):
-        broker.stop()
-        lowered = start_broker(data=tmp_path, properties={"transaction.max.timeout.ms": "5000"})
-        assert listed(lowered, "-t", topic)[1][0]["timeout"] == 60.0
-        done = json.loads(run(lowered, "txn", "abort", "--transactional-id", name, *QUICK).stdout)
+        with (broker.data / "node-1" / "server.properties").open("a") as settings:
+            settings.write("transaction.max.timeout.ms=5000\n")
+        broker.restart()
+        assert listed(broker, "-t", topic)[1][0]["timeout"] == 60.0
+        done = json.loads(run(broker, "txn", "abort", "--transactional-id", name, *QUICK).stdout)
         assert (done["ended"], done["not_ended"]) == (True, {})
 
 

@@ -139,6 +139,7 @@ def tries(secured: Secured) -> Iterator[Mapping[str, CommitAttempt]]:
     assert PLANTED not in repr(told) + "\n".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_missing_rights(secured: Secured, tries: Mapping[str, CommitAttempt], mode: str) -> None:
     """Each right that is missing is named with the command that gives it; then it is committed."""
@@ -171,6 +172,7 @@ def test_missing_rights(secured: Secured, tries: Mapping[str, CommitAttempt], mo
     assert PASSWORDS["bob"] not in position.metadata
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "code", "fact"),
     [

@@ -49,6 +49,7 @@ def read_until(following: subprocess.Popen[str], words: str) -> None:
     raise AssertionError(words)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_it_also_while_kafka_is_away(tmp_path: Path) -> None:
     """Exit 0 within seconds, the offsets that could not be committed are named, no traceback."""
     folder = unpack("4.0.0", "plain", tmp_path / "c")

@@ -162,6 +162,7 @@ def test_a_batch_that_is_planned_again_is_no_replay(
     assert table.numbers() == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_files_beside_kafka(jobs: Jobs, topics: Topics, files: Folder, table: Table) -> None:
     """In a batch one of them moves, or both; each is replayed, and both go on from the ledger."""
     topic = topics.create(partitions=1)
@@ -238,6 +239,7 @@ def test_a_source_that_forgets_is_refused(jobs: Jobs) -> None:
     assert not sink.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{"atomicity": "partition", "executor_rows": 0}, {}])
 def test_into_postgres(
     jobs: Jobs, topics: Topics, files: Folder, dsn: str, given: dict[str, object]

@@ -113,6 +113,7 @@ def offsets(file: Path) -> list[tuple[str, int]]:
         return list(link.execute('SELECT topic, "offset" FROM t ORDER BY 1, 2'))
 
 
+@pytest.mark.slow
 def test_a_function_that_leaves_out_empty_batches(
     jobs: Jobs, topics: Topics, tmp_path: Path
 ) -> None:

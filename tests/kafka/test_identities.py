@@ -183,6 +183,7 @@ def test_in_the_new_protocol_the_first_member_stays(place: GroupAndTopic, opened
     insist(second, place.group, place.at(8, "second"), patience=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_beside_a_consumer_of_the_same_group(
     protocol: Mapping[str, str], place: GroupAndTopic, opened: Opened
@@ -396,6 +397,7 @@ def test_a_driver_that_stood_still_is_replaced(
     replace(place, mode, more, still, None)
 
 
+@pytest.mark.slow
 @new_protocol
 def test_in_the_new_protocol_a_zombie_finds_its_place_taken(
     start_broker: Callable[..., Broker],

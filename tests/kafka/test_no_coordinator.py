@@ -73,6 +73,7 @@ def test_a_missing_coordinator_is_reported_once_it_lasts(
     assert not last.refused
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_restarts_is_no_alarm(start_broker: StartBroker) -> None:
     """While a broker restarts, no failed commit is blamed on the offsets topic."""
     broker = start_broker()

@@ -45,6 +45,7 @@ def test_a_listener_serves_its_numbers(
     queries.assert_drained(group, topic, partitions=1)
 
 
+@pytest.mark.slow
 def test_a_listener_checks_its_group_when_it_begins(
     recording: Recording, queries: Queries, topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:

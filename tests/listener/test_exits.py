@@ -61,6 +61,7 @@ def test_every_order_of_ending(
     assert total(broker.bootstrap_servers, group) == 300
 
 
+@pytest.mark.slow
 def test_a_query_whose_session_was_stopped_holds_nobody_up(
     broker: Broker, topics: Topics, tmp_path: Path
 ) -> None:

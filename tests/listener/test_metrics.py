@@ -78,6 +78,7 @@ def quick_idle_events(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(key)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_idle_events")
 def test_a_batch_that_hangs_is_told_from_a_query_that_idles(
     recording: Recording, queries: Queries, topics: Topics

@@ -65,6 +65,7 @@ def test_what_matters_is_logged_once(broker: Broker, caplog: pytest.LogCaptureFi
     check.close()
 
 
+@pytest.mark.slow
 def test_modules_of_the_working_directory_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_commit_that_delta_skips_is_not_taken_for_written(table: Table, at_com
     assert len(table.read("word")) == 1
 
 
+@pytest.mark.slow
 def test_restore_takes_the_ledger_back(table: Table) -> None:
     """The heads are those of the version that was restored, and the next batch is not skipped."""
     sink = table.sink()
@@ -140,6 +141,7 @@ def test_restore_takes_the_ledger_back(table: Table) -> None:
     assert table.read("offset") == [(0,), (1,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_the_session_that_was_used_last_does_not_matter(table: Table, mode: str) -> None:
     """Delta asks for the thread's own, which `createDataFrame` of another one has changed."""
@@ -179,6 +181,7 @@ def test_a_restore_between_judgement_and_commit_is_found(table: Table, at_commit
     assert table.read("offset") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_restore_between_the_ledger_and_the_batch_is_named(table: Table) -> None:
     """And not another driver, which there is none of; the printed command undoes it."""
     sink = table.sink()
@@ -270,6 +273,7 @@ def test_a_batch_reads_its_own_commit_only(table: Table, monkeypatch: pytest.Mon
         assert read == [version]
 
 
+@pytest.mark.slow
 def test_a_batch_costs_no_job_but_those_of_deltas_own_write(table: Table) -> None:
     """As many as an append with `txnAppId` by itself: Delta reads its number out of the state."""
     sink = table.sink()
@@ -345,6 +349,7 @@ def test_rows_that_do_not_fit_are_refused(table: Table) -> None:
     assert table.read(HIDDEN) == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_constraint_that_a_row_violates_is_named(table: Table) -> None:
     """For an append and a MERGE, without the row's values; nothing of the batch is written."""
     table.sql("CREATE TABLE {table} (id int, word string NOT NULL) USING delta")
@@ -382,6 +387,7 @@ def test_a_table_feature_that_is_not_there_is_named(table: Table) -> None:
         table.sink().applied(QUERY)
 
 
+@pytest.mark.slow
 def test_a_session_that_numbers_its_commits(table: Table) -> None:
     """It could leave out the commit that makes the table, or a column; not that of a batch."""
     keys = [f"spark.databricks.delta.write.{one}" for one in ("txnVersion", "txnAppId")]

@@ -62,6 +62,7 @@ def test_statements_run_on_the_branch(lake: Lake, sink: IcebergSink) -> None:
     assert not lake.spark.catalog.tableExists("eo_batch")
 
 
+@pytest.mark.slow
 def test_a_batch_that_changes_nothing_moves_the_ledger(lake: Lake, sink: IcebergSink) -> None:
     """A MERGE of no rows leaves no snapshot of its own."""
     assert write(lake, sink, 1, []) == 0
@@ -82,6 +83,7 @@ def test_what_died_is_run_once_more(lake: Lake, sink: IcebergSink) -> None:
     assert sorted(lake.rows("t")) == [row(1, 1, "first"), row(2, 1, "second")]
 
 
+@pytest.mark.slow
 def test_after_a_foreign_commit_the_statements_run_again(lake: Lake, sink: IcebergSink) -> None:
     """They may have read what it has changed; the rows are the same, and no more are there."""
     foreign = at("sink.commit-sent", lambda: lake.append("t", [row(3, 0, "foreign")]))
@@ -101,6 +103,7 @@ def test_after_a_foreign_commit_the_statements_run_again(lake: Lake, sink: Icebe
     assert len(lake.java("t").branches) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [NOTHING_DONE, LOST], ids=["refused", "lost"])
 def test_a_statement_whose_commit_was_made_and_not_confirmed(
     lake: Lake, sink: IcebergSink, answer: str
@@ -168,6 +171,7 @@ def test_a_statement_that_fails_is_named(lake: Lake, sink: IcebergSink) -> None:
         lake.sink("u", apply=MERGE).apply(lake.frame([]), one, plan_of(one))
 
 
+@pytest.mark.slow
 def test_two_queries_with_frames_of_one_session(lake: Lake) -> None:
     """One waits for the other, since their rows have one name: neither writes those of both."""
     inserts = "INSERT INTO {table} SELECT word FROM eo_batch"

@@ -104,6 +104,7 @@ def test_a_query_goes_on_where_its_ledger_ends(lake: Lake, tmp_path: Path) -> No
     assert numbers(lake, "t") == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_counting_by_merge_counts_once(lake: Lake, tmp_path: Path) -> None:
     """With an append beside it: after a restart only the sink that lacks the batch gets it."""
     lake.spark.sql(f"CREATE TABLE {lake.table('c')} (n int, times bigint) USING iceberg")

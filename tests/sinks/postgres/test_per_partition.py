@@ -235,6 +235,7 @@ def test_the_rest_of_a_batch_must_be_distinguished_from_what_is_written(
     assert ask(dsn, 'SELECT DISTINCT "partition" FROM t') == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_more_connections_than_are_allowed(
     dsn: str, spark: SparkSession, frame: DataFrame, ranges: OffsetRanges, most: int
@@ -262,6 +263,7 @@ def test_no_more_connections_than_are_allowed(
     assert 2 <= found <= most + 1  # the driver has one
 
 
+@pytest.mark.slow
 def test_executors_that_cannot_connect_any_more(
     dsn: str,
     frame: DataFrame,
@@ -294,6 +296,7 @@ class Late:
         self.lock = threading.Lock()
 
 
+@pytest.mark.slow
 def test_an_apply_that_cannot_be_sent_any_more(
     dsn: str, frame: DataFrame, topic: str, ranges: OffsetRanges, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -39,6 +39,7 @@ for question in (live.mode, live.position, live.options):
 """
 
 
+@pytest.mark.slow
 def test_killed_jvm() -> None:
     """With the JVM killed drain says no at once, and every question becomes a JvmError."""
     done = subprocess.run(

@@ -299,6 +299,7 @@ def test_a_query_that_logs_in_by_a_token(
     assert [(row.current_offset, row.lag) for row in rows] == [(10, 0)]
 
 
+@pytest.mark.slow
 def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Broker) -> None:
     """One store goes on through a hung, a killed and a restarted broker, each call in its time."""
     topic = Topics(own_broker.bootstrap_servers).create()
@@ -327,6 +328,7 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
     assert all_gone(spark)
 
 
+@pytest.mark.slow
 def test_many_groups_cost_no_threads(
     spark: SparkSession,
     store: GroupStore,
@@ -486,6 +488,7 @@ def test_answers_of_another_shim() -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_metadata_that_another_client_left_does_no_harm(
     spark: SparkSession, broker: Broker, reader: ClusterReader
 ) -> None:
