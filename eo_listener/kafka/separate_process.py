@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -63,7 +64,7 @@ class SeparateProcess:
             return self._pool
         # Not forked: librdkafka's threads would not come along.
         spawned: Any = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(1, mp_context=spawned, initializer=_ignore_ctrl_c)
+        pool = ProcessPoolExecutor(1, mp_context=spawned, initializer=_end_with_parent)
         with self._lock:
             self._pool = pool
         pid = pool.submit(os.getpid).result()
@@ -74,5 +75,17 @@ class SeparateProcess:
         return pool
 
 
-def _ignore_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the process that has started it
+def _end_with_parent() -> None:
+    """Ignore Ctrl-C, and end when the process that has started this one ends, also by SIGKILL.
+
+    A pool's worker holds both ends of the queue that it waits on, so it would wait forever.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _exit_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(0)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
+import psutil
 import pytest
 
 from eo_listener.kafka.many_groups import ManyGroups
@@ -78,3 +82,26 @@ def test_the_end_waits_for_no_answer() -> None:
     asking.join(30)
     assert not asking.is_alive()
     assert time.monotonic() - begun < 20
+
+
+_STARTER = """
+import os, time
+from eo_listener.kafka.separate_process import SeparateProcess
+
+if __name__ == "__main__":
+    process = SeparateProcess()
+    print(process.call(os.getpid), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_process_ends_with_a_program_that_is_killed(tmp_path: Path) -> None:
+    """A pool's worker would wait forever, and hold what the program had open."""
+    program = tmp_path / "program.py"
+    program.write_text(_STARTER)
+    started = subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    worker = psutil.Process(int(started.stdout.readline()))
+    started.kill()
+    started.communicate(timeout=30)  # which the worker would hold up
+    worker.wait(timeout=30)
