@@ -93,7 +93,7 @@ class ServiceOptions:
         typer.Option(
             "--guard",
             autocompletion=completion.one_of(one.value for one in GuardMode),
-            help="When a batch does not continue the one before it: withhold, warn or off. "
+            help="When a batch does not continue the one before it: withhold or warn. "
             "Default: withhold.",
         ),
     ] = None
