@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from tests.sinks.arrow_frame import ArrowFrame
 
 TP = TopicPartition("flights", 0)
 ORIGIN: Mapping[str, str] = {"topic": "string", "partition": "integer", "offset": "long"}
@@ -119,6 +120,44 @@ class TargetTable:
     def put(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> Applied:
         """Write the rows as the sink's next batch."""
         return self.apply(sink, rows, kinds, self.next_entry(sink))
+
+
+class SqlTarget(TargetTable):
+    """A store of SQL, and rows without Spark."""
+
+    types: Mapping[str, str]
+    """The store's own types, by Spark's."""
+    key_rule: str
+    """What stands behind the type of a column that is the key."""
+
+    def rows_of(self, table: str) -> list[dict[str, Any]]:
+        """Return the rows of a table, none if there is none."""
+        raise NotImplementedError
+
+    def make_table(
+        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
+    ) -> None:
+        """With a key that is no null."""
+        rules = {required: " NOT NULL", key: f" {self.key_rule}"}
+        listed = [
+            f'"{name}" {self.types[kind]}{rules.get(name, "")}' for name, kind in columns.items()
+        ]
+        listed += [f"CHECK ({check})"] if check else []
+        self.run(f"CREATE TABLE {{table}} ({', '.join(listed)})")
+
+    def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
+        """As one record batch."""
+        frame = ArrowFrame(columns_of(rows, kinds), lambda: [record_batch(rows, kinds)])
+        applied: Applied = sink.apply(frame, at, plan_of(at))
+        return applied
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """With a connection of its own."""
+        return sorted(tuple(cells[name] for name in columns) for cells in self.rows_of("t"))
+
+    def letters(self) -> list[dict[str, Any]]:
+        """From a table beside it."""
+        return self.rows_of("bad; rows")
 
 
 class SparkRows(TargetTable):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -17,7 +18,7 @@ from eo_listener.model.protocols import Sink
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.sinks.arrow_frame import ArrowFrame
-from tests.sinks.chapters.target_table import Row, TargetTable, columns_of, record_batch
+from tests.sinks.chapters.target_table import SqlTarget
 
 TP = TopicPartition("flights", 0)
 STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
@@ -90,11 +91,13 @@ def another_role(dsn: str, *statements: str, options: str = "") -> Iterator[str]
         script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-_TYPES = {"integer": "int", "long": "bigint", "string": "text", "double": "float8"}
-
-
-class PostgresTarget(TargetTable):
+class PostgresTarget(SqlTarget):
     """A schema of a server, and rows without Spark."""
+
+    types = MappingProxyType(
+        {"integer": "int", "long": "bigint", "string": "text", "double": "float8"}
+    )
+    key_rule = "PRIMARY KEY"
 
     @pytest.fixture
     def _store(self, dsn: str) -> Iterator[None]:
@@ -110,29 +113,6 @@ class PostgresTarget(TargetTable):
     def new_sink(self, **arguments: Any) -> PostgresSink:
         """On the schema."""
         return PostgresSink(self.dsn, "t", **arguments)
-
-    def make_table(
-        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
-    ) -> None:
-        """With a primary key."""
-        more = {required: " NOT NULL", key: " PRIMARY KEY"}
-        listed = [f'"{name}" {_TYPES[kind]}{more.get(name, "")}' for name, kind in columns.items()]
-        listed += [f"CHECK ({check})"] if check else []
-        self.run(f"CREATE TABLE t ({', '.join(listed)})")
-
-    def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
-        """As one record batch."""
-        made = ArrowFrame(columns_of(rows, kinds), lambda: [record_batch(rows, kinds)])
-        applied: Applied = sink.apply(made, at, plan_of(at))
-        return applied
-
-    def read(self, *columns: str) -> list[tuple[Any, ...]]:
-        """With a connection of its own."""
-        return sorted(tuple(one[name] for name in columns) for one in self.rows_of("t"))
-
-    def letters(self) -> list[dict[str, Any]]:
-        """From a table beside it."""
-        return self.rows_of("bad; rows")
 
     def rows_of(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of a table, none if there is none."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.sinks.arrow_frame import ArrowFrame
-from tests.sinks.chapters.target_table import Row, TargetTable, columns_of, record_batch
+from tests.sinks.chapters.target_table import SqlTarget
 
 TP = TopicPartition("flights", 0)
 
@@ -58,11 +58,13 @@ def numbers(*values: int) -> ArrowFrame:
     return ArrowFrame.rows("v bigint", *((one,) for one in given))
 
 
-_TYPES = {"integer": "INTEGER", "long": "INTEGER", "string": "TEXT", "double": "REAL"}
-
-
-class SqliteTarget(TargetTable):
+class SqliteTarget(SqlTarget):
     """A file, and rows without Spark."""
+
+    types = MappingProxyType(
+        {"integer": "INTEGER", "long": "INTEGER", "string": "TEXT", "double": "REAL"}
+    )
+    key_rule = "NOT NULL UNIQUE"
 
     @pytest.fixture
     def _store(self, tmp_path: Path) -> None:
@@ -77,29 +79,6 @@ class SqliteTarget(TargetTable):
     def new_sink(self, **arguments: Any) -> SqliteSink:
         """On the file."""
         return SqliteSink(self.path, "t", **arguments)
-
-    def make_table(
-        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
-    ) -> None:
-        """With a key that is no null."""
-        more = {required: " NOT NULL", key: " NOT NULL UNIQUE"}
-        listed = [f'"{name}" {_TYPES[kind]}{more.get(name, "")}' for name, kind in columns.items()]
-        listed += [f"CHECK ({check})"] if check else []
-        script(self.path, f"CREATE TABLE t ({', '.join(listed)})")
-
-    def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
-        """As one record batch."""
-        made = ArrowFrame(columns_of(rows, kinds), lambda: [record_batch(rows, kinds)])
-        applied: Applied = sink.apply(made, at, plan_of(at))
-        return applied
-
-    def read(self, *columns: str) -> list[tuple[Any, ...]]:
-        """With a connection of its own."""
-        return sorted(tuple(one[name] for name in columns) for one in self.rows_of("t"))
-
-    def letters(self) -> list[dict[str, Any]]:
-        """From a table beside it."""
-        return self.rows_of("bad; rows")
 
     def rows_of(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of a table, none if there is none."""
