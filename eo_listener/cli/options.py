@@ -12,7 +12,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -61,23 +61,25 @@ Storage = Annotated[
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Let typer see each field of a command's dataclass parameters as an option of its own."""
-    hints = get_type_hints(command, include_extras=True)
+    # Not get_type_hints: in Python 3.10 it hides the Annotated of an argument that may be None.
+    arguments = signature(command, eval_str=True).parameters
     bundles: dict[str, type[Any]] = {
-        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+        name: argument.annotation
+        for name, argument in arguments.items()
+        if isinstance(argument.annotation, type) and is_dataclass(argument.annotation)
     }
 
     @wraps(command)
     def expanded(**values: Any) -> None:
         for name, kind in bundles.items():
-            values[name] = kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+            values[name] = kind(**{item.name: values.pop(item.name) for item in fields(kind)})
         command(**values)
 
     parameters: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
-        kind = bundles.get(parameter.name)
-        of_kind = [parameter] if kind is None else signature(kind).parameters.values()
-        types = hints if kind is None else get_type_hints(kind, include_extras=True)
-        parameters += (one.replace(annotation=types[one.name]) for one in of_kind)
+    for name, argument in arguments.items():
+        kind = bundles.get(name)
+        options = signature(kind, eval_str=True).parameters.values() if kind else [argument]
+        parameters += options
     vars(expanded)["__signature__"] = Signature(parameters)
     return expanded
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from eo_listener.cli.options import as_properties
+from eo_listener.cli import group
+from eo_listener.cli.options import KafkaProperties, as_properties
+from eo_listener.cli.preflight import preflight
 from eo_listener.model.errors import SettingsError
 
 
@@ -41,3 +45,11 @@ def test_a_file_that_cannot_be_used(content: bytes | None, said: str, tmp_path: 
     with pytest.raises(SettingsError, match=said) as raised:
         as_properties("h:9092", [f"@{file}"])
     assert "planted" not in str(raised.value)
+
+
+@pytest.mark.parametrize("command", [group.seed, group.rewind, group.import_, preflight])
+def test_an_option_that_several_commands_share_keeps_its_names(
+    command: Callable[..., None],
+) -> None:
+    """In every Python: typer reads them from the parameter's annotation."""
+    assert signature(command).parameters["properties"].annotation == KafkaProperties
