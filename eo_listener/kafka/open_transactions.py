@@ -23,7 +23,12 @@ from uuid import uuid4
 from eo_listener.client_config.admin_commands import NO_TOPIC_RIGHT, grant_command_for, with_right
 from eo_listener.client_config.identities import IdOwner
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions, OpenProducer
+from eo_listener.kafka.java_transactions import (
+    DescribedTransaction,
+    DescribedTransactions,
+    JavaTransactions,
+    OpenProducer,
+)
 from eo_listener.kafka.logs import NO_LEADER
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.errors import KafkaError, SettingsError
@@ -430,10 +435,17 @@ class TransactionReader:
     def _coordinators(self, producers: Collection[int]) -> CoordinatorAnswers:
         try:
             ids = self._java.transactional_ids(producers, self._timeout)
-            hidden = None if set(producers) <= ids.keys() else self._hidden()
-            answer = self._java.describe_all(ids.values(), self._timeout)
         except KafkaError as error:
             return CoordinatorAnswers(incomplete=str(error))
+        # An id that is known stays known, whatever becomes of the questions behind it.
+        try:
+            hidden = None if set(producers) <= ids.keys() else self._hidden()
+        except KafkaError as error:
+            hidden = str(error)
+        try:
+            answer = self._java.describe_all(ids.values(), self._timeout)
+        except KafkaError as error:
+            answer = DescribedTransactions(errors=dict.fromkeys(ids.values(), error))
         return CoordinatorAnswers(
             ids=ids, described=answer.found, errors=answer.errors, incomplete=hidden
         )

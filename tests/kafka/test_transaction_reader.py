@@ -96,3 +96,26 @@ def test_an_id_that_coordinators_may_have_left_out(
     assert found.verdict is verdict
     assert why in (found.why or "")
     assert reading.errors == {T1: lost}, "it does not hold up the other"
+
+
+class Unanswered(Java):
+    """Coordinators name the producer's id; then none of them answers any more."""
+
+    def transactional_ids(self, producers: Collection[int], _: float) -> Mapping[int, str]:
+        return dict.fromkeys(producers, "eo-listener/delays/q")
+
+    def describe_all(self, names: Collection[str], _: float) -> DescribedTransactions:
+        raise KafkaError("describing failed", code="_TIMED_OUT")
+
+
+def test_an_id_stays_known_when_it_cannot_be_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is shown whose transaction it is."""
+    java: Any = Unanswered()
+    with closing(TransactionReader(SERVERS, java)) as reader:
+        monkeypatch.setattr(
+            reader, "stable", lambda partitions: StableOffsets(ranges={T0: OffsetRange(5, 9)})
+        )
+        (found,) = reader.read([T0]).transactions
+    assert found.transactional_id == "eo-listener/delays/q"
+    assert found.verdict is TransactionVerdict.UNKNOWN
+    assert "describing failed" in (found.why or "")
