@@ -88,7 +88,7 @@ class Committer:
             worker = self._workers.get(commit.cluster)
         if worker is None:
             return {}
-        with worker.groups() as groups:
+        with worker.groups(changes=False) as groups:
             return groups.log_starts(commit.group, by)
 
     def _worker(self, commit: GroupOffsets) -> Worker | None:
@@ -125,19 +125,21 @@ class Committer:
 
     def retry_now(self, groups: GroupKeys) -> None:
         """Try what waits for a retry in these groups now."""
-        for state, names in self._of(groups):
+        for state, names in self._of(groups, changes=True):
             state.retry_now(names)
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """What Kafka has neither confirmed nor refused in these groups."""
-        found = (state.waiting(names) for state, names in self._of(groups))
+        found = (state.waiting(names) for state, names in self._of(groups, changes=False))
         return frozenset().union(*found)
 
-    def _of(self, groups: GroupKeys) -> Iterator[tuple[ClusterState, Iterable[str]]]:
+    def _of(
+        self, groups: GroupKeys, *, changes: bool
+    ) -> Iterator[tuple[ClusterState, Iterable[str]]]:
         with self._lock:
             workers = tuple(self._workers.items())
         for cluster, worker in workers:
-            with worker.groups() as state:
+            with worker.groups(changes=changes) as state:
                 yield state, [group for name, group in groups if name == str(cluster)]
 
     def flush(self, timeout: float) -> bool:

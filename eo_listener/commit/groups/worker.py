@@ -67,11 +67,15 @@ class Worker:
         self._thread.start()
 
     @contextmanager
-    def groups(self) -> Iterator[ClusterState]:
-        """Its groups, to hand positions over or to ask; whoever has them must return at once."""
+    def groups(self, *, changes: bool = True) -> Iterator[ClusterState]:
+        """Its groups, to hand positions over or to ask; whoever has them must return at once.
+
+        Its thread wakes behind that, unless nothing `changes`.
+        """
         with self._changed:
             yield self._cluster_state
-            self._changed.notify_all()
+            if changes:
+                self._changed.notify_all()
 
     def mark_unused(self) -> None:
         """Nothing feeds this cluster any more; returns at once."""
