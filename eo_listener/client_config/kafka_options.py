@@ -18,7 +18,8 @@ PROTOCOLS: Final[tuple[Protocol, ...]] = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", 
 
 PROVIDERS: Final = "config.providers"
 
-_COUNT: Final = ("security.", "ssl.", "sasl.", PROVIDERS)
+_LOGIN: Final = ("ssl.", "sasl.", "security.")
+_COUNT: Final = (*_LOGIN, PROVIDERS)
 _DNS: Final = "client.dns.lookup"
 _DNS_ALIKE: Final = frozenset({"use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"})
 
@@ -123,6 +124,9 @@ def require_known(options: Iterable[str], start: str, known: Collection[str]) ->
             raise OnlyJava(f"librdkafka has no equal for the source option {PREFIX}{name}")
 
 
+MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60_000
+"""Kafka's default for `transaction.max.timeout.ms`, a setting of brokers."""
+
 TRANSACTION_TIMEOUT: Final = 600.0
 """Seconds that brokers leave a batch's transaction open, unless it is said otherwise."""
 
@@ -148,7 +152,6 @@ _RENAMED: Final = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-_LOGIN: Final = ("ssl.", "sasl.", "security.")
 _BUFFER: Final = "buffer.memory"
 _PARTITIONER: Final = "partitioner.class"
 _NOT_FOR_SINK: Final = {

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from eo_listener.client_config.kafka_options import PREFIX, OnlyJava, require_known
 from eo_listener.model.errors import SettingsError
 
-OPTION: Final = "kafka.sasl.jaas.config"
+JAAS: Final = "sasl.jaas.config"
+_OPTION: Final = f"{PREFIX}{JAAS}"
 
 _FORBIDDEN: Final = (
     "com.sun.security.auth.module.JndiLoginModule",
@@ -55,7 +56,7 @@ class LoginModule:
         name, flag = _leading_words(tokens)
         if name in _FORBIDDEN:
             raise SettingsError(
-                f"{OPTION} names a login module that is never used",
+                f"{_OPTION} names a login module that is never used",
                 cause=f"{name.rpartition('.')[2]} fetches what it runs on from elsewhere",
                 fix="use the login module of the SASL mechanism",
             )
@@ -113,13 +114,12 @@ def _leading_words(tokens: list[tuple[str, str]]) -> tuple[str, str]:
 
 def _unreadable(how: str) -> SettingsError:
     return SettingsError(
-        f"{OPTION} cannot be read",
+        f"{_OPTION} cannot be read",
         cause=how,
         fix='write it as: <login module> required <option>="<value>" ... ;',
     )
 
 
-JAAS: Final = "sasl.jaas.config"
 _MECHANISM: Final = "sasl.mechanism"
 _SERVICE: Final = "sasl.kerberos.service.name"
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -186,7 +186,7 @@ def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
         raise OnlyJava(f"librdkafka does not know this {PREFIX}{_MECHANISM}")
     login = module(options)
     if login is None:
-        raise OnlyJava(f"there is no {OPTION}, so the login is set for the JVM as a whole")
+        raise OnlyJava(f"there is no {_OPTION}, so the login is set for the JVM as a whole")
     if mechanism == "GSSAPI" and not gssapi:
         raise OnlyJava("the librdkafka that is installed was built without Kerberos")
     return {_MECHANISM: mechanism, **_MECHANISMS[mechanism](mechanism, login, options)}
@@ -200,7 +200,7 @@ def _password(mechanism: str, login: LoginModule, options: Mapping[str, str]) ->
     user, password = (login.options.get(name) for name in ("username", "password"))
     if not user or not password:
         raise SettingsError(
-            f"{OPTION} gives no username and password",
+            f"{_OPTION} gives no username and password",
             cause="its login module needs both",
             fix='write it as: <login module> required username="<name>" password="<password>";',
         )
@@ -229,7 +229,7 @@ def _oidc(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -> di
     for name in ("clientId", "clientSecret"):
         if not given.get(_CREDENTIALS[name]):
             raise SettingsError(
-                f"{OPTION} gives no {name}",
+                f"{_OPTION} gives no {name}",
                 cause="a token cannot be asked for without it",
                 fix='write it as: <login module> required clientId="<id>" clientSecret="<secret>";',
             )
@@ -260,7 +260,7 @@ def _kerberos(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -
 
 def _require_module(login: LoginModule, name: str) -> None:
     if login.name.removeprefix(_SHADED) != name:
-        raise OnlyJava(f"the login module in {OPTION} is not Kafka's own for this mechanism")
+        raise OnlyJava(f"the login module in {_OPTION} is not Kafka's own for this mechanism")
 
 
 _CREDENTIALS: Final = {

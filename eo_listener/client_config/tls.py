@@ -168,7 +168,7 @@ def _own(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
     """The client's own key."""
     key = options.get(f"{_OWN}key")
     chain = options.get(f"{_OWN}certificate.chain")
-    password = _named("ssl.key.password", options.get(_KEY_PASSWORD))
+    password = _named(_KEY_PASSWORD, options.get(_KEY_PASSWORD))
     if key or chain:
         if not key or not chain:
             raise SettingsError(

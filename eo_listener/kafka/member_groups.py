@@ -81,7 +81,7 @@ class _Member:
         try:
             answer = member.commit(positions, deadline)
         except KafkaError as error:
-            if member.client.errors.fatal is not None:
+            if member.dead:
                 raise self._bury(member) from None
             if not _is_open(error.code):
                 self._ownership.aborted(positions)
@@ -136,7 +136,7 @@ class _Member:
         """The member, subscribed to these topics too. Raises KafkaError."""
         self._require_not_lost()
         # As a poll has said meanwhile.
-        if self._member is not None and self._member.client.errors.fatal is not None:
+        if self._member is not None and self._member.dead:
             self._bury(self._member)
             self._require_not_lost()
         if self._out:
@@ -151,7 +151,7 @@ class _Member:
         wait_until = deadline if first else min(deadline, time.monotonic() + _JOIN_TIMEOUT)
         while not (self._assigned or self._out) and time.monotonic() < wait_until:
             member.client.poll(_STEP)
-            if member.client.errors.fatal is not None:
+            if member.dead:
                 raise self._bury(member)
         if self._out or (first and not self._assigned):
             raise self._not_let_in(member)

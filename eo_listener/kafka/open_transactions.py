@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from eo_listener.client_config.admin_commands import NO_TOPIC_RIGHT, grant_command_for, with_right
 from eo_listener.client_config.identities import IdOwner
+from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_transactions import (
     DescribedTransaction,
@@ -35,8 +36,6 @@ from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
-LONGEST_MS: Final = 15 * 60_000
-"""What brokers allow as a time-out, `transaction.max.timeout.ms`, unless they are set otherwise."""
 _GRACE_MS: Final = 60_000  # by which clocks differ, and a coordinator is late
 
 OpenInPartitions = Mapping[TopicPartition, Sequence[OpenProducer]]
@@ -211,7 +210,7 @@ def _unnamed(
     """Judge a transaction that no coordinator reports, by its age: a coordinator may be moving."""
     if incomplete is not None:
         return TransactionVerdict.UNKNOWN, incomplete
-    if now_ms - producer.last_written < LONGEST_MS:
+    if now_ms - producer.last_written < MAX_TRANSACTION_TIMEOUT_MS:
         return TransactionVerdict.UNKNOWN, (
             "no coordinator reports it, but one that is moving may have it: its newest record is "
             "less than 15 minutes old. Look again later"

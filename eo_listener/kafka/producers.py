@@ -45,8 +45,14 @@ from eo_listener.model.errors import KafkaError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import Position, TopicPartition
 
+FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+"""Kafka's answers when another producer has the transactional id, or the broker has aborted."""
+
+# With the default of 100 ms every transaction takes as long: librdkafka waits so before it repeats
+# what the broker, still busy with the last one, answered CONCURRENT_TRANSACTIONS.
+_RETRY: Final = {"retry.backoff.ms": "10"}
 _SETTINGS: Final = {
-    "retry.backoff.ms": "10",  # how soon CONCURRENT_TRANSACTIONS is asked about again
+    **_RETRY,
     "reconnect.backoff.ms": "10",  # half of it: how soon a second broker is connected to
     "linger.ms": "5",
     "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is another
@@ -63,8 +69,19 @@ _CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"
 """What only says that there was an error before: in the transaction, or of the record before."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
 _MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
-_ASK: Final = 1.0  # seconds for an answer with metadata
+_ASK: Final = 1.0  # seconds for an answer with metadata, before the first record is sent
 _REPORT: Final = 1.0  # seconds to wait for the report of a record that has failed already
+_MARGIN: Final = 1.0  # seconds that a call may take beyond the timeout that it was given
+_METADATA: Final = 0.5  # seconds for an answer with metadata, while a coordinator is looked for
+_PAUSE: Final = 0.01  # between two such questions
+_POLL: Final = 0.5  # seconds between two looks for what librdkafka reports
+_OFFSETS: Final = 1000  # in one request: more than 4,500 make a record that is too large
+_TRANSACTIONAL: Final = {
+    "transaction.timeout.ms": "60000",  # librdkafka's own; every broker takes it by default
+    **_RETRY,
+}
+_SEND: Final = 4.0  # seconds to send: an unknown topic is asked for that long, then it is an error
+_YOUNG: Final = 60.0  # seconds; no request that was held up for longer is reckoned with
 _LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
 _SIZE: Final = "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
 _QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by default)"
@@ -302,16 +319,6 @@ class TransactionAge:
         return max(0.0, self._monotonic + self.timeout - time.monotonic())
 
 
-FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
-"""Kafka's answers when another producer has the transactional id, or the broker has aborted."""
-
-_MARGIN: Final = 1.0  # seconds that a call may take beyond the timeout that it was given
-_METADATA: Final = 0.5  # seconds for an answer with metadata
-_PAUSE: Final = 0.01  # between two such questions
-_POLL: Final = 0.5  # seconds between two looks for what librdkafka reports
-_OFFSETS: Final = 1000  # in one request: more than 4,500 make a record that is too large
-
-
 class Stage(Enum):
     """How far a producer and its transaction are."""
 
@@ -523,16 +530,6 @@ class BatchProducer(RecordProducer):
     def _take_statistics(self, text: str) -> None:
         if not self._is_known:
             self._statistics = json.loads(text).get("eos", {})
-
-
-_TRANSACTIONAL = {
-    "transaction.timeout.ms": "60000",  # librdkafka's own; every broker takes it by default
-    # With the default of 100 ms every transaction takes as long: librdkafka waits so before it
-    # repeats what the broker, still busy with the last one, answered CONCURRENT_TRANSACTIONS.
-    "retry.backoff.ms": "10",
-}
-_SEND = 4.0  # seconds for sending: an unknown topic is asked for that long before it is an error
-_YOUNG = 60.0  # seconds; a request that was held up for longer is beyond what is reckoned with
 
 
 class OffsetProducer(KafkaProducer):

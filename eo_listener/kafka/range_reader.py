@@ -162,11 +162,10 @@ def _bounds(
 
 
 _SMALL: Final = {
+    **_QUICK,
     # A broker sends one batch of records of a partition all the same, and not a megabyte of them.
     "fetch.message.max.bytes": "1",
     "queued.min.messages": "1",
-    "fetch.wait.max.ms": "10",
-    "fetch.error.backoff.ms": "20",
     # A second, else, before a partition is fetched whose broker has sent another one's alone.
     "fetch.queue.backoff.ms": "10",
 }

@@ -145,6 +145,11 @@ class GroupClient:
         self._error: Answer | None = None
         self.busy = False
 
+    @property
+    def dead(self) -> bool:
+        """Whether librdkafka has reported a fatal error: no later call succeeds."""
+        return self.client.errors.fatal is not None
+
     def commit(
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.client_config.identities import IdOwner, sink_transactional_id, transactional_id
+from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS
 from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer
 from eo_listener.kafka.open_transactions import (
-    LONGEST_MS,
     CoordinatorAnswers,
     OpenTransaction,
     TransactionVerdict,
@@ -25,7 +25,7 @@ T0, T1 = TopicPartition("delays", 0), TopicPartition("delays", 1)
 HELD = {T0: OffsetRange(5, 9), T1: OffsetRange(7, 8)}
 ID = sink_transactional_id("delays", "flights")
 WRITTEN = 1_000_000
-OLD = WRITTEN + LONGEST_MS
+OLD = WRITTEN + MAX_TRANSACTION_TIMEOUT_MS
 ONGOING = DescribedTransaction(
     state="Ongoing",
     producer_id=4711,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from eo_listener.client_config.identities import MOST_BYTES, sink_transactional_id
-from eo_listener.client_config.kafka_options import PREFIX
+from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS, PREFIX
 from eo_listener.client_config.validation import require_name
 from eo_listener.model.errors import SettingsError, few
 
@@ -16,7 +16,6 @@ _TOPIC: Final = "topic"
 _OF_SPARK: Final = frozenset({_TOPIC, "includeheaders"})
 _WHY: Final = "without a transaction"
 _DELIVERY: Final = "delivery.timeout.ms"
-_LONGEST_MS: Final = 900_000  # as the brokers' default for a transaction
 
 WriteMethod = Literal["driver", "executors"]
 OnRepeated = Literal["fail", "accept"]
@@ -202,9 +201,9 @@ def _refuse_endless(delivery: str | None) -> None:
     if delivery is None:
         return
     text = delivery.strip()
-    if not text.isdigit() or not 1 <= int(text) <= _LONGEST_MS:
+    if not text.isdigit() or not 1 <= int(text) <= MAX_TRANSACTION_TIMEOUT_MS:
         raise SettingsError(
-            f"the option kafka.{_DELIVERY} must be from 1 to {_LONGEST_MS:,} with "
+            f"the option kafka.{_DELIVERY} must be from 1 to {MAX_TRANSACTION_TIMEOUT_MS:,} with "
             "transactions=False",
             cause="nothing else ends a batch whose records no broker takes",
             fix="Leave it out (two minutes), or give less",

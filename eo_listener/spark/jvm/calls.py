@@ -25,9 +25,9 @@ def asking(what: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise JvmError(f"Spark's JVM failed to {what}", cause=_thrown(error)) from without_secrets(
-            error
-        )
+        raise JvmError(
+            f"Spark's JVM failed to {what}", cause=_cause_of(error)
+        ) from without_secrets(error)
     except PySparkException as error:
         raise JvmError(
             f"Spark's JVM failed to {what}", cause=type(error).__name__
@@ -49,7 +49,7 @@ def call(target: Any, method: str) -> Any:
         return None
 
 
-def _thrown(error: Py4JJavaError) -> str:
+def _cause_of(error: Py4JJavaError) -> str:
     """The class of the Java exception; its message may quote an option, unless it is ours."""
     try:
         thrown = error.java_exception

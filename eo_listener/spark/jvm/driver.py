@@ -26,7 +26,6 @@ from eo_listener.spark.jvm.running_query import (
 )
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from eo_listener.spark.jvm.source_options import source_options
-from eo_listener.spark.shim import position_of
 
 _KEPT = 1000  # a bound for runs whose end was never reported: each holds a query's plan in the JVM
 
@@ -226,7 +225,7 @@ def _in_memory(query: RunningQuery) -> LivePosition:
     committed = execution.committedOffsets()
     ended = start is not None and not start.equals(committed)
     found = [(stream, committed.get(stream)) for stream in distinct_streams(execution)]
-    return position_of(batch if ended else batch - 1, _texts(execution, found))
+    return shim.position_of(batch if ended else batch - 1, _texts(execution, found))
 
 
 def _on_disk(query: RunningQuery) -> LivePosition:
@@ -237,7 +236,7 @@ def _on_disk(query: RunningQuery) -> LivePosition:
         batch = committed[place]
         if query.jvm.java.util.Arrays.binarySearch(planned, batch) >= 0:
             entry = log.get(batch).get()
-            return position_of(batch, _texts(query.execution, _logged(query.execution, entry)))
+            return shim.position_of(batch, _texts(query.execution, _logged(query.execution, entry)))
     return _NOTHING
 
 

@@ -14,6 +14,7 @@ from eo_listener.spark.jvm.sessions import there_are, working_in
 
 MAIN: Final = "main"
 _UTIL: Final = "org.apache.iceberg.spark.Spark3Util"
+_FILE_UTIL: Final = "org.apache.iceberg.util.ContentFileUtil"
 _PARSER: Final = "org.apache.iceberg.TableMetadataParser"
 _SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
 _NO_TABLE: Final = "org.apache.iceberg.exceptions.NoSuchTableException"
@@ -300,7 +301,7 @@ class IcebergTable:
         These must have left all rows as they were. They have taken no file away that it is about.
         """
         with java_errors():
-            util, moved = self._jvm_class(UTIL), tuple(moves)
+            util, moved = self._jvm_class(_FILE_UTIL), tuple(moves)
             if any(self._metadata.snapshot(one) is None for one in moved):
                 return False  # it has expired since its summary was read
             return holds(self._changed(snapshot_id), map(self._changed, moved), util)
@@ -361,9 +362,6 @@ def _summarized(append: Any, summary: Mapping[str, str]) -> Any:
     for key, value in summary.items():
         append.set(key, value)
     return append
-
-
-UTIL: Final = "org.apache.iceberg.util.ContentFileUtil"
 
 
 class ChangedFiles(NamedTuple):
