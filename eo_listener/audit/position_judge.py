@@ -70,6 +70,10 @@ def judge_rows(
 
 
 _LOST = frozenset({AuditFindingKind.MISSING, AuditFindingKind.TAIL, AuditFindingKind.UNEXPLAINED})
+_KINDS = {
+    **dict.fromkeys(_LOST, PositionFindingKind.ROWS_MISSING),
+    AuditFindingKind.DUPLICATE: PositionFindingKind.ROWS_DOUBLED,
+}
 
 
 def _of_kind(
@@ -91,8 +95,7 @@ def _of_kind(
             else PositionFindingKind.ROWS_UNPROVABLE
         ).finding(about, what, ranges=_by_partition(ones))
         return
-    lost, doubled = kind in _LOST, kind is AuditFindingKind.DUPLICATE
-    yield _kind(lost=lost, doubled=doubled).finding(
+    yield _KINDS.get(kind, PositionFindingKind.ROWS_WRONG).finding(
         about,
         what,
         cause=_CAUSES.get(kind, ""),
@@ -106,12 +109,6 @@ def _by_partition(ones: list[AuditFinding]) -> dict[TopicPartition, Intervals]:
     for one in ones:
         ranges.setdefault(one.partition, []).append(one.range)
     return {tp: tuple(every) for tp, every in ranges.items()}
-
-
-def _kind(*, lost: bool, doubled: bool) -> PositionFindingKind:
-    if lost:
-        return PositionFindingKind.ROWS_MISSING
-    return PositionFindingKind.ROWS_DOUBLED if doubled else PositionFindingKind.ROWS_WRONG
 
 
 _CAUSES = {

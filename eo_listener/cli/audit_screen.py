@@ -146,7 +146,7 @@ def _table(positions: Positions, rows: list[PartitionPositions], found: AuditOut
     table = new_table((first, *others), others)
     for row, is_wrong in shown_rows(rows, found):
         style = "red" if is_wrong else ""
-        table.add_row(*(Text(cell, style=style) for cell in cells(positions, row)))
+        table.add_row(*(Text(text, style=style) for text in cells(positions, row)))
     return table
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -28,7 +27,7 @@ from eo_listener.follow.checkpoint_tracker import INTERVAL
 from eo_listener.follow.config import parse_groups
 from eo_listener.follow.notices import NoticeLog
 from eo_listener.kafka.group_stores import open_groups
-from eo_listener.model.argument_checks import require_one_of, require_seconds
+from eo_listener.model.argument_checks import choice, require_seconds
 from eo_listener.model.errors import SettingsError
 from eo_listener.observers.log import EventLogger
 
@@ -40,8 +39,6 @@ Timeout = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="With --once: print one JSON document.")]
-
-_Choice = TypeVar("_Choice", bound=Enum)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -150,19 +147,18 @@ def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> 
         own = dict(target.cluster.properties)
         servers = own.pop("bootstrap.servers")
         as_properties(servers, [f"{key}={value}" for key, value in own.items()])
-    guard = _choice(GuardMode, "guard", service.get("guard", GuardMode.WITHHOLD.value))
-    mode = _choice(CommitMode, "mode", service.get("mode", CommitMode.SIMPLE.value))
+    guard = choice(GuardMode, "--guard", service.get("guard", GuardMode.WITHHOLD))
+    mode = choice(CommitMode, "--mode", service.get("mode", CommitMode.SIMPLE))
     if mode is CommitMode.TRANSACTIONAL:
         for group in {group for target in targets for group in target.groups.values()}:
             require_group(group, "a group", only_ascii=True)
-    rewind = service.get("on_rewind", OnRewind.REFUSE.value)
     return Follower(
         targets,
         lambda cluster: open_groups(dict(cluster.properties), mode.value),
         observers=(EventLogger(), NoticeLog()),
         guard=guard,
         policy=Policy(
-            on_rewind=_choice(OnRewind, "on-rewind", rewind),
+            on_rewind=choice(OnRewind, "--on-rewind", service.get("on_rewind", OnRewind.REFUSE)),
             accept_marks=guard is not GuardMode.WITHHOLD,
         ),
         interval=require_seconds("--interval", service.get("interval", INTERVAL), least=0.1),
@@ -170,8 +166,3 @@ def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> 
             "--recommit-interval", service.get("recommit_interval", RECOMMIT_INTERVAL), least=1.0
         ),
     )
-
-
-def _choice(kind: type[_Choice], option: str, value: str) -> _Choice:
-    require_one_of(f"--{option}", value, (one.value for one in kind))
-    return kind(value)

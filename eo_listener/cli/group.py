@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from enum import Enum
 from pathlib import Path
@@ -166,7 +166,9 @@ def export(
         raise SettingsError("a group is named twice", fix="Name each once")
     if times and form is _Format.CSV:
         raise SettingsError("CSV has no place for --times", fix="Add --format json")
-    given, wanted = as_properties(servers, properties), _topics(topics)
+    given = as_properties(servers, properties)
+    require_names("topic", topics or ())
+    wanted = frozenset(topics or ())
     with closing(ClusterReader(given)) as reader:
         reader.require_shown(wanted)
         there = tuple(tp for tp in reader.partitions() if not wanted or tp.topic in wanted)
@@ -267,8 +269,3 @@ def _replace(file: Path, text: str) -> None:
         written.replace(file)
     finally:
         written.unlink(missing_ok=True)
-
-
-def _topics(given: Sequence[str] | None) -> frozenset[str]:
-    require_names("topic", given or ())
-    return frozenset(given or ())

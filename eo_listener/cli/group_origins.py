@@ -96,9 +96,22 @@ class OriginOptions:
     ] = None
     topics: Topics = None
 
-    def read_ledger(self, properties: Mapping[str, str]) -> tuple[Origin, Head, str]:
+    def address(self) -> LedgerAddress | None:
+        """The ledger that is named. Raises SettingsError, also for its options without it."""
+        if self.ledger is not None:
+            return LedgerAddress.parse(self.ledger)
+        of_ledger = (self.schema, self.sink, self.query, self.spark_conf or None)
+        if any(option is not None for option in of_ledger):
+            raise SettingsError(
+                "--schema, --spark-conf, --sink and --query are for --from-ledger",
+                fix="Add --from-ledger, or leave them out",
+            )
+        return None
+
+    def read_ledger(
+        self, address: LedgerAddress, properties: Mapping[str, str]
+    ) -> tuple[Origin, Head, str]:
         """Where the query was applied up to, its newest head, and its name."""
-        address = LedgerAddress.parse(self.ledger or "")
         with (
             closing(spark_for([address], spark_settings(self.spark_conf or ()))) as spark,
             closing(
@@ -141,14 +154,8 @@ class NamedOrigin:
 
     def __post_init__(self) -> None:
         of = self.options
-        if of.ledger is not None:
-            LedgerAddress.parse(of.ledger)
+        if of.address() is not None:
             spark_settings(of.spark_conf or ())
-        elif of.schema is not None or of.spark_conf or of.sink is not None or of.query is not None:
-            raise SettingsError(
-                "--schema, --spark-conf, --sink and --query are for --from-ledger",
-                fix="Add --from-ledger, or leave them out",
-            )
         require_names("topic", of.topics or ())
         given = (of.checkpoint, of.ledger, of.other_group, of.time, of.offsets, of.file)
         if sum(one is not None for one in given) != 1:
@@ -183,8 +190,8 @@ class NamedOrigin:
             batch = newest_of(checkpoint)  # once: a live query goes on
             origin = end_of(checkpoint, batch)
             author = replace(author, query_id=_short(checkpoint.query_id()), batch_id=batch.batch)
-        elif of.ledger is not None:
-            origin, head, query = of.read_ledger(properties)
+        elif (address := of.address()) is not None:
+            origin, head, query = of.read_ledger(address, properties)
             author = replace(
                 author, name=query, query_id=_short(head.query_id), batch_id=head.batch_id
             )
@@ -210,7 +217,8 @@ class NamedOrigin:
         return frozenset(self.options.topics or ())
 
     def _meant(self, tp: TopicPartition) -> bool:
-        return not self._topics or tp.topic in self._topics
+        topics = self.options.topics
+        return not topics or tp.topic in topics
 
     def _partitions(
         self, cluster: SourceCluster, held: Collection[TopicPartition]

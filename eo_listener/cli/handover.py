@@ -229,7 +229,7 @@ def _print(
     table = new_table(["topic", *numbers], numbers)
     for tp, one in found.partitions.items():
         offsets = (one.committed, one.stable, one.end, one.durable)
-        cells = [*map(cell, offsets)]
+        cells = list(map(cell, offsets))
         table.add_row(
             named(tp.topic), str(tp.partition), *(cells if with_checkpoint else cells[:-1])
         )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -46,8 +46,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-_WATCH: Final = 10.0
 
 
 class _Opened(NamedTuple):
@@ -120,7 +118,7 @@ def abort(
     watch: Annotated[
         float,
         typer.Option(help="With --execute: seconds for which its producer must hold still before."),
-    ] = _WATCH,
+    ] = 10.0,
     clients: Clients = None,
     execute: Execute = False,
     as_json: Json = False,

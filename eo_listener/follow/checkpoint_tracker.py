@@ -17,7 +17,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import StorageError
 from eo_listener.model.events import Event, GuardViolation
 from eo_listener.model.offsets import Offsets
-from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint, CheckpointError, FileFinding
+from eo_listener.spark.checkpoint import BatchOffsets, FileFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +37,6 @@ class Reading:
     def absent(self) -> bool:
         """Whether the storage answered that nothing is there."""
         return self.query_id is None and not self.findings and self.unreachable is None
-
-
-def read_once(checkpoint: Checkpoint) -> Reading:
-    """Read a checkpoint; takes as long as its storage does."""
-    try:
-        if not checkpoint.exists():
-            return Reading()
-        query_id = checkpoint.query_id()
-        durable = checkpoint.committed()
-        if checkpoint.query_id() != query_id:  # replaced between the two: the next reading is whole
-            return Reading(query_id=query_id)
-    except StorageError as error:
-        return Reading(unreachable=error)
-    except CheckpointError as error:
-        return Reading(findings=(error.finding,))
-    return Reading(query_id=query_id, durable=durable.offsets, findings=durable.findings)
 
 
 RUN = "follow"  # stands where a run's id does: the sidecar sees no runs, and two of it are alike

@@ -16,21 +16,41 @@ from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
-from eo_listener.follow.checkpoint_tracker import INTERVAL, CheckpointTracker, Step, read_once
+from eo_listener.follow.checkpoint_tracker import INTERVAL, CheckpointTracker, Reading, Step
 from eo_listener.follow.config import FollowedCheckpoint, open_all
 from eo_listener.follow.notices import Notice, NoticeKind
 from eo_listener.model import exit_codes
 from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import StorageError
 from eo_listener.model.events import CommitFailed, CommitRefused, Committed, CommitterFenced, Event
 from eo_listener.model.observers import Observer, Observers
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.protocols import GroupStore
-from eo_listener.spark.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint import Checkpoint, CheckpointError
 
 _REREAD_AFTER = 1.0  # seconds before a doubtful reading is repeated, where there is only one
 _AFTER_FAULT = 30.0  # seconds
+_CLOSE_TIMEOUT = 2.0
+_SILENT = 60.0  # seconds without an answer from a storage, after which it is said
+_Commits = tuple[GroupOffsets, ...]
 
 logger = logging.getLogger("eo_listener")
+
+
+def read_once(checkpoint: Checkpoint) -> Reading:
+    """Read a checkpoint; takes as long as its storage does."""
+    try:
+        if not checkpoint.exists():
+            return Reading()
+        query_id = checkpoint.query_id()
+        durable = checkpoint.committed()
+        if checkpoint.query_id() != query_id:  # replaced between the two: the next reading is whole
+            return Reading(query_id=query_id)
+    except StorageError as error:
+        return Reading(unreachable=error)
+    except CheckpointError as error:
+        return Reading(findings=(error.finding,))
+    return Reading(query_id=query_id, durable=durable.offsets, findings=durable.findings)
 
 
 class CheckpointPoller:
@@ -109,12 +129,6 @@ class CheckpointPoller:
         finally:
             self._read_started = None
         return step.pause
-
-
-_Commits = tuple[GroupOffsets, ...]
-
-_CLOSE_TIMEOUT = 2.0
-_SILENT = 60.0  # seconds without an answer from a storage, after which it is said
 
 
 class Follower:

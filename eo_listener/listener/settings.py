@@ -31,6 +31,7 @@ Rewinding = Literal["refuse", "allow"]
 _KAFKA: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SWITCHES: Final = {"true": True, "false": False}
 _DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 
@@ -199,8 +200,10 @@ def _number(key: str, text: str) -> int:
 
 
 def _switch(key: str, text: str) -> bool:
-    require_one_of(key, text.lower(), ("true", "false"))
-    return text.lower() == "true"
+    value = _SWITCHES.get(text.lower())
+    if value is None:
+        require_one_of(key, text, _SWITCHES)
+    return bool(value)
 
 
 def _groups(key: str, text: str) -> Groups:

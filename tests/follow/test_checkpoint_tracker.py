@@ -11,7 +11,8 @@ import pytest
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.follow import FollowedCheckpoint, Notice, NoticeKind
-from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Reading, Step, plan, read_once
+from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Reading, Step, plan
+from eo_listener.follow.follower import read_once
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import StorageError
 from eo_listener.model.events import GuardViolation, ViolationKind
