@@ -19,6 +19,10 @@ from eo_listener.model.events import Event, GuardViolation
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import BatchOffsets, FileFinding
 
+RUN = "follow"  # stands where a run's id does: the sidecar sees no runs, and two of it are alike
+INTERVAL = 5.0
+_LONGEST_PAUSE = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -37,9 +41,6 @@ class Reading:
     def absent(self) -> bool:
         """Whether the storage answered that nothing is there."""
         return self.query_id is None and not self.findings and self.unreachable is None
-
-
-RUN = "follow"  # stands where a run's id does: the sidecar sees no runs, and two of it are alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +71,6 @@ def plan(
             else:
                 parts.append(GroupOffsets(cluster=target.cluster, group=group, positions=positions))
     return CommitPlan(commits=combine(parts), without_group=tuple(sorted(without)))
-
-
-INTERVAL = 5.0
-_LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ _SILENT = 60.0  # seconds without an answer from a storage, after which it is sa
 _Commits = tuple[GroupOffsets, ...]
 
 logger = logging.getLogger("eo_listener")
+_Place = tuple[str, str, TopicPartition]  # a partition in a group of a cluster
 
 
 def read_once(checkpoint: Checkpoint) -> Reading:
@@ -264,9 +265,6 @@ def _silence(shown: str, seconds: float) -> Notice:
         cause="the network or the storage hangs",
         fix="check it from this machine; the other checkpoints go on",
     )
-
-
-_Place = tuple[str, str, TopicPartition]  # a partition in a group of a cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ def judge_batch(
 
     `sink` is its label, and `ledger` where its heads are, for the texts of errors. `other_heads` is
     needed where `is_unknown`, and in the first batch of a run: without it each partition that has
-    no head counts as a first one, as in a sink without a ledger. With `on_recreated="restart"` a
+    no head counts as a first one. With `on_recreated="restart"` a
     partition of a topic that was recreated counts as never applied, and must be read from its log's
     start; where `is_of_another_topic`, Kafka is then asked for the plan after `applied` was read.
     `new_checkpoint` is what its NewCheckpointError said: by which checkpoint counted sources go on,

@@ -39,6 +39,20 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 _GRACE_MS: Final = 60_000  # by which clocks differ, and a coordinator is late
 
 OpenInPartitions = Mapping[TopicPartition, Sequence[OpenProducer]]
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+NOT_FOUND: Final = "TRANSACTIONAL_ID_NOT_FOUND"
+_NO_ID_RIGHT: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+COORDINATOR: Final = "its coordinator"
+_TIMEOUT: Final = 30.0  # seconds for each: to end it, and until that can be seen
+_QUESTION: Final = 10.0
+_PAUSE: Final = 0.2
+# Its time-outs, in seconds. That of the transaction may be above what the brokers now allow.
+_TAKEN_FOR: Final = (10.0, 1.0)
+_TOO_LONG: Final = "INVALID_TRANSACTION_TIMEOUT"
+_HELD: Final = (
+    "ended, but consumers under read_committed stand still: its marker is not in all in-sync "
+    "replicas yet, or too few of them are in sync"
+)
 
 
 class TransactionVerdict(Enum):
@@ -295,12 +309,6 @@ def _without_leader(tp: TopicPartition) -> KafkaError:
     )
 
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-
-NOT_FOUND: Final = "TRANSACTIONAL_ID_NOT_FOUND"
-_NO_ID_RIGHT: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionReading:
     """What was found in some partitions.
@@ -462,19 +470,6 @@ class TransactionReader:
                 return str(error)
         return None
 
-
-COORDINATOR: Final = "its coordinator"
-
-_TIMEOUT: Final = 30.0  # seconds for each: to end it, and until that can be seen
-_QUESTION: Final = 10.0
-_PAUSE: Final = 0.2
-# Its time-outs, in seconds. That of the transaction may be above what the brokers now allow.
-_TAKEN_FOR: Final = (10.0, 1.0)
-_TOO_LONG: Final = "INVALID_TRANSACTION_TIMEOUT"
-_HELD: Final = (
-    "ended, but consumers under read_committed stand still: its marker is not in all in-sync "
-    "replicas yet, or too few of them are in sync"
-)
 
 ReadStable = Callable[[Collection[TopicPartition]], StableOffsets]
 

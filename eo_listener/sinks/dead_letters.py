@@ -27,6 +27,11 @@ REASON: Final = "eo_poison"
 
 REDACTED: Final = "eo_redacted"
 _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
+SHARE: Final = 0.5
+"""What part of a batch may be refused, if nothing else is said."""
+FEW: Final = 10
+"""From this many refused rows on, a share is applied, and a batch may not be refused as a whole."""
+_REASONS = 1000  # how many different ones are counted: a mark may be one of its own for each row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,14 +285,6 @@ def _value(row: pa.RecordBatch, name: str) -> object:
 
 def _listed(names: Collection[str]) -> str:
     return ", ".join(repr(name) for name in names)
-
-
-SHARE: Final = 0.5
-"""What part of a batch may be refused, if nothing else is said."""
-FEW: Final = 10
-"""From this many refused rows on, a share is applied, and a batch may not be refused as a whole."""
-
-_REASONS = 1000  # how many different ones are counted: a mark may be one of its own for each row
 
 
 @dataclass(frozen=True, slots=True)

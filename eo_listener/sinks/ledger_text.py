@@ -17,6 +17,7 @@ from eo_listener.model.ledger import FORMAT, Entry, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _PARTS = {"v", "query", "number", "moved", "heads"}
+Heads = Mapping[TopicPartition, Head]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,6 @@ def _foreign(what: str) -> FormatError:
         cause="another program has written it, or a newer release of eo_listener",
         fix="Use that release here too",
     )
-
-
-Heads = Mapping[TopicPartition, Head]
 
 
 class Mover(NamedTuple):

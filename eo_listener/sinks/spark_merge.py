@@ -103,7 +103,7 @@ class Merge:
     def concerns(self, session: SparkSession, view: str, there: DataFrame) -> bool:
         """Whether one of the table's rows in `there` has the key of a row in `view`."""
         given = session.table(view).alias("eo_given")  # on the left: the fewer rows are broadcast
-        same = given.join(there.alias("eo_there"), F.expr(self._rows.same_key()), "leftsemi")
+        same = given.join(there.alias("eo_there"), F.expr(self._two_rows.same_key()), "leftsemi")
         return not same.isEmpty()
 
     def count(self, session: SparkSession, view: str) -> int:
@@ -121,14 +121,14 @@ class Merge:
         parts = [
             f"MERGE INTO {self.table} AS eo_there",
             f"USING (SELECT * FROM {view} WHERE {_PLACE} = 1) AS eo_given",
-            f"ON {self._rows.same_key()}",
+            f"ON {self._two_rows.same_key()}",
         ]
         if self.target.delete_when is not None:
             parts.append(
-                f"WHEN MATCHED AND eo_given.{_DELETED} AND {self._rows.newer()} THEN DELETE"
+                f"WHEN MATCHED AND eo_given.{_DELETED} AND {self._two_rows.newer()} THEN DELETE"
             )
         if each:
-            parts.append(f"WHEN MATCHED AND {self._rows.newer()} THEN UPDATE SET {each}")
+            parts.append(f"WHEN MATCHED AND {self._two_rows.newer()} THEN UPDATE SET {each}")
         parts.append(
             f"WHEN NOT MATCHED AND NOT eo_given.{_DELETED} THEN INSERT ({listed}) VALUES ({values})"
         )
@@ -183,7 +183,7 @@ class Merge:
 
         `there_as` are the types of the table: the MERGE would give them to the row.
         """
-        rows = self._rows
+        rows = self._two_rows
         values = self._values()
         there = [f"eo_there.{quoted(name)}" for name in values]
         given = [self._given_as(name, there_as.get(name)) for name in values]
@@ -201,7 +201,7 @@ class Merge:
         return f"CAST({staged} AS {kind})"
 
     @property
-    def _rows(self) -> TwoRows:
+    def _two_rows(self) -> TwoRows:
         return TwoRows(
             keys=self.target.keys,
             version=self.target.version_column,

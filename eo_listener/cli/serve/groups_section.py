@@ -25,6 +25,11 @@ _HEIGHT: Final = 48.0
 _COLUMNS: Final = 60  # of a line, so that a page of many groups stays small
 
 _Value = Callable[[Point], float | None]
+AT_ONCE: Final = 50
+"""Groups of one page."""
+_ROWS: Final = 500  # partitions of a group
+_GONE: Final = 20
+_ALARMS: Final = 5
 
 
 def chart(points: Sequence[Point], now: float, name: str, value: _Value) -> Element | None:
@@ -84,13 +89,6 @@ def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tupl
         lines[-1].append((x, max(0.0, found)))
         column = now_in
     return lines
-
-
-AT_ONCE: Final = 50
-"""Groups of one page."""
-_ROWS: Final = 500  # partitions of a group
-_GONE: Final = 20
-_ALARMS: Final = 5
 
 
 def path_of(group: str) -> str:

@@ -313,10 +313,10 @@ class Sifted:
 
 @contextmanager
 def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> Iterator[Sifted]:
-    """Compute the rows of `frame`, and sift them: each of `reasons` is null where it is none.
+    """Compute the rows of `frame` once, and sift them: each of `reasons` is null where it is none.
 
-    Without any reason they are left as they are. Raises PoisonRowError where more are refused than
-    `refusals` allow.
+    So each row is either written or refused, whatever the transform does. Without any reason they
+    are left as they are. Raises PoisonRowError where more are refused than `refusals` allow.
     """
     if not reasons:
         none = frame.where(F.lit(False)).withColumn(REASON, F.lit(None).cast("string"))

@@ -31,7 +31,7 @@ Without transactions:
   what others have written may hide that some were lost.
 - The producer of the ledger's records stops at the first that it cannot deliver
   (`enable.gapless.guarantee`): else that a batch is begun could hide heads that are not there.
-- No producer is kept from one batch to the next, since a task that is killed may go on: so each
+- A task's producer is not kept for the next batch, since a task that is killed may go on: so each
   batch leaves the brokers a producer id for each partition, for `producer.id.expiration.ms`.
 - A row without a key goes to a partition by its identity. Kafka's own choice is another each time,
   so what a replay adds could come before rows that were there, and its order would be another.

@@ -105,8 +105,9 @@ class Explanation:
                 "or give PEM (kafka.ssl.keystore.type=PEM), which needs no Java",
             )
         if code in _PASSING or (code.startswith("_") and code not in _LASTING):
-            return RetriableSinkError(problem, cause=error.cause, fix=error.fix)
-        return SinkError(problem, cause=error.cause, fix=error.fix or "See the Kafka error name")
+            return error.as_kind(RetriableSinkError, label=self.label)
+        fix = error.fix or "See the Kafka error name"
+        return error.as_kind(SinkError, label=self.label, fix=fix)
 
     def outlived(self) -> SinkError:
         """The broker has ended the transaction for its age."""

@@ -56,6 +56,13 @@ from eo_listener.sinks.kafka.ledger import (
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_moved
 
+_OPEN: Final = 60.0  # seconds after which the coordinator ends the transaction of a repair
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_RIGHTS: Final = {
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (("Write", "Describe"), "--transactional-id"),
+    NO_TOPIC_RIGHT: (("Read", "Write", "Describe_Configs"), "--topic"),
+}
+
 
 class Written(NamedTuple):
     """A record of `owner` for a partition of the ledger's topic; without a value it is deleted."""
@@ -138,13 +145,6 @@ def accepted(records: LedgerRecords, sink: str, entry: Entry, repair: Repair) ->
     )
     yield Written(owner, here, RepairKey(*owner, repair.id).encode(), kept.encode())
 
-
-_OPEN: Final = 60.0  # seconds after which the coordinator ends the transaction of a repair
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_RIGHTS: Final = {
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (("Write", "Describe"), "--transactional-id"),
-    NO_TOPIC_RIGHT: (("Read", "Write", "Describe_Configs"), "--topic"),
-}
 
 _Planned = Callable[[LedgerRecords, Repair], Iterable[Written]]
 

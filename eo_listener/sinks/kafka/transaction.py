@@ -38,6 +38,8 @@ from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.ledger_sql import now_text
 
 ONGOING = "Ongoing"
+_END: Final = 5.0  # seconds for the end of what a try has left open
+logger = logging.getLogger("eo_listener")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +286,6 @@ class RowWriter(Protocol):
 
 
 _NOT_ASKED: Final = ProducerEpoch(-1, -1)
-_END: Final = 5.0  # seconds for the end of what a try has left open
-
-logger = logging.getLogger("eo_listener")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""One batch without transactions: the order of its steps, and what is decided between them. No I/O.
+"""One batch without transactions: the order of its steps, and what speaks to Kafka for them.
+
+`write_unfenced` has the order and all decisions, and asks an `UnfencedClient` for everything else:
+so the models (`tests/model_checking/unfenced`) run it without Kafka.
 
 1. The ledger is read, and compared with what the batch was judged by.
 2. Where the batch before it is finished, its targets are checked: as many offsets as were written

@@ -42,11 +42,31 @@ if TYPE_CHECKING:
 
 
 IDLE: Final = 10.0
-"""Seconds after which a connection that no task has asked for is closed."""
+"""Seconds after which a connection that no task has asked for is closed.
+
+A Python worker runs one task after another, and Spark ends it only after a minute without one.
+"""
+_kept: dict[Key, _Kept] = {}
+Batches = Iterable[pa.RecordBatch]
+_PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
+_CONNECT_TIMEOUTS: Final = 3  # how many connect_timeouts a task waits for a connection
+_COLUMNS: Final = "task int, attempt long, rows long, dead long, failure string"
+_OUTCOME: Final = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("attempt", pa.int64()),
+        ("rows", pa.int64()),
+        ("dead", pa.int64()),
+        ("failure", pa.string()),
+    ]
+)
 
 
 class Key(NamedTuple):
-    """Whose connection it is; `digest` is that of a conninfo, which is secret."""
+    """Whose connection it is; `digest` is that of a conninfo, which is secret.
+
+    A worker is forked from another, so only the process that has opened a connection uses it.
+    """
 
     process: int
     digest: str
@@ -60,9 +80,6 @@ class Key(NamedTuple):
 class _Kept(NamedTuple):
     link: Connection
     closing: threading.Timer
-
-
-_kept: dict[Key, _Kept] = {}
 
 
 def borrowed(writer: TransactionWriter) -> AbstractContextManager[Connection]:
@@ -115,22 +132,6 @@ def _close(key: Key, link: Connection) -> None:
             link.close()
         except psycopg.Error:
             return  # it is gone
-
-
-Batches = Iterable[pa.RecordBatch]
-
-_PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
-_CONNECT_TIMEOUTS: Final = 3  # how many connect_timeouts a task waits for a connection
-_COLUMNS: Final = "task int, attempt long, rows long, dead long, failure string"
-_OUTCOME: Final = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("attempt", pa.int64()),
-        ("rows", pa.int64()),
-        ("dead", pa.int64()),
-        ("failure", pa.string()),
-    ]
-)
 
 
 class NoConnectionError(SinkError):

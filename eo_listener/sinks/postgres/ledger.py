@@ -78,11 +78,25 @@ SELECT %s, %s, %s, %s, %s, %s, %s, %s::{moment}, m.*
 FROM unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::int[], %s::text[],
             %s::bigint[], %s::bigint[]) AS m
 """
+MOMENT: Final = "timestamp with time zone"
+PLACE: Final = "%s"
+_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_GRANTS: Final = {HEADS: "SELECT, INSERT, UPDATE", HISTORY: "SELECT, INSERT, DELETE"}
+_THERE: Final = """
+SELECT c.relname, c.relpersistence = 'p', NOT EXISTS (
+    SELECT FROM unnest(string_to_array(w.needs, ', ')) AS one (need)
+    WHERE NOT has_table_privilege(c.oid, one.need))
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = %s
+JOIN (VALUES (%s::text, %s::text), (%s, %s)) AS w (name, needs) ON w.name = c.relname
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerArrays:
-    """Statements on the two tables, whose names are quoted and qualified."""
+    """Statements on the two tables, whose names are quoted and qualified.
+
+    Each moves all partitions, with an array a column: one a partition would cost a round trip each.
+    """
 
     heads: str
     history: str
@@ -155,19 +169,6 @@ def _was(head: Head | None) -> tuple[Any, ...]:
 def _columns(count: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     """Rows as columns; of no rows, as many empty ones."""
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
-
-
-MOMENT: Final = "timestamp with time zone"
-PLACE: Final = "%s"
-_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_GRANTS: Final = {HEADS: "SELECT, INSERT, UPDATE", HISTORY: "SELECT, INSERT, DELETE"}
-_THERE: Final = """
-SELECT c.relname, c.relpersistence = 'p', NOT EXISTS (
-    SELECT FROM unnest(string_to_array(w.needs, ', ')) AS one (need)
-    WHERE NOT has_table_privilege(c.oid, one.need))
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = %s
-JOIN (VALUES (%s::text, %s::text), (%s, %s)) AS w (name, needs) ON w.name = c.relname
-"""
 
 
 def sink_key(schema: str | None, table: str) -> str:

@@ -34,6 +34,11 @@ _COLUMNS: Final = """
 SELECT a.attname FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 """
+_SCHEMAS: Final = """
+SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = %s AND c.relkind IN ('r', 'p', 'v')
+ORDER BY array_position(current_schemas(false), n.nspname) NULLS LAST, n.nspname
+"""
 
 
 def row_origins(
@@ -63,13 +68,6 @@ def row_origins(
         cursor.itersize = _AT_ONCE
         cursor.execute(text)
         yield from cursor
-
-
-_SCHEMAS: Final = """
-SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname = %s AND c.relkind IN ('r', 'p', 'v')
-ORDER BY array_position(current_schemas(false), n.nspname) NULLS LAST, n.nspname
-"""
 
 
 class PostgresLedgerReader:

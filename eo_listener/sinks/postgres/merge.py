@@ -149,9 +149,9 @@ class Merge:
         if not others:
             return f"{text}NOTHING"
         each = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
-        return f"{text}UPDATE SET {each} WHERE {self._rows(ALIAS, 'EXCLUDED').newer()}"
+        return f"{text}UPDATE SET {each} WHERE {self._two_rows(ALIAS, 'EXCLUDED').newer()}"
 
-    def _rows(self, there: str, given: str) -> TwoRows:
+    def _two_rows(self, there: str, given: str) -> TwoRows:
         return TwoRows(
             keys=self.target.keys,
             version=self.target.version_column,
@@ -225,7 +225,7 @@ class Merge:
         if written == wanted:
             return
         version = self.target.version_column
-        rows = self._rows("eo_there", ALIAS)
+        rows = self._two_rows("eo_there", ALIAS)
         join = (
             f"(SELECT * FROM {self.staged} WHERE {which} AND {self._key_without_null()}) {ALIAS} "
             f"LEFT JOIN {self.table} eo_there ON {rows.same_key()}"

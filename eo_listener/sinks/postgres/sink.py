@@ -52,6 +52,16 @@ if TYPE_CHECKING:
 
     from eo_listener.sinks.postgres.connection import Identity
 
+_Answer = TypeVar("_Answer")
+_STILL_THERE: Final = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s AND backend_start = %s
+               AND xact_start IS NOT DISTINCT FROM %s)
+"""
+_END: Final = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
+"""
+
 
 class BatchWriter(Protocol):
     """One way to write a batch: `TransactionWriter`, `Staging` or `Partitions`."""
@@ -279,18 +289,6 @@ class PostgresSink:
         if target.dead_letters is not None and target.dead_letters not in found:
             letters_table.make(link, schema, target.dead_letters, create=target.create)
         return layout
-
-
-_Answer = TypeVar("_Answer")
-
-_STILL_THERE: Final = """
-SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s AND backend_start = %s
-               AND xact_start IS NOT DISTINCT FROM %s)
-"""
-_END: Final = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
-"""
 
 
 class KeptConnection:

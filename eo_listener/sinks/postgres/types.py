@@ -1,4 +1,4 @@
-"""Which Spark type becomes which PostgreSQL type, and how its values are encoded. Pure."""
+"""Which Spark type becomes which PostgreSQL type, and how values are encoded, in Spark or COPY."""
 
 from __future__ import annotations
 
@@ -13,6 +13,31 @@ from eo_listener.sinks.arrow_schema import check_structs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_TEXTS: Final = frozenset({"text", "varchar", "bpchar"})
+_READS_TEXT: Final = _TEXTS | {
+    *("citext", "uuid", "json", "jsonb", "xml", "enum", "bool", "int2", "int4", "int8", "numeric"),
+    *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "hstore", "ltree", "geometry"),
+    "geography",
+}
+"""What reads a text, or refuses it: no type that rounds, cuts or guesses. The text may change:
+' 00123 ' becomes 123 in an integer.
+"""
+_WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_STRING: Final = re.compile(r"(string|(var)?char\(\d+\)|string collate .*|void)")
+_TIME: Final = re.compile(r"time(\(\d\))?")
+_JSON: Final = frozenset({"json", "jsonb"})
+_LOSSLESS_MOMENT: Final = 6  # digits of a second that Spark has
+# By number: what an escape or a quote means in a literal depends on the session's settings.
+_BACKSLASH, _DOUBLE, _SINGLE = "chr(92)", "chr(34)", "chr(39)"
+_T: Final = f"{_SINGLE}, 'T', {_SINGLE}"
+_JSON_OPTIONS: Final = (
+    # The defaults cut a moment to milliseconds, and leave nulls out.
+    "map('ignoreNullFields', 'false', 'timeZone', 'UTC', "
+    f"'timestampFormat', concat('yyyy-MM-dd', {_T}, 'HH:mm:ss.SSSSSSXXX'), "
+    f"'timestampNTZFormat', concat('yyyy-MM-dd', {_T}, 'HH:mm:ss.SSSSSS'))"
+)
 
 
 class Encoding(Enum):
@@ -55,23 +80,6 @@ class ColumnFormat:
     encoding: Encoding
     element: Encoding | None = None
 
-
-_TEXTS: Final = frozenset({"text", "varchar", "bpchar"})
-_READS_TEXT: Final = _TEXTS | {
-    *("citext", "uuid", "json", "jsonb", "xml", "enum", "bool", "int2", "int4", "int8", "numeric"),
-    *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "hstore", "ltree", "geometry"),
-    "geography",
-}
-"""What reads a text, or refuses it: no type that rounds, cuts or guesses. The text may change:
-' 00123 ' becomes 123 in an integer.
-"""
-
-_WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
-_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_STRING: Final = re.compile(r"(string|(var)?char\(\d+\)|string collate .*|void)")
-_TIME: Final = re.compile(r"time(\(\d\))?")
-_JSON: Final = frozenset({"json", "jsonb"})
-_LOSSLESS_MOMENT: Final = 6  # digits of a second that Spark has
 
 _FAR: Final = {
     "date": Encoding.WORD,
@@ -197,21 +205,13 @@ def _made(spark: str) -> str:
     return _SIMPLE[spark][0] if spark in _SIMPLE else "one that holds it"
 
 
-# By number: what an escape or a quote means in a literal depends on the session's settings.
-_BACKSLASH, _DOUBLE, _SINGLE = "chr(92)", "chr(34)", "chr(39)"
-_T: Final = f"{_SINGLE}, 'T', {_SINGLE}"
-_JSON_OPTIONS: Final = (
-    # The defaults cut a moment to milliseconds, and leave nulls out.
-    "map('ignoreNullFields', 'false', 'timeZone', 'UTC', "
-    f"'timestampFormat', concat('yyyy-MM-dd', {_T}, 'HH:mm:ss.SSSSSSXXX'), "
-    f"'timestampNTZFormat', concat('yyyy-MM-dd', {_T}, 'HH:mm:ss.SSSSSS'))"
-)
-
-
 def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
     """Return `frame` with its nested columns as texts, the others as they are.
 
-    Structs, maps and arrays of such become JSON, other arrays PostgreSQL's array literals.
+    Structs, maps and arrays of such become JSON, other arrays PostgreSQL's array literals. As text
+    of Spark SQL, since each call into the JVM that builds an expression would cost a batch a
+    millisecond. No text depends on the session's time zone: Spark Connect analyses it only when it
+    runs, under whatever zone the session has then.
     """
     names = frame.columns
     at = {name: f"c{index}" for index, name in enumerate(names)}

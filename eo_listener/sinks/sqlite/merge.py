@@ -98,7 +98,7 @@ class Upsert:
         each = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in changed)
         text = f"INSERT INTO {self.table} AS eo_there ({columns}) VALUES ({places})"
         text += f" ON CONFLICT ({keys}) DO {f'UPDATE SET {each}' if each else 'NOTHING'}"
-        where = self._rows(lambda name: f"excluded.{quoted(name)}").newer()
+        where = self._two_rows(lambda name: f"excluded.{quoted(name)}").newer()
         return f"{text} WHERE {where}" if each else text
 
     def unordered(self) -> str:
@@ -119,7 +119,7 @@ class Upsert:
         ordered = f"SELECT {newest.place()} AS eo_place, {newest.tied()} AS eo_tied, * FROM {STAGE}"
         where, clash = f"({ordered}) eo_given", "0"
         if version is not None and self.located:
-            rows = self._rows(lambda name: f"eo_given.{self._staged(name)}")
+            rows = self._two_rows(lambda name: f"eo_given.{self._staged(name)}")
             pairs = [
                 f"eo_there.{quoted(key)} = eo_given.{self._key(key)}" for key in self.target.keys
             ]
@@ -143,7 +143,7 @@ class Upsert:
             traced=self.traced,
         )
 
-    def _rows(self, given: Callable[[str], str]) -> TwoRows:
+    def _two_rows(self, given: Callable[[str], str]) -> TwoRows:
         return TwoRows(
             keys=self.target.keys,
             version=self.target.version_column,

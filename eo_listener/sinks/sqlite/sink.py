@@ -37,6 +37,8 @@ from eo_listener.sinks.sqlite.types import flaws, unreadable, values
 from eo_listener.sinks.sqlite.user_sql import run_apply
 from eo_listener.sinks.target import Apply, Target, refuse_dotted, refuse_dropped
 
+_LETTERS: Final = 1000  # how many dead letters are in memory at once
+
 
 class Writing:
     """Writes the rows of one batch into `table`; counts what went in.
@@ -111,9 +113,6 @@ def _without(batch: pa.RecordBatch, found: Mapping[int, str]) -> pa.RecordBatch:
     if not found:
         return batch
     return batch.filter(pa.array([at not in found for at in range(batch.num_rows)]))
-
-
-_LETTERS: Final = 1000  # how many dead letters are in memory at once
 
 
 class SqliteSink:

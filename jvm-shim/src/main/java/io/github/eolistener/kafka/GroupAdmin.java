@@ -50,11 +50,6 @@ final class GroupAdmin {
 
     /** Whether it changes something, so that it must not be carried out after its deadline. */
     boolean writes();
-
-    /** Whether it may be repeated after a retriable error; else whoever calls must look first. */
-    default boolean repeats() {
-      return true;
-    }
   }
 
   /**
@@ -80,9 +75,7 @@ final class GroupAdmin {
           return operation.run(opened(), deadline);
         } catch (ExecutionException | KafkaException failed) {
           KafkaError error = KafkaError.of(failed);
-          if (!operation.repeats()
-              || !error.isRetriable()
-              || deadline.leftMs() <= RETRY_PAUSE_MS) {
+          if (!error.isRetriable() || deadline.leftMs() <= RETRY_PAUSE_MS) {
             return failed(error);
           }
           Thread.sleep(RETRY_PAUSE_MS);

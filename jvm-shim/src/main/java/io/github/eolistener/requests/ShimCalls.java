@@ -20,10 +20,10 @@ import java.util.Map;
  * groups.snapshot}, {@code groups.close}: consumer groups through Spark's own kafka-clients ({@link
  * GroupCalls}). {@code transactions.missing}, {@code transactions.describe}, {@code
  * transactions.producers}, {@code transactions.list}: transactions ({@link TransactionCalls}).
- * {@code rows.open}, {@code rows.there}, {@code rows.reports}, {@code rows.close}: a batch that tasks write, into one or into
- * none ({@link BatchWrites}).
- * {@code rows.partitioner}: whether a partitioner can be used ({@link UserPartitioner}). An answer
- * is an object that begins with {@code "v":1}.
+ * {@code rows.open}, {@code rows.there}, {@code rows.reports}, {@code rows.close}: a batch that
+ * tasks write, into one or into none ({@link BatchWrites}). {@code rows.partitioner}: whether a
+ * partitioner can be used ({@link UserPartitioner}). An answer is an object that begins with
+ * {@code "v":1}.
  */
 public final class ShimCalls {
   private static final int FORMAT = 1;
