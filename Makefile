@@ -90,7 +90,7 @@ check: $(STAMP) ## lint, types and layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; false; }
 
-docs: $(STAMP) ## write docs/runbook.md and docs/reference.md again, from docstrings and log lines
+docs: $(STAMP) ## write docs/reference/runbook.md and docs/reference/python.md again, from docstrings and log lines
 	@$(BIN)/python -m tests.documents
 
 size: $(STAMP) ## code lines by folder, small modules, parameters and options; ARGS=PATH for another tree

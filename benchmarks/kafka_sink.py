@@ -39,7 +39,7 @@ WARM: Final = 2  # batches that do not count
 EMPTY: Final = 10  # batches without rows
 SEGMENT: Final = 256 << 20  # bytes of a target's log that are deleted together
 SESSION: Final = {
-    # What docs/kafka_sink.md says of local[n]: a task's rows come to the driver's Python directly.
+    # With local[n], see docs/how-to/kafka.md, a task's rows come to the driver's Python directly.
     "spark.task.maxDirectResultSize": "1g",
     "spark.rpc.message.maxSize": "1024",
 }

@@ -17,8 +17,11 @@ from tests.python_source import tree_of_text
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "eo_listener"
-FOLDERS = [ROOT, *(ROOT / name for name in ("docs", "examples", "jvm-shim", "tests"))]
-DOCUMENTS = sorted(path for folder in FOLDERS for path in folder.glob("*.md"))
+DOCS = ROOT / "docs"
+FOLDERS = [ROOT, *(ROOT / name for name in ("examples", "jvm-shim", "tests"))]
+DOCUMENTS = sorted(path for folder in FOLDERS for path in folder.glob("*.md")) + sorted(
+    DOCS.rglob("*.md")
+)
 
 
 def imports(text: str) -> Iterator[tuple[str, str]]:
@@ -38,7 +41,7 @@ def test_there_are_documents() -> None:
     """And Python and tests in them, so that what is below looks at something."""
     assert len(DOCUMENTS) > 8
     assert sum(len(list(imports(path.read_text()))) for path in DOCUMENTS) > 5
-    assert len(proofs((ROOT / "docs" / "guarantees.md").read_text())) > 20
+    assert len(proofs((DOCS / "explanation" / "guarantees.md").read_text())) > 20
 
 
 def test_what_is_imported_is_there() -> None:
@@ -63,7 +66,7 @@ def test_what_is_named_as_a_proof_is_there() -> None:
 
 def test_each_promise_names_its_test() -> None:
     """Each row of a table with a column "test", and each point "Test:", names tests."""
-    text = (ROOT / "docs" / "guarantees.md").read_text()
+    text = (DOCS / "explanation" / "guarantees.md").read_text()
     column = None
     rows = 0
     for line in text.splitlines():
@@ -118,7 +121,7 @@ def test_what_code_says_of_documents_is_there() -> None:
     named = {
         found
         for path in paths
-        for found in re.findall(r"\b(docs/\w+\.md)(?:#([\w-]+))?", path.read_text())
+        for found in re.findall(r"\b(docs/[\w-]+/\w+\.md)(?:#([\w-]+))?", path.read_text())
     }
     assert len(named) > 20
     links = ["#".join(one) for one in named]
@@ -128,7 +131,7 @@ def test_what_code_says_of_documents_is_there() -> None:
 PAGES_OF_SINKS = {
     DeltaSink: "delta.md",
     IcebergSink: "iceberg.md",
-    KafkaSink: "kafka_sink.md",
+    KafkaSink: "kafka.md",
     PostgresSink: "postgres.md",
     SqliteSink: "sqlite.md",
 }
@@ -140,7 +143,7 @@ def test_a_page_of_a_sink_names_every_setting() -> None:
         parameters = inspect.signature(sink).parameters.values()
         settings = {one.name for one in parameters if one.default is not inspect.Parameter.empty}
         assert len(settings) > 4
-        text = (ROOT / "docs" / page).read_text()
+        text = (DOCS / "how-to" / page).read_text()
         assert not settings - set(re.findall(r"\b(\w+)=", text)), page
 
 
@@ -207,7 +210,7 @@ def test_paths_are_there() -> None:
     assert not [
         (path, name)
         for path in TEXTS
-        if path.parent.name != "docs"
+        if DOCS not in path.parents
         for name in re.findall(r"`([\w-]+/[\w./-]*|[\w-]+\.md)`", prose(path))
         if name.split("/")[0] not in {"commits", "offsets", "sources"}
         and not any((base / name).exists() for base in (ROOT, PACKAGE, path.parent))
@@ -272,7 +275,7 @@ def test_lines_are_wrapped() -> None:
 
 def test_the_glossary_has_one_sentence_for_each_term() -> None:
     """In alphabetical order, no term twice, no sentence after the first."""
-    text = (ROOT / "docs" / "glossary.md").read_text()
+    text = (DOCS / "reference" / "glossary.md").read_text()
     tables = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     rows = [
         re.findall(r"^\| (?!Term)([^|]+?) \| (.+?) \|$", table, re.MULTILINE) for table in tables

@@ -153,8 +153,8 @@ def test_packages_of_the_shim_import_downwards() -> None:
             assert packages.index(package) > level, f"{path} imports {package}"
 
 
-# Words that stood for something that Kafka, Spark or PostgreSQL has a name for; docs/glossary.md
-# has those that are used.
+# Words for which Kafka, Spark or PostgreSQL has its own name. docs/reference/glossary.md lists the
+# terms that are used instead.
 BANNED_WORDS = """
     agenda anew aside assistant assistants bench board breach breaches clerk complaints course
     desk distrust elsewhere engine fleeting halt halted hands heartbeat hole holes hurried hurry
@@ -221,7 +221,7 @@ def test_what_is_public_is_said_once() -> None:
     for package in eo_listener.PUBLIC:
         assert is_module(package)
         assert f"`{package}`" in (ROOT / "CONTRIBUTING.md").read_text()
-    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.py")]
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py")]
     used = {
         name
         for path in documents

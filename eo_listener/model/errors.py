@@ -29,8 +29,8 @@ EoListenerError
     │   └── OutcomeUnknownError        the answer to COMMIT was lost
     └── KafkaError                 Kafka did not answer, or refused
 
-docs/runbook.md has a section for each class, made of its docstring: what it means, `Cause:`, `Fix:`
-and, under `Type:`, a command a line; where it has no command, those of the class above it.
+docs/reference/runbook.md has a section for each class, made from its docstring: meaning, `Cause:`,
+`Fix:` and, under `Type:`, one command a line. A class without commands takes those of its base.
 """
 
 from __future__ import annotations

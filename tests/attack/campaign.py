@@ -2,7 +2,7 @@
 
 What must hold whatever happens: the group ends at the last offer, it never holds more than was
 offered, it never goes back, an offer never waits, and `close` ends in its time. The one exception
-is declared (docs/guarantees.md): a commit that its client has given up may arrive after its
+(see docs/explanation/guarantees.md): a commit that its client has given up may arrive after its
 successor, in a transaction as part of a later one of the same producer. The group is then back
 until it is committed again, `Backoff.repeat_after` seconds later at the latest; a commit that is
 held up for longer than that takes it back until the query moves on.

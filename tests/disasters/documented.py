@@ -1,11 +1,11 @@
-"""What docs/audit.md says of disasters: a person searches it for the words that `audit` prints."""
+"""The disasters in docs/how-to/audit.md, which readers search for the words of `audit`."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-_PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "audit.md"
 
 
 def documented() -> dict[str, tuple[str, ...]]:

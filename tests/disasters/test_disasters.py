@@ -127,7 +127,7 @@ def group_expired(one: Pipeline) -> None:
 
 @dataclass(frozen=True)
 class Disaster:
-    """What is done, and what a person is told of it, each finding by the words of docs/audit.md.
+    """What is done and what `audit` reports, each finding in the words of docs/how-to/audit.md.
 
     `strike` returns rows that the store has, and the topic no longer. `rows` are how those of the
     page begin that say what it prints, `part` which of their words if not all; the first finding

@@ -6,7 +6,7 @@ from tests.documents.markdown import DOCS
 from tests.documents.reference import reference
 from tests.documents.runbook import runbook
 
-PAGES = {"runbook.md": runbook, "reference.md": reference}
+PAGES = {"reference/runbook.md": runbook, "reference/python.md": reference}
 
 if __name__ == "__main__":
     for name, made in PAGES.items():

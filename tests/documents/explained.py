@@ -1,4 +1,4 @@
-"""What a reader at night is told: by the docstring of an error, by the guard, by docs/alerts.md."""
+"""What a reader at night is told: by the docstring of an error, by the guard, by alerts.md."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class AlertSection:
 @cache
 def alert_sections() -> dict[str, AlertSection]:
     """All of the page, in its order, by their names."""
-    text = (DOCS / "alerts.md").read_text()
+    text = (DOCS / "reference" / "alerts.md").read_text()
     parts = re.split(r"^### (EoListener\w+)$", text, flags=re.MULTILINE)
     return {
         name: _section(name, said.partition("\n## ")[0])

@@ -1,4 +1,4 @@
-"""docs/reference.md: every public name, with its head as in the source, and its docstring."""
+"""python.md: every public name, with its head as in the source, and its docstring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/runbook.md: what an error, an alert or a line of the log means, and what to type."""
+"""docs/reference/runbook.md: what an error, alert or log line means, and what to type."""
 
 from __future__ import annotations
 

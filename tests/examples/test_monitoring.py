@@ -25,7 +25,7 @@ from tests.examples.monitoring import (
     selectors,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "alerts.md"
 of_each = pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.name)
 of_each_alert = pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
 
@@ -81,7 +81,7 @@ def test_each_alert_says_what_happened_why_and_what_to_type(alert: Rule) -> None
     summed = grouped(alert.expr)
     has = frozenset().union(*(metrics()[name] for name, _ in selectors(alert.expr)))
     assert shown <= (summed if re.match(r"\s*(?:sum|max|time\(\) - max) by", alert.expr) else has)
-    assert alert.annotations["runbook"] == f"docs/alerts.md#{alert.name.lower()}"
+    assert alert.annotations["runbook"] == f"docs/reference/alerts.md#{alert.name.lower()}"
 
 
 def test_each_alert_has_its_section_and_its_test() -> None:
@@ -163,7 +163,7 @@ def test_the_other_files_fit_the_rules() -> None:
 
 
 def test_the_expressions_of_the_page_of_metrics() -> None:
-    """What docs/metrics.md says is got by an expression names what exists."""
+    """What docs/reference/metrics.md says is got by an expression names what exists."""
     text = (PAGE.parent / "metrics.md").read_text()
     table = text.partition("## What is got by an expression")[2]
     found = re.findall(r"^\| (?!asked)[^|]+ \| `(.+?)`", table, re.MULTILINE)

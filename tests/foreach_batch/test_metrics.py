@@ -1,4 +1,4 @@
-"""The example of docs/metrics.md: one server for a query's group and for its sink."""
+"""The example of docs/reference/metrics.md: one server for a query's group and for its sink."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 
 def lines(port: int, group: str) -> dict[str, float]:

@@ -198,8 +198,8 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_the_document_names_every_key_and_its_default() -> None:
-    """docs/configuration.md has the keys that are known, no other, and what each is without it."""
-    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    """docs/reference/configuration.md lists exactly the known keys, each with its default."""
+    text = (Path(__file__).parents[2] / "docs/reference/configuration.md").read_text()
     table = text.partition("## Settings")[2].partition("## What")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
     named = {key for keys, _ in rows for key in re.findall(r"`(.*?)`", keys)}

@@ -155,7 +155,7 @@ class Truth:
         """A resumed zombie's commit has landed when it had long been given up.
 
         In mode "simple" it can take a group back after its successor's last look, and nothing
-        says so before the next commit or recommit: docs/guarantees.md names this limit.
+        says so before the next commit or recommit: docs/explanation/guarantees.md names this limit.
         """
         if held is not None and position.offset < held.offset:
             self.taken_back.add(tp)
@@ -188,7 +188,7 @@ class Truth:
         topic = kafka.topics[tp.topic]
         require((driver, tp.topic) not in self.closed, f"{what}: onto a topic known to be new")
         known = (seen.topic_id, seen.end) == (topic.id, topic.ends[tp.partition])
-        # What is offered later may have been written since: docs/guarantees.md names this limit.
+        # A later offer may have been written since: a limit in docs/explanation/guarantees.md.
         known = known and position.offset <= seen.offered
         require(not known or position.offset <= seen.end, f"{what}: beyond the log end {seen.end}")
         if held is not None and position.offset == held.offset:

@@ -1,4 +1,4 @@
-"""Events of `eo_listener.model` as metrics, for Prometheus and OpenTelemetry; see docs/metrics.md.
+"""Events of `eo_listener.model` as metrics: docs/reference/metrics.md lists them.
 
 All but `serve`, `address` and the counting itself need the extra `metrics`, or `opentelemetry`.
 

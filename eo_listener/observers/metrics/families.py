@@ -1,7 +1,7 @@
 """The metrics: their names, labels, and how many series there may be.
 
 The names are those of kafka_exporter with `eo_listener_` for `kafka_`, where it has one for the
-same thing; docs/metrics.md has the table.
+same thing; docs/reference/metrics.md has the table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The metrics of `eo-listener serve`: what it has read of a cluster, not what a driver has done.
 
 So their names begin with `eo_listener_status_`, and no sum counts a group twice that a driver
-reports too. docs/serve.md has the table.
+reports too. docs/how-to/serve.md has the table.
 """
 
 from __future__ import annotations

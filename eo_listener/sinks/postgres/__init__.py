@@ -61,8 +61,8 @@ Staging, and what was not built:
 - A batch is never attached as a partition of the table, though that was measured at a fifth of
   staging's CPU with two indexes. Its rows would be committed before they are attached, so a reader
   in REPEATABLE READ would see them without their ledger entry, and triggers and publications would
-  not see them at all. Every reader pays for a partition for each batch. docs/postgres.md has the
-  rest.
+  not see them at all. Every reader pays for a partition for each batch. See also
+  docs/how-to/postgres.md.
 """
 
 from eo_listener.sinks.postgres.sink import PostgresSink

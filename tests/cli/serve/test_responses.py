@@ -148,8 +148,8 @@ def test_without_the_extra_metrics_say_what_to_install(monkeypatch: pytest.Monke
 
 
 def test_the_document_names_every_metric_and_no_other() -> None:
-    """docs/serve.md is what people write their alerts by."""
-    text = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
+    """docs/how-to/serve.md is what people write their alerts by."""
+    text = (Path(__file__).parents[3] / "docs/how-to/serve.md").read_text()
     named = set(re.findall(r"\beo_listener_[a-z_]*[a-z]\b", text))
     families = [*status_families(StatusNumbers(cluster="k"), 10), *audit_families(None)]
     there = {family.name for family in families}

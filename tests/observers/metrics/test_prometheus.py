@@ -569,8 +569,8 @@ def test_the_start_tells_two_lives_of_a_driver_apart() -> None:
 
 
 def test_the_document_names_every_metric_and_no_other() -> None:
-    """docs/metrics.md is what people write their dashboards by."""
-    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    """docs/reference/metrics.md is what people write their dashboards by."""
+    text = (Path(__file__).parents[3] / "docs/reference/metrics.md").read_text()
     named = set(re.findall(r"\beo_listener_[a-z_]*[a-z]\b", text))
     suffixes = {"counter": "_total", "info": "_info"}
     there = {family.name + suffixes.get(family.type, "") for family in Families(10).draw(Numbers())}
