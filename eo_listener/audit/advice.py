@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +11,7 @@ from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, literal
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.typed_command import CLIENT, SPARK, STORAGE, ClusterCommands, typed_command
 
 _FOLLOW: Final = "follow"
@@ -127,6 +128,20 @@ class Advice:
             "start the query with a new checkpointLocation and "
             f'.option("startingOffsets", starting_offsets(group={literal(group)}, missing="fail", '
             "options=...))"
+        )
+
+    def begin_after(self, group: str, offsets: Mapping[TopicPartition, int], topics: str) -> str:
+        """Start the next consumer of a drained group, or a new query, where the group stands.
+
+        auto.offset.reset=none: a consumer fails, rather than skips, if an offset is missing.
+        """
+        words = ["kafka-console-consumer", "--bootstrap-server", self.cluster.address]
+        words += ["--include", topics, "--group", group]
+        words += ["--consumer-property", "auto.offset.reset=none"]
+        login = " --consumer.config FILE, with your -X in it" if self.cluster.client else ""
+        return (
+            f"start the next consumer, {shlex.join(words)}{login}; or a query with a new "
+            f"checkpointLocation and .option(\"startingOffsets\", '{write_offsets(offsets)}')"
         )
 
     def show_transactions(self, topics: Iterable[str]) -> str:

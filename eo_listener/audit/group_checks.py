@@ -176,7 +176,9 @@ class _GroupCheck:
         )
         if not others and len(ids) > 1:
             others = sorted({str(writer) for writer in writers.values() if writer is not None})
-        if strange or others:
+        # Of a group alone, that no query of ours has committed to, a consumer may be the owner.
+        has_query = bool(ids or self._positions.checkpoint or self._positions.ledgers)
+        if others or (strange and has_query):
             who = [*others, *(["another program"] if strange else [])]
             yield PositionFindingKind.GROUP_FOREIGN.finding(
                 self.about,

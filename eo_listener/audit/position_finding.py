@@ -72,6 +72,8 @@ class PositionFindingKind(Enum):
     GROUP_WITHHELD = "group withheld", Severity.WARNING
     GROUP_FOREIGN = "group with foreign commits", Severity.WARNING
     GROUP_UNSTABLE = "transaction on the group", Severity.NOTE
+    GROUP_DRAINED = "group drained", Severity.FINE
+    GROUP_NOT_DRAINED = "group not drained", Severity.WARNING
     LEDGER_EMPTY = "ledger empty", Severity.PROBLEM
     LEDGER_RENAMED = "ledger under another name", Severity.PROBLEM
     LEDGER_LACKS = "ledger lacks partitions", Severity.PROBLEM, Harm.LOST

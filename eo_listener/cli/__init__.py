@@ -18,7 +18,6 @@ from eo_listener.cli import (
     checkpoint,
     follow,
     group,
-    handover,
     jar,
     ledger,
     preflight,
@@ -120,7 +119,6 @@ app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(group.app, name="group")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(txn.app, name="txn")
-app.command(name="handover", epilog=handover.EXAMPLE)(handover.handover)
 app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Final
 
 import typer
 
 from eo_listener.audit.advice import Advice
+from eo_listener.audit.drain_check import check_drained
 from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, outcome
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import LedgerPositions, Positions
@@ -20,14 +25,16 @@ from eo_listener.cli.options import (
     OptionalServers,
     Storage,
     as_properties,
+    named,
     print_json,
     require_cluster,
     require_names,
     storage_options,
 )
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
-from eo_listener.cli.spark_options import SparkConf, spark_settings
+from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.model import exit_codes
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.errors import EoListenerError, MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
@@ -37,6 +44,8 @@ EXAMPLE = (
     "Example: eo-listener audit --checkpoint /flights-c -b localhost:9092 -g flights-to-pg "
     "--ledger postgresql://host/db"
 )
+
+_PAUSE: Final = 1.0  # seconds between two readings of --wait
 
 
 def audit(
@@ -53,6 +62,7 @@ def audit(
     rows: options.Rows = False,
     columns: options.Columns = options.COLUMNS,
     read_committed: options.ReadCommitted = False,
+    wait: options.Wait = None,
     properties: KafkaProperties = None,
     storage: Storage = None,
     as_json: Json = False,
@@ -83,8 +93,13 @@ def audit(
         sink=sink,
         counts_rows=rows,
     )
+    if wait is not None and not (servers and groups):
+        raise SettingsError(
+            "--wait needs the groups that are to be drained", fix="Add -b HOST:PORT -g GROUP"
+        )
+    seconds = None if wait is None else require_seconds("--wait", wait, least=0.0)
     three = _three(columns) if rows else None
-    _report(request, three, read_committed=read_committed, as_json=as_json)
+    _report(request, three, read_committed=read_committed, wait=seconds, as_json=as_json)
 
 
 def audit_request(
@@ -141,18 +156,35 @@ def _three(columns: str) -> tuple[str, ...]:
 
 
 def _report(
-    request: AuditRequest, columns: Sequence[str] | None, *, read_committed: bool, as_json: bool
+    request: AuditRequest,
+    columns: Sequence[str] | None,
+    *,
+    read_committed: bool,
+    wait: float | None,
+    as_json: bool,
 ) -> None:
     """Read, judge, print, and end with the exit code."""
     advice = advice_for(request)
-    reader = PositionReader(request)
-    try:
-        positions = reader.read()
-        findings = [*judge_positions(positions, advice), *reader.failures]
-        if columns is not None:
-            findings.extend(_rows(reader, positions, columns, advice, committed=read_committed))
-    finally:
-        reader.close()
+    deadline = time.monotonic() + (wait or 0.0)
+    before: Positions | None = None
+    with closing(spark_for(request.ledgers, request.spark)) as spark:
+        while True:
+            with closing(PositionReader(request, spark)) as reader:
+                positions = reader.read()
+                findings = [*judge_positions(positions, advice), *reader.failures]
+                if wait is not None:
+                    drained = _drained(reader, positions, findings, advice, before)
+                    waiting = [finding.what for finding in drained if finding.matters]
+                    if (waiting or not drained) and time.monotonic() + _PAUSE < deadline:
+                        _show_progress(waiting)
+                        before = positions
+                        time.sleep(_PAUSE)
+                        continue
+                    findings += drained
+                if columns is not None:
+                    committed = read_committed
+                    findings += _rows(reader, positions, columns, advice, committed=committed)
+                break
     found = outcome(findings)
     if as_json:
         print_json(document(positions, found))
@@ -162,6 +194,28 @@ def _report(
         raise typer.Exit(exit_codes.UNREACHABLE)
     if found.to_act_on:
         raise typer.Exit(exit_codes.FOUND)
+
+
+def _drained(
+    reader: PositionReader,
+    positions: Positions,
+    findings: Sequence[PositionFinding],
+    advice: Advice,
+    before: Positions | None,
+) -> list[PositionFinding]:
+    """Judge each group; two equal readings in a row show that nothing moves."""
+    moving = positions != before
+    return [
+        check_drained(
+            positions, group, reader.unread(group, positions), findings, advice, moving=moving
+        )
+        for group in positions.groups
+    ]
+
+
+def _show_progress(waiting: Sequence[str]) -> None:
+    text = "; ".join(waiting) or "the groups could not be read"
+    print(f"waiting: {named(text).plain}", file=sys.stderr, flush=True)
 
 
 def _rows(

@@ -48,6 +48,13 @@ Rows = Annotated[
 Columns = Annotated[
     str, typer.Option(help="With --rows: the columns of topic, partition and offset.")
 ]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds to wait until the groups are drained (lag 0, no open transaction, no "
+        "members, no batch in doubt, two equal readings); then print how the next consumer starts."
+    ),
+]
 ReadCommitted = Annotated[
     bool,
     typer.Option("--read-committed", help="With --rows: the query reads committed records only."),

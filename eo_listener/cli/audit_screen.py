@@ -11,7 +11,12 @@ from rich.text import Text
 
 from eo_listener.audit.advice import commits_at_once
 from eo_listener.audit.evidence import LogFacts
-from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, Severity
+from eo_listener.audit.position_finding import (
+    AuditOutcome,
+    PositionFinding,
+    PositionFindingKind,
+    Severity,
+)
 from eo_listener.audit.positions import Positions
 from eo_listener.cli.options import cell, console, named, new_table
 from eo_listener.model.ledger import Head, LedgerKey
@@ -112,7 +117,7 @@ def show(positions: Positions, found: AuditOutcome) -> None:
 def _lines(finding: PositionFinding) -> Iterator[Text]:
     severity = Text(finding.severity.value, style=_COLOURS[finding.severity])
     yield Text.assemble(severity, "  ", named(f"{finding.about}: {finding.what}"))
-    if finding.matters:
+    if finding.matters or finding.kind is PositionFindingKind.GROUP_DRAINED:
         for name, text in (("cause", finding.cause), ("fix", finding.fix)):
             if text:
                 yield named(f"  {name}: {text}")

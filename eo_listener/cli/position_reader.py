@@ -39,7 +39,7 @@ from eo_listener.model.errors import (
     SettingsError,
     StorageError,
 )
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.preflight.facts import GroupFacts
@@ -55,6 +55,7 @@ from eo_listener.spark.session.local_spark import LocalSpark
 
 _SETTLE: Final = 3.0  # seconds that a listener at work is given to commit what was just done
 _PAUSE: Final = 0.5
+_MARKERS: Final = 1000  # offsets that may be markers of transactions alone, and are read for that
 _OLDEST: Final = 5.0  # seconds for the times of open transactions
 
 _T = TypeVar("_T")
@@ -212,8 +213,26 @@ class PositionReader:
             uncommitted=request.uncommitted,
         )
 
+    def unread(self, group: GroupPositions, positions: Positions) -> set[TopicPartition]:
+        """Return partitions in which a consumer of the group would still be given a record.
+
+        Markers of transactions are offsets without a record: a short rest is read to tell.
+        """
+        logs = {} if positions.source is None else positions.source.logs
+        return {
+            tp
+            for tp, log in logs.items()
+            if tp in group.after and self._has_records(tp, group.after[tp].offset, log.stable)
+        }
+
+    def _has_records(self, tp: TopicPartition, start: int, stable: int) -> bool:
+        if not 0 < stable - start <= _MARKERS or self.logs is None:
+            return stable > start
+        visible = self.logs.visible(tp, (OffsetRange(start, stable),), committed=True)
+        return any(seen.start < stable and seen.until > start for seen in visible)
+
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._opened.close()
 
     def _tried(self, about: str, read: Callable[[], _T], lost: str = "") -> _T | None:

@@ -44,7 +44,6 @@ COMMANDS: Mapping[str, str] = {
     "audit": "-b {servers} -g {group} -c {checkpoint} --ledger {ledger}",
     "preflight": "-b {servers} -g {group} -t {topic}",
     "follow": "{checkpoint} -b {servers} -g {group} --once --timeout 5",
-    "handover": "{group} -b {servers} --timeout 5 --interval 0.5",
     "jar": "",
     "checkpoint show": "{checkpoint}",
     "group seed": "{group} -b {servers} --from-checkpoint {checkpoint}",
