@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 import psutil
 import pytest
 
 from eo_listener.model.ledger import Unexpected
+from tests import waiting
 from tests.attack.conftest import Attacked, new_attacked
 from tests.attack.kafka_sink.cases import LATE, TASKS, VERY_LATE, Case
 from tests.attack.kafka_sink.program import Program
@@ -110,21 +112,15 @@ def holding(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(
-    attacked_broker: Attacked, holding: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    attacked_broker: Attacked,
+    holding: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
-    """One for all tests of the module."""
+    """One for all tests of the module that have transactions, and one for those without."""
     with ExitStack() as ends:
-        yield start(attacked_broker, holding, tmp_path_factory.mktemp("first"), ends)
-
-
-@pytest.fixture(scope="module")
-def unfenced(
-    attacked_broker: Attacked, holding: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """One whose sink has no transactions."""
-    with ExitStack() as ends:
-        folder = tmp_path_factory.mktemp("unfenced")
-        yield start(attacked_broker, holding, folder, ends, transactions=False)
+        folder = tmp_path_factory.mktemp("cluster")
+        yield start(attacked_broker, holding, folder, ends, transactions=request.param)
 
 
 def start(
@@ -154,14 +150,20 @@ def start(
     return made
 
 
-@pytest.mark.parametrize("point", [SENT, FLUSHED])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("cluster", "shape", "point"),
+    [
+        *((True, shape, point) for shape, point in product(SHAPES, (SENT, FLUSHED))),
+        (False, "plain", FLUSHED),
+        (False, "by chance", SENT),
+    ],
+    indirect=["cluster"],
+)
 def test_an_executor_is_lost(cluster: Cluster, shape: str, point: str) -> None:
-    """SIGKILL in mid-batch: Spark repeats its tasks, which send nothing; the batch is repeated."""
-    lose_an_executor(cluster, shape, point)
+    """SIGKILL in mid-batch: Spark repeats its tasks, which send nothing; the batch is repeated.
 
-
-def lose_an_executor(cluster: Cluster, shape: str, point: str) -> None:
+    Without transactions it leaves out what the first try has written, in whichever partition.
+    """
     cluster.hold(point)
     cluster.begin(shape)
     first, _ = cluster.held(point)
@@ -171,13 +173,13 @@ def lose_an_executor(cluster: Cluster, shape: str, point: str) -> None:
     cluster.check()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("cluster", "shape"),
+    [*((True, shape) for shape in SHAPES), (False, "grouped")],
+    indirect=["cluster"],
+)
 def test_a_fetch_fails(cluster: Cluster, shape: str) -> None:
     """The files of a shuffle are gone when half of the tasks have read theirs."""
-    fail_a_fetch(cluster, shape)
-
-
-def fail_a_fetch(cluster: Cluster, shape: str) -> None:
     cluster.hold(SENT)
     cluster.begin(shape)
     cluster.held(SENT)
@@ -188,19 +190,6 @@ def fail_a_fetch(cluster: Cluster, shape: str) -> None:
     cluster.go_on(SENT)
     assert cluster.end() == 2
     cluster.check()
-
-
-@pytest.mark.parametrize(("shape", "point"), [("plain", FLUSHED), ("by chance", SENT)])
-def test_an_executor_is_lost_without_transactions(
-    unfenced: Cluster, shape: str, point: str
-) -> None:
-    """What the first try has written is left out of the second, whichever partition it is in."""
-    lose_an_executor(unfenced, shape, point)
-
-
-def test_a_fetch_fails_without_transactions(unfenced: Cluster) -> None:
-    """What tasks of the first attempt of a stage have written is left out of the second try."""
-    fail_a_fetch(unfenced, "grouped")
 
 
 @pytest.mark.parametrize("transactions", [True, False])
@@ -253,22 +242,17 @@ def test_a_task_outlives_its_job_without_transactions(
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("case", TASKS, ids=str)
+@pytest.mark.parametrize(
+    ("cluster", "case"),
+    [*((True, one) for one in TASKS), *((False, one) for one in TASKS if one.api == "Produce")],
+    indirect=["cluster"],
+    ids=str,
+)
 def test_a_request_of_a_task_meets_a_fault(cluster: Cluster, case: Case) -> None:
-    """Nothing is lost or doubled, no transaction stays open, and the query goes on by itself."""
-    meet(cluster, case)
+    """Nothing is lost or doubled, no transaction stays open, and the query goes on by itself.
 
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("case", [one for one in TASKS if one.api == "Produce"], ids=str)
-def test_a_request_of_a_task_meets_a_fault_without_transactions(
-    unfenced: Cluster, case: Case
-) -> None:
-    """Nothing is lost or doubled: a broker knows a request again, as long as its producer lives."""
-    meet(unfenced, case)
-
-
-def meet(cluster: Cluster, case: Case) -> None:
+    Without transactions a broker knows a request again, as long as its producer lives.
+    """
     proxy = cluster.attacked.proxy
     fault = proxy.arm(case.api, case.action, nth=case.nth, choice=_of_a_task)
     try:
@@ -304,10 +288,8 @@ def test_tasks_outlive_their_driver(attacked: Attacked, holding: Path, tmp_path:
         before = attacked.proxy.counts()["AddPartitionsToTxn"].seen
         for one in executors:
             os.kill(one, signal.SIGCONT)
-        deadline = time.monotonic() + 30
-        while attacked.proxy.counts()["AddPartitionsToTxn"].seen < before + 2:
-            assert time.monotonic() < deadline, "the tasks send nothing"
-            time.sleep(0.05)
+        counts = attacked.proxy.counts
+        waiting.until(lambda: counts()["AddPartitionsToTxn"].seen >= before + 2, 30)
         time.sleep(2)
         living.check()
         living.begin("plain")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -37,18 +38,46 @@ class Place:
     opened: ExitStack = field(default_factory=ExitStack)
 
     def sink(self, topic: str | Sequence[str] | None = None, **more: Any) -> KafkaSink:
-        options: Mapping[str, str] = {
-            "kafka.bootstrap.servers": self.servers,
-            **more.pop("options", {}),
-        }
-        given = {"ledger_topic": self.ledger, **more}
-        sink = KafkaSink(options, topic or self.target, **given)
+        options = {"kafka.bootstrap.servers": self.servers, **more.pop("options", {})}
+        sink = KafkaSink(options, topic or self.target, **{"ledger_topic": self.ledger, **more})
         return self.opened.enter_context(closing(sink))
+
+    def plain_sink(self, topic: str | None = None, **more: Any) -> KafkaSink:
+        """One without transactions."""
+        return self.sink(topic, transactions=False, **more)
 
     def values(self, topic: str | None = None, *, settle: float = 5.0) -> list[str]:
         """What a reader under read_committed is shown."""
         found = committed(self.servers, topic or self.target, settle=settle)
-        return sorted(one.value().decode() for one in found)
+        return sorted(message.value().decode() for message in found)
+
+    def by_partition(self, topic: str | None = None) -> dict[int, list[Any]]:
+        """The messages of each partition, in their order."""
+        found: dict[int, list[Any]] = {}
+        for message in committed(self.servers, topic or self.target):
+            found.setdefault(message.partition(), []).append(message)
+        return found
+
+    def by_value(self) -> dict[bytes, Any]:
+        return {message.value(): message for message in committed(self.servers, self.target)}
+
+    def produce(self, topic: str, value: bytes, key: bytes | None = None, **more: Any) -> None:
+        """Append a record of nobody's."""
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        producer.produce(topic, value, key, **more)
+        assert producer.flush(10) == 0
+
+    def take_over(self) -> str:
+        """Fence the sink as a successor does; return its transactional id."""
+        name = f"eo-listener/{self.target}/{QUERY}"
+        settings = {"bootstrap.servers": self.servers, "transactional.id": name, "log_level": 0}
+        Producer(settings).init_transactions(30)
+        return name
+
+    def recreate(self, topic: str | None = None, partitions: int = 2, **config: str) -> None:
+        """Delete a topic, and create it again."""
+        self.topics.delete(topic or self.target)
+        self.topics.create_as(topic or self.target, partitions, **config)
 
 
 def place_at(servers: str) -> Place:
@@ -56,6 +85,14 @@ def place_at(servers: str) -> Place:
     topics = Topics(servers)
     target = topics.create("target", 2)
     return Place(servers=servers, topics=topics, target=target, ledger=unique("ledger"))
+
+
+@pytest.fixture
+def spark_place(broker: Broker) -> Iterator[Place]:
+    """Where batches of DataFrames are written to."""
+    made = place_at(broker.bootstrap_servers)
+    with made.opened:
+        yield made
 
 
 @pytest.fixture

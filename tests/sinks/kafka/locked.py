@@ -6,7 +6,9 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     AclBinding,
@@ -41,9 +43,6 @@ PROPERTIES: Mapping[str, str] = MappingProxyType(
 """How al logs in, in the names of Java and of librdkafka."""
 
 
-_RESOURCES: Mapping[str, str] = MappingProxyType({"--cluster": "BROKER"})
-
-
 @dataclass(frozen=True, kw_only=True)
 class Locked:
     """The broker; `servers` is where al logs in, `inside` where everything is allowed."""
@@ -61,41 +60,34 @@ class Locked:
 
     def allow(self, kind: str, name: str, *operations: str) -> None:
         """Give al rights, as the option and the operations of kafka-acls are called."""
-        given = " ".join(f"--operation {operation}" for operation in operations)
-        self.grant(f"kafka-acls --allow-principal User:al {given} {kind} {shlex.quote(name)}")
+        rights = [_right(AclBinding, kind, name, operation) for operation in operations]
+        for done in self.admin.create_acls(rights).values():
+            done.result(30)
 
     def revoke(self, kind: str, name: str, operation: str) -> None:
         """Take a right away again."""
-        taken = AclBindingFilter(
-            ResourceType[_RESOURCES.get(kind, kind[2:].replace("-", "_").upper())], name,
-            ResourcePatternType.LITERAL, "User:al", "*", _operation(operation),
-            AclPermissionType.ALLOW,
-        )  # fmt: skip
-        for done in self.admin.delete_acls([taken]).values():
+        right = _right(AclBindingFilter, kind, name, operation)
+        for done in self.admin.delete_acls([right]).values():
             assert len(done.result(30)) == 1
 
     def grant(self, command: str) -> tuple[str, str]:
         """Do what a command of kafka-acls says; return what it is about."""
         words = shlex.split(command)
         assert words[:1] == ["kafka-acls"]
-        assert words[words.index("--allow-principal") + 1] == "User:al"
+        pairs = list(pairwise(words))
+        assert ("--allow-principal", "User:al") in pairs
         kind = words[-1] if words[-1] == "--cluster" else words[-2]
-        names = [words[at + 1] for at, word in enumerate(words) if word == kind != "--cluster"]
-        resource = ResourceType[_RESOURCES.get(kind, kind[2:].replace("-", "_").upper())]
-        for name in names or ["kafka-cluster"]:
-            for at, word in enumerate(words):
-                if word == "--operation":
-                    binding = AclBinding(
-                        resource, name, ResourcePatternType.LITERAL, "User:al", "*",
-                        _operation(words[at + 1]), AclPermissionType.ALLOW,
-                    )  # fmt: skip
-                    for done in self.admin.create_acls([binding]).values():
-                        done.result(30)
-        return kind, (names or ["kafka-cluster"])[-1]
+        names = [name for word, name in pairs if word == kind] or ["kafka-cluster"]
+        for name in names:
+            self.allow(kind, name, *(right for word, right in pairs if word == "--operation"))
+        return kind, names[-1]
 
 
-def _operation(name: str) -> AclOperation:
-    return AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()]
+def _right(make: Any, kind: str, name: str, operation: str) -> Any:
+    resource = "BROKER" if kind == "--cluster" else kind[2:].replace("-", "_").upper()
+    allowed = AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", operation).upper()]
+    pattern, permission = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    return make(ResourceType[resource], name, pattern, "User:al", "*", allowed, permission)
 
 
 def start_locked(start_broker: StartBroker) -> Locked:

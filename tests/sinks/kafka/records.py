@@ -18,14 +18,9 @@ _SETTLE = 1.0  # seconds for the markers of a commit that was answered
 def committed(servers: str, topic: str, *, settle: float = _SETTLE) -> list[Any]:
     """All messages, partition by partition; waits for the end of open transactions, a moment."""
     with closing(_consumer(servers, "read_committed")) as consumer:
-        parts = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
-        with closing(_consumer(servers, "read_uncommitted")) as other:
-            deadline = time.monotonic() + settle
-            ends = _ends(other, topic, parts)
-        while _ends(consumer, topic, parts) != ends and time.monotonic() < deadline:
-            time.sleep(0.01)
-        consumer.assign([Wire(topic, part, OFFSET_BEGINNING) for part in parts])
-        left, found = set(parts), []
+        _settles(consumer, servers, topic, settle)
+        left, found = set(_partitions(consumer, topic)), []
+        consumer.assign([Wire(topic, part, OFFSET_BEGINNING) for part in sorted(left)])
         deadline = time.monotonic() + 30
         while left:
             assert time.monotonic() < deadline, f"the end of {topic} does not come"
@@ -42,17 +37,23 @@ def committed(servers: str, topic: str, *, settle: float = _SETTLE) -> list[Any]
 
 def is_settled(servers: str, topic: str, *, settle: float = 5.0) -> bool:
     """Whether no transaction is open in it, once a moment has passed."""
-    with (
-        closing(_consumer(servers, "read_committed")) as consumer,
-        closing(_consumer(servers, "read_uncommitted")) as other,
-    ):
-        parts = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    with closing(_consumer(servers, "read_committed")) as consumer:
+        return _settles(consumer, servers, topic, settle)
+
+
+def _settles(consumer: Consumer, servers: str, topic: str, settle: float) -> bool:
+    with closing(_consumer(servers, "read_uncommitted")) as other:
+        parts = _partitions(consumer, topic)
         deadline = time.monotonic() + settle
         while _ends(consumer, topic, parts) != _ends(other, topic, parts):
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.05)
+            time.sleep(0.01)
         return True
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    return sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
 
 
 def _ends(consumer: Consumer, topic: str, parts: list[int]) -> list[int]:

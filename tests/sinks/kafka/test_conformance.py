@@ -1,23 +1,30 @@
-"""KafkaSink is a sink as every other."""
+"""KafkaSink is a sink as every other: the suite, dead letters, and a broker that dies."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
 
+from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, entry_of, heads_of, rows_of
 from tests.broker import Broker
+from tests.conftest import StartBroker
+from tests.sinks.chapters import target_table
+from tests.sinks.chapters.bad_days import MortalStore, Outages
+from tests.sinks.chapters.dead_letters import DeadLettersChapter
+from tests.sinks.kafka.conftest import Place, letters, place_at, put, table, write
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.made_up_tasks import with_made_up_tasks
 from tests.sinks.kafka.records import committed
+from tests.sinks.kafka.store import KafkaStore, rows_in
 from tests.topics import Topics, unique
 
 _TP = TopicPartition("flights", 0)
@@ -33,12 +40,8 @@ class TestThroughTheDriver(SinkConformance):
     transactions = True
     # At "sink.commit-sent" the answer is on its way: what is durable then, nobody can say.
     fault_points: Sequence[str] = (
-        "sink.fenced",
-        "sink.ledger-read",
-        "sink.begun",
-        "sink.copying",
-        "sink.rows-written",
-        "sink.ledger-moved",
+        *("sink.fenced", "sink.ledger-read", "sink.begun"),
+        *("sink.copying", "sink.rows-written", "sink.ledger-moved"),
     )
     fault_points_after = ("sink.committed",)
 
@@ -52,9 +55,8 @@ class TestThroughTheDriver(SinkConformance):
         """Open a sink on a topic that stands for `target`: Kafka's names have few letters."""
         if target not in self.topics:
             self.topics[target] = Topics(self.servers).create("target", 2)
-        options = {"kafka.bootstrap.servers": self.servers}
         return KafkaSink(
-            options,
+            {"kafka.bootstrap.servers": self.servers},
             self.topics[target],
             ledger_topic=self.ledger,
             write_method=self.write_method,
@@ -75,8 +77,7 @@ class TestThroughTheDriver(SinkConformance):
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
         """Each row as JSON, a record's value."""
-        values = [json.dumps(dict(zip(_NAMES, row, strict=True))) for row in rows]
-        return pa.table({"value": pa.array(values, pa.string())})
+        return table(*(json.dumps(dict(zip(_NAMES, row, strict=True))) for row in rows))
 
 
 class TestWithoutTransactions(TestThroughTheDriver):
@@ -88,23 +89,15 @@ class TestWithoutTransactions(TestThroughTheDriver):
 
     write_method = None
     transactions = False
-    fault_points = (
-        "sink.ledger-read",
-        "sink.begun",
-        "sink.copying",
-        "sink.rows-written",
-    )
+    fault_points = ("sink.ledger-read", "sink.begun", "sink.copying", "sink.rows-written")
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
         """The same with the source's columns, by which rows are known."""
-        names = _NAMES[:3]
-        kinds = (pa.string(), pa.int32(), pa.int64())
+        kinds = zip(_NAMES[:3], (pa.string(), pa.int32(), pa.int64()), strict=True)
         columns = {
-            name: pa.array([row[at] for row in rows], kind)
-            for at, (name, kind) in enumerate(zip(names, kinds, strict=True))
+            name: pa.array([row[at] for row in rows], kind) for at, (name, kind) in enumerate(kinds)
         }
-        value = super().make_frame(rows)["value"]
-        return pa.table({**columns, "value": value})
+        return pa.table({**columns, "value": super().make_frame(rows)["value"]})
 
     def test_a_crash_before_the_commit_leaves_nothing(self) -> None:
         """It leaves no heads, and rows of which none is there twice after the batch is repeated."""
@@ -145,8 +138,7 @@ class TestWithoutTransactions(TestThroughTheDriver):
         assert checked["sink.rows-written"] == (True, False)
 
     def test_of_two_writers_one_wins(self) -> None:
-        """One that comes second finds the ledger moved, or the other's batch begun; see also
-        `test_unfenced`."""
+        """The second one finds that the ledger has moved; see also `test_unfenced`."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)}, run_id="one")
         other = entry_of({}, {_TP: OffsetRange(0, 2)}, run_id="two")
         with self.opened() as one, self.opened() as two:
@@ -194,3 +186,90 @@ class TestWithoutTransactionsByTheExecutors(_RowsOfSpark, TestWithoutTransaction
     """With transactions=False."""
 
     identity = _NAMES[:3]
+
+
+class TestDeadLetters(DeadLettersChapter):
+    """In a topic of their own, in the batch's transaction; the executors have none of them."""
+
+    knows_origins = False  # the columns topic and partition say where a record is to go
+
+    @pytest.fixture
+    def _store(self, place: Place) -> None:
+        self.place = place
+        self.letters_table = place.topics.create("dead", 1)
+
+    def new_sink(self, **arguments: Any) -> KafkaSink:
+        """On the target."""
+        return self.place.sink(**arguments)
+
+    def apply(
+        self, sink: Any, rows: Sequence[target_table.Row], kinds: Mapping[str, str], at: Entry
+    ) -> Applied:
+        """With the word as a record's value."""
+        batch = target_table.record_batch(rows, kinds)
+        names = ["value" if name == "word" else name for name in batch.schema.names]
+        return put(sink, at, pa.Table.from_batches([batch]).rename_columns(names))
+
+    def read(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Under read_committed."""
+        assert columns == ("word",)
+        return [(value,) for value in self.place.values()]
+
+    def letters(self) -> list[dict[str, Any]]:
+        """Under read_committed."""
+        origin = dict.fromkeys(("topic", "partition", "offset"))
+        return [
+            {**one, **origin, "row": one["row"].replace('"value":', '"word":')}
+            for one in letters(self.place, self.letters_table)
+        ]
+
+
+def test_records_that_cannot_be_sent(place: Place) -> None:
+    """Each is a letter with its reason, and with the row unless it is too large for that too."""
+    dead = place.topics.create("dead", 1)
+    rows = table("a", "b", "x" * 1_100_000, partition=pa.array([None, 7, None], pa.int32()))
+    sink = place.sink(dead_letters=dead, max_dead_letters=2)
+    assert write(sink, rows=rows) == Applied(rows=1, dead_letters=2)
+    assert place.values() == ["a"]
+    found = letters(place, dead)
+    assert {one["query"] for one in found} == {QUERY}
+    large, misplaced = sorted(found, key=lambda one: one["row"] is not None)
+    assert "kafka.max.request.size" in large["reason"]
+    assert large["row"] is None
+    assert misplaced["reason"] == f"its partition is 7, and topic {place.target} has 2"
+    assert json.loads(misplaced["row"])["value"] == "b"
+
+
+class MortalKafka(KafkaStore, MortalStore):
+    """On a broker of the test's own."""
+
+    points = (
+        *("sink.fenced", "sink.begun", "sink.rows-written", "sink.ledger-moved"),
+        "sink.commit-sent",
+    )
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(place_at(broker.bootstrap_servers))
+        self.kill, self.start = broker.kill, broker.restart
+
+    def make_sink(self) -> KafkaSink:
+        return self.place.sink(timeout=5)
+
+    def rows(self) -> list[Row]:
+        return rows_in(self.place, settle=20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+class TestOutages(Outages):
+    """kill -9 of the only broker."""
+
+    @pytest.fixture
+    def mortal(
+        self, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[MortalKafka]:
+        """A topic without records."""
+        without_spark(monkeypatch)
+        made = MortalKafka(start_broker())
+        with made.opened:
+            yield made

@@ -15,12 +15,13 @@ from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransa
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.errors import ForeignWriterError, KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.testing.faults import Killed, hooked
+from eo_listener.testing.faults import Killed
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
+from tests import waiting
 from tests.attack.messages import Messages
-from tests.broker import Broker
 from tests.conftest import StartBroker, kafka_version
 from tests.groups import positions
+from tests.sinks.chapters.store import once
 from tests.sinks.kafka.conftest import Place, batch, left_open, place_at, put, table, write
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.records import is_settled
@@ -67,10 +68,7 @@ def test_kafka_has_forgotten_the_group_and_the_transactional_id(
         put(sink, first, table("row 0"))
         before, _ = identity(place)
         assert held(place, group) == {source: 3}
-        deadline = time.monotonic() + 180
-        while held(place, group):
-            assert time.monotonic() < deadline, "the group is remembered"
-            time.sleep(1)
+        waiting.until(lambda: not held(place, group), 180, "the group is remembered")
         time.sleep(5)  # beyond the transactional id's expiration, too
         heads = sink.applied(QUERY)
         assert heads == heads_of(first)
@@ -110,28 +108,14 @@ def test_the_epochs_of_a_producer_id_run_out(place: Place) -> None:
     assert is_settled(place.servers, place.ledger)
 
 
-@pytest.mark.campaign
-@pytest.mark.timeout(7200)
-def test_very_many_transactions_of_one_id(place: Place) -> None:
-    """33,000 batches, each in a transaction of its own, without a shortcut."""
-    sink = place.sink()
-    producer, _ = identity(place)
-    for number in range(33_000):
-        write(sink, number)
-    after, _ = identity(place)
-    assert after != producer, "the epochs did not run out"
-    assert place.values() == sorted(f"row {number}" for number in range(33_000))
-
-
 @pytest.mark.spark
 def test_tasks_join_before_and_after_the_epochs_run_out(
-    broker: Broker, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each batch is written at its first try, by the last epoch of an id and the first of the next.
-
-    The coordinator names the new producer id for the transaction that the tasks have joined.
+    """Each batch is written at its first try, by the last epoch of an id and the first of the next:
+    the coordinator names the new producer id for the transaction that the tasks have joined.
     """
-    place = place_at(broker.bootstrap_servers)
+    place = spark_place
     joined: list[tuple[int, int]] = []
     describe = JavaTransactions.describe
 
@@ -141,14 +125,13 @@ def test_tasks_join_before_and_after_the_epochs_run_out(
         return found
 
     monkeypatch.setattr(JavaTransactions, "describe", described)
-    with place.opened:
-        sink = place.sink(write_method="executors")
-        write(sink, rows=numbered(spark, 0))
-        _take_over(place, until=LAST - 3)
-        for number in range(1, 7):
-            write(sink, number, numbered(spark, number))
-        assert place.values() == sorted(f"row {number}" for number in range(7 * SIZE))
-        assert is_settled(place.servers, place.target)
+    sink = place.sink(write_method="executors")
+    write(sink, rows=numbered(spark, 0))
+    _take_over(place, until=LAST - 3)
+    for number in range(1, 7):
+        write(sink, number, numbered(spark, number))
+    assert place.values() == sorted(f"row {number}" for number in range(7 * SIZE))
+    assert is_settled(place.servers, place.target)
     (first, _), *_, (last, _) = joined
     assert first != last, "the epochs did not run out"
     assert joined[1:] == [
@@ -160,52 +143,44 @@ def test_tasks_join_before_and_after_the_epochs_run_out(
 @pytest.mark.spark
 @pytest.mark.parametrize("epoch", [LAST - 2, LAST - 1, LAST])
 def test_a_driver_died_in_one_of_the_last_epochs(
-    broker: Broker, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, epoch: int
+    spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, epoch: int
 ) -> None:
     """To end what it has left open takes an epoch more, or the next id; its batch is there once."""
-    place = place_at(broker.bootstrap_servers)
-    with place.opened:
-        first, second = (place.sink(write_method="executors") for _ in range(2))
-        write(first, rows=numbered(spark, 0))
-        _take_over(place, until=epoch - 1)
-        with left_open(monkeypatch), pytest.raises(Killed):
-            write(first, 1, numbered(spark, 1))
-        write(second, 1, numbered(spark, 1))
-        write(second, 2, numbered(spark, 2))
-        assert place.values() == sorted(f"row {number}" for number in range(3 * SIZE))
-        assert is_settled(place.servers, place.target)
-        assert is_settled(place.servers, place.ledger)
+    place = spark_place
+    first, second = (place.sink(write_method="executors") for _ in range(2))
+    write(first, rows=numbered(spark, 0))
+    _take_over(place, until=epoch - 1)
+    with left_open(monkeypatch), pytest.raises(Killed):
+        write(first, 1, numbered(spark, 1))
+    write(second, 1, numbered(spark, 1))
+    write(second, 2, numbered(spark, 2))
+    assert place.values() == sorted(f"row {number}" for number in range(3 * SIZE))
+    assert is_settled(place.servers, place.target)
+    assert is_settled(place.servers, place.ledger)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("point", ["sink.copying", "sink.ledger-moved"])
 @pytest.mark.parametrize("write_method", ["driver", "executors"])
 def test_a_driver_was_suspended_in_the_last_epoch(
-    broker: Broker, spark: SparkSession, write_method: str, point: str
+    spark_place: Place, spark: SparkSession, write_method: str, point: str
 ) -> None:
     """Its successor has another producer id; it writes nothing, and says why, as in any epoch."""
-    place = place_at(broker.bootstrap_servers)
-    with place.opened:
-        zombie, successor = (place.sink(write_method=write_method) for _ in range(2))
-        write(zombie, rows=numbered(spark, 0))
-        _take_over(place, until=LAST - 1)
-        heads = zombie.applied(QUERY)
-        late, later = batch(heads, 1), batch(heads, 1, run_id="successor")
-        over: list[str] = []
-
-        def overtake(name: str) -> None:
-            if name == point and not over:
-                over.append(name)
-                with hooked(lambda _: None):
-                    put(successor, later, numbered(spark, 1))
-
-        writer = SinkWriter(RetryLimits(), time.sleep, time.monotonic)
-        with hooked(overtake), pytest.raises(ForeignWriterError):
-            writer.write(zombie, numbered(spark, 2), late, plan_of(late))
-        assert over
-        assert place.values() == sorted(f"row {number}" for number in range(2 * SIZE))
-        assert zombie.applied(QUERY) == heads_of(later)
-        assert is_settled(place.servers, place.target)
+    place = spark_place
+    zombie, successor = (place.sink(write_method=write_method) for _ in range(2))
+    write(zombie, rows=numbered(spark, 0))
+    _take_over(place, until=LAST - 1)
+    heads = zombie.applied(QUERY)
+    late, later = batch(heads, 1), batch(heads, 1, run_id="successor")
+    writer = SinkWriter(RetryLimits(), time.sleep, time.monotonic)
+    with (
+        once(point, lambda: put(successor, later, numbered(spark, 1))),
+        pytest.raises(ForeignWriterError),
+    ):
+        writer.write(zombie, numbered(spark, 2), late, plan_of(late))
+    assert place.values() == sorted(f"row {number}" for number in range(2 * SIZE))
+    assert zombie.applied(QUERY) == heads_of(later)
+    assert is_settled(place.servers, place.target)
 
 
 def numbered(spark: SparkSession, batch: int) -> DataFrame:
@@ -218,16 +193,13 @@ def _take_over(place: Place, *, until: int) -> int:
     """Ask for producer ids, as fast as the broker answers, up to an epoch; return how often."""
     messages = Messages(kafka_version())
     api, version = messages.api("InitProducerId"), 2
-    name = sink_transactional_id(place.target, QUERY)
-    body = messages.request(api).encode(
-        version,
-        {
-            "TransactionalId": name,
-            "TransactionTimeoutMs": 60_000,
-            "ProducerId": -1,
-            "ProducerEpoch": -1,
-        },
-    )
+    asked = {
+        "TransactionalId": sink_transactional_id(place.target, QUERY),
+        "TransactionTimeoutMs": 60_000,
+        "ProducerId": -1,
+        "ProducerEpoch": -1,
+    }
+    body = messages.request(api).encode(version, asked)
     host, _, port = place.servers.partition(":")
     count = 0
     with closing(socket.create_connection((host, int(port)), 30)) as link:

@@ -1,36 +1,51 @@
-"""What a batch is refused for, through the driver on a real broker: what is said, and that nothing
-of it was written.
-"""
+"""What a batch is refused for, by the driver or by executors: nothing of it is written."""
 
 from __future__ import annotations
 
+import time
+from itertools import product
+from typing import Any
+
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from eo_listener.kafka import producers
 from eo_listener.model.errors import (
+    EoListenerError,
     PoisonRowError,
     RetriableSinkError,
     SettingsError,
     SinkError,
     TopicRecreatedError,
 )
-from eo_listener.model.offsets import OffsetRange
-from eo_listener.testing.faults import hooked
-from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.kafka.conftest import TP, Place, batch, letters, put, table, write
-from tests.sinks.kafka.records import committed
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.testing.made_up_entries import QUERY, entry_of
+from tests.conftest import StartBroker
+from tests.sinks.chapters.store import once
+from tests.sinks.kafka.conftest import TP, Place, batch, letters, place_at, put, table, write
 
 pytestmark = pytest.mark.kafka
 
+ROWS = "SELECT string(id) AS value FROM range(5)"
+EXECUTORS = {"write_method": "executors"}
+
+
+def refused(
+    sink: KafkaSink, frame: Any, place: Place, kind: type[EoListenerError], says: str
+) -> str:
+    """Write the first batch, of which nothing is seen; what is said."""
+    with pytest.raises(kind, match=says) as caught:
+        put(sink, batch({}), frame)
+    assert type(caught.value) is kind
+    assert (place.values(), sink.applied(QUERY)) == ([], {})
+    return str(caught.value)
+
 
 def test_a_topic_that_is_missing(place: Place) -> None:
-    """A missing target topic is refused at once, and not created."""
-    sink = place.sink("nosuch")
-    with pytest.raises(SettingsError, match="no topic nosuch"):
-        write(sink)
-    assert sink.applied(QUERY) == {}
+    """The error has the command that creates it."""
+    refused(place.sink("nosuch"), table("a"), place, SettingsError, "--create --topic nosuch")
 
 
 @pytest.mark.parametrize("change", ["recreated", "widened"])
@@ -39,14 +54,16 @@ def test_a_topic_that_changes_in_the_middle(place: Place, change: str) -> None:
     sink = place.sink()
     entry = batch(sink.applied(QUERY))
 
-    def alter(name: str) -> None:
-        if name == "sink.rows-written" and change == "widened":
+    def alter() -> None:
+        if change == "widened":
             place.topics.widen(place.target, 5)
-        elif name == "sink.rows-written":
-            place.topics.delete(place.target)
-            place.topics.create_as(place.target, 2)
+        else:
+            place.recreate()
 
-    with hooked(alter), pytest.raises(RetriableSinkError, match=place.target):
+    with (
+        once("sink.rows-written", alter),
+        pytest.raises(RetriableSinkError, match=place.target),
+    ):
         put(sink, entry, table("a"))
     put(sink, entry, table("again"))
     assert place.values() == ["again"]
@@ -59,18 +76,14 @@ def test_another_topic_that_is_recreated_in_the_middle(place: Place, which: str)
     sink = place.sink(dead_letters=dead)
     rows = table("a", "bad", eo_poison=pa.array([None, "bad"]))
     entry = batch(sink.applied(QUERY))
-
-    def recreate(name: str) -> None:
-        if name == "sink.ledger-moved":
-            topic = dead if which == "dead letters" else place.ledger
-            place.topics.delete(topic)
-            place.topics.create_as(topic, 1, cleanup_policy="compact")
-
-    with hooked(recreate), pytest.raises(RetriableSinkError):
+    topic = dead if which == "dead letters" else place.ledger
+    with (
+        once("sink.ledger-moved", lambda: place.recreate(topic, 1, cleanup_policy="compact")),
+        pytest.raises(RetriableSinkError),
+    ):
         put(sink, entry, rows)
     assert place.values() == []
-    place.topics.delete(dead)
-    place.topics.create_as(dead, 1)
+    place.recreate(dead, 1)
     put(sink, entry, rows)
     assert (place.values(), len(letters(place, dead))) == (["a"], 1)
 
@@ -82,17 +95,11 @@ def test_a_topic_that_was_recreated_after_a_batch(place: Place, in_the_middle: b
     write(sink)
     heads = sink.applied(QUERY)
     entry = batch(heads, 1)
-
-    def recreate(name: str) -> None:
-        if name == "sink.rows-written":
-            place.topics.delete(place.target)
-            place.topics.create_as(place.target, 2)
-
     if in_the_middle:
-        with hooked(recreate), pytest.raises(RetriableSinkError):
+        with once("sink.rows-written", place.recreate), pytest.raises(RetriableSinkError):
             put(sink, entry, table("lost"))
     else:
-        recreate("sink.rows-written")
+        place.recreate()
     for one in (sink, place.sink(name="delays")):  # a driver that is started again says it too
         with pytest.raises(TopicRecreatedError) as caught:
             put(one, entry, table("row 1"))
@@ -108,8 +115,7 @@ def test_a_topic_that_is_given_more_partitions(place: Place) -> None:
     write(sink)
     place.topics.widen(place.target, 5)
     write(sink, 1, table("last", partition=pa.array([4], pa.int32())))
-    found = {one.value(): one.partition() for one in committed(place.servers, place.target)}
-    assert found[b"last"] == 4
+    assert place.by_value()[b"last"].partition() == 4
 
 
 def test_a_record_without_a_key_for_a_compacted_topic(place: Place) -> None:
@@ -123,17 +129,24 @@ def test_a_record_without_a_key_for_a_compacted_topic(place: Place) -> None:
     assert place.values(compacted) == ["a"]
 
 
+def refuse_too_large(place: Place, frame: Any, good: Any, **method: Any) -> None:
+    """The client refuses the row, the brokers the batch; both name what is to be set."""
+    most = "kafka.max.request.size"
+    refused(place.sink(**method), frame, place, PoisonRowError, most)
+    by_brokers = place.sink(options={most: "3000000"}, **method)
+    refused(by_brokers, frame, place, SettingsError, r"max\.message\.bytes")
+    put(by_brokers, batch({}), good)
+    assert place.values() == [*"01234"]
+
+
 def test_a_record_that_is_too_large(place: Place) -> None:
-    """The client refuses it alone, the broker the whole batch; both name what is to be set."""
-    rows = table("x" * 1_100_000, "b")
-    with pytest.raises(PoisonRowError, match=r"kafka\.max\.request\.size"):
-        write(place.sink(), rows=rows)
-    sink = place.sink(options={"kafka.max.request.size": "3000000"})
-    with pytest.raises(SettingsError, match=r"max\.message\.bytes"):
-        write(sink, rows=rows)
-    assert (place.values(), sink.applied(QUERY)) == ([], {})
-    write(sink)
-    assert place.values() == ["row 0"]
+    refuse_too_large(place, table("x" * 1_100_000, "b"), table(*"01234"))
+
+
+@pytest.mark.spark
+def test_a_record_of_executors_that_is_too_large(spark_place: Place, spark: SparkSession) -> None:
+    frame = spark.sql("SELECT repeat('x', IF(id = 3, 1100000, 1)) AS value FROM range(5)")
+    refuse_too_large(spark_place, frame, spark.sql(ROWS), **EXECUTORS)
 
 
 def test_a_transaction_timeout_that_brokers_refuse(place: Place) -> None:
@@ -145,16 +158,110 @@ def test_a_transaction_timeout_that_brokers_refuse(place: Place) -> None:
 
 def test_a_transaction_that_was_outlived(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka answers as if a successor had come; what is named is the time-out."""
-    sink = place.sink(transaction_timeout=20)
-    entry = batch(sink.applied(QUERY))
 
-    def overtake(name: str) -> None:
-        if name == "sink.ledger-moved":
-            settings = {"bootstrap.servers": place.servers, "log_level": 0}
-            transactional_id = f"eo-listener/{place.target}/{QUERY}"
-            Producer({**settings, "transactional.id": transactional_id}).init_transactions(30)
-            monkeypatch.setattr(producers.BatchProducer, "outlived", True)
+    def outlive() -> None:
+        place.take_over()
+        monkeypatch.setattr(producers.BatchProducer, "outlived", True)
 
-    with hooked(overtake), pytest.raises(SinkError, match="transaction_timeout=20 s"):
-        put(sink, entry, table("a"))
-    assert (place.values(), sink.applied(QUERY)) == ([], {})
+    with once("sink.ledger-moved", outlive):
+        sink = place.sink(transaction_timeout=20)
+        refused(sink, table("a"), place, SinkError, "transaction_timeout=20 s")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_batch_that_outlives_its_transaction(
+    start_broker: StartBroker, spark: SparkSession
+) -> None:
+    """Kafka aborts it and fences the driver; the error names the setting, and no other driver."""
+    quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
+    place = place_at(start_broker(properties=quick).bootstrap_servers)
+    with place.opened:
+        for method, point in product(
+            ("driver", "executors"), ("sink.rows-written", "sink.ledger-moved")
+        ):
+            sink = place.sink(write_method=method, transaction_timeout=2)
+            with once(point, lambda: time.sleep(4)):
+                refused(sink, spark.sql(ROWS), place, SinkError, "transaction_timeout=2 s")
+        put(place.sink(), batch({}), spark.sql(ROWS))
+        assert place.values() == [*"01234"]
+
+
+@pytest.mark.spark
+def test_rows_of_executors_that_can_go_nowhere(spark_place: Place, spark: SparkSession) -> None:
+    """A topic that is null or unknown, no such partition, or a header without a key."""
+    place, other = spark_place, spark_place.topics.create("other", 1)
+    two, one = place.sink([place.target, other], **EXECUTORS), place.sink(**EXECUTORS)
+    for sink, column, value in (
+        (two, "topic", "NULL"),
+        (two, "topic", "'else'"),
+        (one, "partition", "2"),
+        (one, "partition", "-1"),
+        (
+            one,
+            "headers",
+            "array(struct(CAST(NULL AS STRING) AS key, CAST('b' AS BINARY) AS value))",
+        ),
+    ):
+        sane = f"'{other}'" if column == "topic" else "NULL"
+        sql = f"SELECT string(id) AS value, IF(id = 3, {value}, {sane}) AS {column} FROM range(5)"
+        refused(sink, spark.sql(sql), place, PoisonRowError, rf"{column.rstrip('s')}.*\(1 rows\)")
+    assert place.values(other) == []
+    wrong = spark.sql("SELECT string(id) AS value, id AS key FROM range(5)")
+    refused(one, wrong, place, SettingsError, "'key' .* int64")
+    put(one, batch({}), spark.sql(ROWS))
+    assert place.values() == [*"01234"]
+
+
+@pytest.mark.spark
+def test_a_topic_that_is_given_more_partitions_while_executors_write(
+    spark_place: Place, spark: SparkSession
+) -> None:
+    """The batch under way is repeated, so that each key is in the partition that is its own now."""
+    place, sink = spark_place, spark_place.sink(**EXECUTORS)
+    frame = spark.sql("SELECT string(id) AS key, string(id) AS value FROM range(50)")
+    with (
+        once("sink.rows-written", lambda: place.topics.widen(place.target, 5)),
+        pytest.raises(RetriableSinkError, match="5 partitions"),
+    ):
+        put(sink, batch({}), frame)
+    put(sink, batch({}), frame)
+    found = place.by_value().values()
+    assert len(found) == 50
+    assert {message.partition() for message in found} == set(range(5))
+
+
+@pytest.mark.spark
+def test_a_partitioner_of_the_users(spark_place: Place, spark: SparkSession) -> None:
+    """It chooses for rows that name no partition; one that Java cannot load is refused at once."""
+    place, name = spark_place, "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+    sink = place.sink(options={"kafka.partitioner.class": name}, **EXECUTORS)
+    sql = "SELECT 'k' AS key, string(id) AS value, IF(id = 9, 1, NULL) AS partition FROM range(10)"
+    put(sink, batch({}), spark.sql(sql).coalesce(1))
+    found = {value: message.partition() for value, message in place.by_value().items()}
+    assert (len(found), found[b"9"]) == (10, 1)
+    assert set(found.values()) == {0, 1}  # by their key they would be in one
+    absent = {"kafka.partitioner.class": "com.example.Absent"}
+    with pytest.raises(SettingsError, match="ClassNotFoundException"):
+        put(place.sink(name="b", options=absent, **EXECUTORS), batch({}), spark.sql(sql))
+    assert len(place.values()) == 10
+
+
+def test_a_row_larger_than_the_whole_queue(place: Place) -> None:
+    """It is refused as a row, with the option to change: there would never be room for it."""
+    sink = place.sink(options={"kafka.buffer.memory": "100000"}, transaction_timeout=20)
+    refused(sink, table("x" * 150_000), place, PoisonRowError, r"kafka\.buffer\.memory")
+
+
+@pytest.mark.parametrize("transactions", [True, False])
+def test_a_ledger_that_does_not_fit(place: Place, transactions: bool) -> None:
+    """If records may be but small, those of the ledger are named, and not a row."""
+    sink = place.sink(
+        transactions=transactions,
+        id=None if transactions else "value",
+        options={"kafka.max.request.size": "1000"},
+    )
+    ranges = {TopicPartition("flights", at): OffsetRange(0, 100_000) for at in range(200)}
+    with pytest.raises(SettingsError, match=r"ledger.*kafka\.max\.request\.size"):
+        put(sink, entry_of({}, ranges), table("a"))
+    assert place.values() == []

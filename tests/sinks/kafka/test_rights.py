@@ -1,6 +1,4 @@
-"""A right that lacks is named with the command that gives it: by each way to write, by who reads
-the ledger, by who repairs it, and by the preflight.
-"""
+"""A right that lacks is named with the command that gives it, by each who reads or writes."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
-from eo_listener.model.errors import EoListenerError, KafkaError, RetriableSinkError, SinkError
+from eo_listener.model.errors import EoListenerError, KafkaError, SinkError
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
@@ -23,11 +21,12 @@ from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
 from eo_listener.sinks.ledger_repair import plan_acceptance, plan_rename
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from tests import waiting
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.preflight.checking import check_sink
 from tests.secured import log_lines
-from tests.sinks.kafka.conftest import TP, Place, place_at, put, table, write
+from tests.sinks.kafka.conftest import TP, Place, place_at, table, write
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.locked import OPTIONS, PASSWORD, PROPERTIES, Locked, start_locked
 from tests.topics import Topics, unique
@@ -72,20 +71,15 @@ class Writing:
             **{"ledger_topic": place.ledger, **self.more},
         )
 
-    def write(self, sink: KafkaSink) -> None:
-        """The next batch. What passes is repeated, as `exactly_once` does."""
-        try:
-            self.write_once(sink)
-        except RetriableSinkError:
-            self.write_once(sink)
-
-    def write_once(self, sink: KafkaSink) -> None:
-        """The next batch."""
-        heads = sink.applied(QUERY)
+    def write(self, sink: KafkaSink, patience: float = 2.0) -> None:
+        """The next batch. What passes is repeated, as `exactly_once` does, for so many seconds."""
+        writer = SinkWriter(RetryLimits(timeout=patience), time.sleep, time.monotonic)
+        heads = writer.read(sink, QUERY)
         tp = TopicPartition(self.source, 0)
         start = heads[tp].range.until if tp in heads else 0
         moved = {tp: OffsetRange(start, start + 3)}
-        put(sink, entry_of(heads, moved, batch_id=self.batch, topic_id=None), self.rows())
+        entry = entry_of(heads, moved, batch_id=self.batch, topic_id=None)
+        writer.write(sink, self.rows(), entry, plan_of(entry))
         self.batch += 1
 
     def refused(self, sink: KafkaSink) -> SinkError | None:
@@ -108,13 +102,12 @@ class Writing:
             time.sleep(0.2)
 
     def between(self, sink: KafkaSink) -> SinkError | None:
-        """What is said by a sink that has written before; None where the right is not used."""
+        """What is said by a sink that has written before; None if the right is not used."""
         until = time.monotonic() + 2
-        while time.monotonic() < until:
+        error = None
+        while error is None and time.monotonic() < until:
             error = self.refused(sink)
-            if error is not None:
-                return error
-        return None
+        return error
 
 
 def commands_in(error: EoListenerError) -> Iterator[str]:
@@ -148,44 +141,37 @@ def check_each(writing: Writing) -> None:
                 assert "a right is missing" in str(error), right
                 assert PASSWORD not in str(error)
             locked.allow(*right)
-            _await(lambda: writing.refused(kept) is None)
-
-
-def _await(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + _SETTLES
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.2)
+            waiting.until(lambda: writing.refused(kept) is None, _SETTLES)
 
 
 def with_transactions(locked: Locked, rows: Callable[[], Any], **more: Any) -> Writing:
     """A sink with a group, and the rights that it needs."""
-    topics = Topics(locked.inside)
-    source, target, ledger, group = (
-        topics.create("source", 1), topics.create("target"), unique("ledger"), unique("group"),
-    )  # fmt: skip
-    rights = [
-        ("--topic", target, "Write"),
-        *(("--topic", ledger, one) for one in ("Create", "Read", "Write", "DescribeConfigs")),
-        ("--transactional-id", f"eo-listener/{target}/{QUERY}", "Write"),
-        ("--group", group, "Read"),
-        ("--topic", source, "Read"),
+    writing = _writing(locked, rows, {"group": unique("group"), **more})
+    writing.rights += [
+        ("--topic", writing.place.target, "Write"),
+        ("--transactional-id", f"eo-listener/{writing.place.target}/{QUERY}", "Write"),
+        ("--group", writing.more["group"], "Read"),
+        ("--topic", writing.source, "Read"),
     ]
-    place = Place(servers=locked.servers, topics=topics, target=target, ledger=ledger)
-    return Writing(locked, place, source, {"group": group, **more}, rights, rows)
+    return writing
 
 
 def without_transactions(locked: Locked, rows: Callable[[], Any], **more: Any) -> Writing:
     """A sink that needs none, and the rights that it needs in a batch that goes well."""
+    writing = _writing(locked, rows, {"transactions": False, "id": "value", **more})
+    writing.rights += [
+        ("--topic", writing.place.target, name) for name in ("Write", "DescribeConfigs")
+    ]
+    return writing
+
+
+def _writing(locked: Locked, rows: Callable[[], Any], more: Mapping[str, Any]) -> Writing:
+    """With the rights on the ledger."""
     topics = Topics(locked.inside)
     source, target, ledger = topics.create("source", 1), topics.create("target"), unique("ledger")
-    rights = [
-        *(("--topic", target, one) for one in ("Write", "DescribeConfigs")),
-        *(("--topic", ledger, one) for one in ("Create", "Read", "Write", "DescribeConfigs")),
-    ]
+    rights = [("--topic", ledger, name) for name in ("Create", "Read", "Write", "DescribeConfigs")]
     place = Place(servers=locked.servers, topics=topics, target=target, ledger=ledger)
-    given = {"transactions": False, "id": "value", **more}
-    return Writing(locked, place, source, given, rights, rows)
+    return Writing(locked, place, source, more, rights, rows)
 
 
 def drop_create(writing: Writing) -> None:
@@ -231,50 +217,42 @@ def test_each_right_by_the_executors(
     check_each(writing)
 
 
-@dataclass
-class Read:
-    """A ledger with heads of a query, on a locked broker."""
-
-    locked: Locked
-    place: Place
-
-    @property
-    def properties(self) -> dict[str, str]:
-        return {"bootstrap.servers": self.locked.servers, **PROPERTIES}
-
-    @property
-    def key(self) -> LedgerKey:
-        return LedgerKey(self.place.target, QUERY)
-
-
 @pytest.fixture
-def written(locked: Locked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Read]:
+def written(locked: Locked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """A batch was written by who may do all."""
     without_spark(monkeypatch)
     place = place_at(locked.inside)
     with place.opened:
         write(place.sink())
-        yield Read(locked, place)
+        yield place
 
 
-def test_to_read_a_ledger_the_right_to_read_is_enough(written: Read) -> None:
+def properties_of(locked: Locked) -> dict[str, str]:
+    return {"bootstrap.servers": locked.servers, **PROPERTIES}
+
+
+def ledgers(properties: Mapping[str, str], place: Place) -> Mapping[LedgerKey, Any]:
+    """The heads by key."""
+    with closing(KafkaLedgerReader(properties, place.ledger)) as reader:
+        return {key: found.heads for key, found in reader.ledgers().items()}
+
+
+def test_to_read_a_ledger_the_right_to_read_is_enough(locked: Locked, written: Place) -> None:
     """Without it the error has the command that gives it, which is all that is needed."""
-    with closing(KafkaLedgerReader(written.properties, written.place.ledger)) as reader:
-        with pytest.raises(KafkaError, match="a right is missing") as raised:
-            reader.ledgers()
-        (command,) = commands_in(raised.value)
-        assert written.locked.grant(command) == ("--topic", written.place.ledger)
-        assert "DescribeConfigs" not in command
-        assert PASSWORD not in str(raised.value)
-    with closing(KafkaLedgerReader(written.properties, written.place.ledger)) as reader:
-        assert reader.ledgers()[written.key].heads
+    with pytest.raises(KafkaError, match="a right is missing") as raised:
+        ledgers(properties_of(locked), written)
+    (command,) = commands_in(raised.value)
+    assert locked.grant(command) == ("--topic", written.ledger)
+    assert "DescribeConfigs" not in command
+    assert PASSWORD not in str(raised.value)
+    assert ledgers(properties_of(locked), written)[LedgerKey(written.target, QUERY)]
 
 
-def test_each_right_of_a_repair(written: Read) -> None:
+def test_each_right_of_a_repair(locked: Locked, written: Place) -> None:
     """On the ledger's topic, on the transactional id, and to see a topic that gets its name."""
-    locked, place, key = written.locked, written.place, written.key
+    place, key = written, LedgerKey(written.target, QUERY)
     wider = ",".join(sorted((place.target, place.topics.create("more", 1))))
-    ledger = ("--topic", place.ledger)
+    inside = {"bootstrap.servers": locked.inside}
 
     def accept(repair: KafkaLedgerRepair) -> None:
         heads = repair.reader.ledgers()[key].heads
@@ -289,76 +267,60 @@ def test_each_right_of_a_repair(written: Read) -> None:
 
     def attempt(step: Callable[[KafkaLedgerRepair], None]) -> EoListenerError | None:
         try:
-            with closing(KafkaLedgerRepair(written.properties, place.ledger)) as repair:
+            with closing(KafkaLedgerRepair(properties_of(locked), place.ledger)) as repair:
                 step(repair)
         except EoListenerError as error:
             return error
         return None
 
-    def written_heads() -> Any:
-        with closing(KafkaLedgerReader({"bootstrap.servers": locked.inside}, place.ledger)) as read:
-            return {one: found.heads for one, found in read.ledgers().items()}
-
     given: list[str] = []
     for step in (accept, rename):
-        before = written_heads()
+        before = ledgers(inside, place)
         while (error := attempt(step)) is not None:
             commands = list(commands_in(error))
             assert commands, str(error)
             assert PASSWORD not in str(error)
             assert not set(commands) & set(given)
-            assert written_heads() == before
+            assert ledgers(inside, place) == before
             given += commands
             for command in commands:
                 locked.grant(command)
             time.sleep(0.5)
     about = {tuple(shlex.split(command)[-2:]) for command in given}
-    assert about >= {ledger, ("--transactional-id", f"eo-listener/{key.sink}/{key.query}")}
-    with closing(KafkaLedgerReader(written.properties, place.ledger)) as reader:
-        assert reader.ledgers()[LedgerKey(wider, QUERY)].heads[TP].range.until == 4
+    ids = ("--transactional-id", f"eo-listener/{key.sink}/{key.query}")
+    assert about >= {("--topic", place.ledger), ids}
+    assert ledgers(inside, place)[LedgerKey(wider, QUERY)][TP].range.until == 4
 
 
-class Asked:
-    """A sink with a group whose user has no right yet; what it says is done."""
+def lacking_of(writing: Writing) -> str | None:
+    """What is said when a batch is refused; None if it is written.
 
-    def __init__(self, locked: Locked) -> None:
-        self.writing = with_transactions(locked, lambda: table("a"))
-        self.locked, self.place = locked, self.writing.place
-        self.group = self.writing.more["group"]
+    What passes is repeated for long: the first use of a group makes Kafka create the topic of their
+    offsets, for which librdkafka may wait in vain.
+    """
+    with closing(writing.sink()) as sink:
+        try:
+            writing.write(sink, 120.0)
+        except SinkError as error:
+            return f"{error}"
+    return None
 
-    def lacking(self) -> str | None:
-        """What is said when a batch is refused; None where it is written.
 
-        What passes is repeated by what `exactly_once` does it by: the first use of a group makes
-        Kafka create the topic of their offsets, for which librdkafka may wait in vain, and a slow
-        broker may leave a commit without an answer.
-        """
-        source = TopicPartition(self.writing.source, 0)
-        entry = entry_of({}, {source: OffsetRange(0, 3)}, topic_id=None)
-        writer = SinkWriter(RetryLimits(timeout=120.0), time.sleep, time.monotonic)
-        with closing(self.writing.sink()) as sink:
-            try:
-                writer.read(sink, QUERY)
-                writer.write(sink, table("a"), entry, plan_of(entry))
-            except SinkError as error:
-                return f"{error}"
-        return None
+def granted(locked: Locked, says: Callable[[], str | None]) -> set[tuple[str, str]]:
+    """Do what is said until nothing is; return what the rights are about."""
+    given: list[tuple[str, str]] = []
+    while (text := says()) is not None:
+        commands = text.partition("administrator")[2].partition(": ")[2]
+        assert commands, text
+        given += [locked.grant(command) for command in commands.split("; ")]
+        assert PASSWORD not in text
+        assert len(given) < 20, given
+    return set(given)
 
-    def granted(self, says: Callable[[], str | None]) -> set[tuple[str, str]]:
-        """Do what is said until nothing is; return what the rights are about."""
-        given: list[tuple[str, str]] = []
-        while (text := says()) is not None:
-            commands = text.partition("administrator")[2].partition(": ")[2]
-            assert commands, text
-            given += [self.locked.grant(command) for command in commands.split("; ")]
-            assert PASSWORD not in text
-            assert len(given) < 20, given
-        return set(given)
 
-    @property
-    def needed(self) -> set[tuple[str, str]]:
-        """What rights are needed for, and no other."""
-        return {(kind, name) for kind, name, _ in self.writing.rights}
+def needed(writing: Writing) -> set[tuple[str, str]]:
+    """What rights are needed for, and no other."""
+    return {(kind, name) for kind, name, _ in writing.rights}
 
 
 def test_who_types_what_each_error_says_has_no_right_that_is_not_needed(
@@ -366,9 +328,9 @@ def test_who_types_what_each_error_says_has_no_right_that_is_not_needed(
 ) -> None:
     """And can write in the end; no secret is shown."""
     without_spark(monkeypatch)
-    asked = Asked(locked)
+    writing = with_transactions(locked, lambda: table("a"))
     with log_lines() as lines:
-        assert asked.granted(asked.lacking) == asked.needed
+        assert granted(locked, lambda: lacking_of(writing)) == needed(writing)
     assert PASSWORD not in "".join(lines)
 
 
@@ -377,29 +339,24 @@ def test_the_preflight_names_them_before_a_batch_does(
 ) -> None:
     """Who types what it says can write the first batch; what it could not try, it says."""
     without_spark(monkeypatch)
-    asked = Asked(locked)
+    writing = with_transactions(locked, lambda: table("a"))
 
     def says() -> str | None:
         found = check_sink(
             locked.servers,
-            asked.place.target,
-            ledger_topic=asked.place.ledger,
-            group=asked.group,
+            writing.place.target,
+            ledger_topic=writing.place.ledger,
+            group=writing.more["group"],
             query=QUERY,
-            reads=(asked.writing.source,),
+            reads=(writing.source,),
             properties=PROPERTIES,
         )
-        problems = [one.advice for one in found if one.level.value == "problem"]
-        return (
-            None
-            if not problems
-            else "administrator: " + "; ".join(advice.partition(": ")[2] for advice in problems)
-        )
+        commands = [one.advice.partition(": ")[2] for one in found if one.level.value == "problem"]
+        return "administrator: " + "; ".join(commands) if commands else None
 
-    before = asked.granted(says)
-    untried = ("--transactional-id", f"eo-listener/{asked.place.target}/{QUERY}")
-    assert before == asked.needed - {untried}
-    # The right to the id is tried where it is known how long a transaction may be.
+    untried = ("--transactional-id", f"eo-listener/{writing.place.target}/{QUERY}")
+    assert granted(locked, says) == needed(writing) - {untried}
+    # The right to the id is tried if it is known how long a transaction may be.
     locked.grant("kafka-acls --allow-principal User:al --operation DescribeConfigs --cluster")
-    assert asked.granted(says) == {untried}
-    assert asked.lacking() is None
+    assert granted(locked, says) == {untried}
+    assert lacking_of(writing) is None

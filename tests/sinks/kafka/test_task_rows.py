@@ -10,15 +10,9 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.kafka.java_transactions import WrittenRows
-from eo_listener.model.errors import (
-    KafkaError,
-    PoisonRowError,
-    RetriableSinkError,
-    SettingsError,
-    SinkError,
-)
+from eo_listener.model.errors import KafkaError, PoisonRowError, RetriableSinkError, SinkError
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.sinks.kafka import KafkaSink, task_rows
+from eo_listener.sinks.kafka import task_rows
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.task_rows import (
     PRESENT,
@@ -34,11 +28,10 @@ from tests.sinks.kafka.frames import without_spark
 OUT = TopicPartition("out", 0)
 TARGET = RowsTarget(Targets(topics={"out": Target(id="id", partitions=2)}), "writer", 1)
 TASKS = 2
-NUMBERS = pa.array([1, 2, 3])
 
 
 class Tasks:
-    """Says of a batch what it was told to, and for so many questions that tasks run."""
+    """Answers what it was told to, and for so many questions that tasks run."""
 
     def __init__(self, *reports: WrittenRows, running: int = 0) -> None:
         self.found = reports
@@ -71,13 +64,12 @@ def report(number: int, records: int = 0, *, attempt: int = 0, **more: Any) -> W
     return WrittenRows(partition_id=number, attempt=attempt, stage_attempt=0, records=sent, **given)
 
 
-def rows(monkeypatch: pytest.MonkeyPatch, tasks: Tasks, numbers: pa.Array = NUMBERS) -> TaskRows:
+def rows(monkeypatch: pytest.MonkeyPatch, tasks: Tasks) -> TaskRows:
     without_spark(monkeypatch)
     monkeypatch.setattr(TaskRows, "_run", lambda *what: None)
     monkeypatch.setattr(task_rows, "_PAUSE", 0)
-    table = pa.table({"number": numbers, "value": pa.array(map(str, numbers))})
     return TaskRows(
-        table,
+        pa.table({"number": [1, 2, 3], "value": ["1", "2", "3"]}),
         plan_of(entry_of({}, {})),
         cast(Any, tasks),
         label="out",
@@ -94,18 +86,15 @@ def places(*numbers: int) -> dict[str, tuple[TopicPartition, int]]:
 
 def test_each_row_is_sent_or_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was left out is known without computing the rows again."""
-    tasks = Tasks(report(0, 1), report(1, 1, refused={PRESENT: 1}))
+    tasks, there = Tasks(report(0, 1), report(1, 1, refused={PRESENT: 1})), places(2)
     made = rows(monkeypatch, tasks)
     monkeypatch.setattr(TaskRows, "absent", None)
-    there = places(2)
     assert made.write(TARGET, there) == 2
-    assert there == {}
-    assert tasks.left_out == ["[2]"]
-    assert tasks.opened == []
+    assert (there, tasks.left_out, tasks.opened) == ({}, ["[2]"], [])
 
 
 def test_what_no_row_has_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is computed which, where fewer rows were left out than are there."""
+    """It is computed which, if fewer rows were left out than are there."""
     made = rows(monkeypatch, Tasks(report(0, 2), report(1, refused={PRESENT: 1})))
     there = places(2, 7)
     assert made.write(TARGET, there) == 2
@@ -135,8 +124,7 @@ def test_anything_but_first_attempts_ends_the_try(
     tasks = Tasks(*reports, running=3)
     with pytest.raises(RetriableSinkError, match=says):
         rows(monkeypatch, tasks).write(TARGET, {})
-    assert tasks.running == -1
-    assert tasks.opened == []
+    assert (tasks.running, tasks.opened) == (-1, [])
 
 
 def test_tasks_that_do_not_end_are_named(
@@ -179,12 +167,6 @@ def test_rows_that_cannot_be_written(
     with pytest.raises(PoisonRowError, match=says) as caught:
         made.write(TARGET, {})
     assert "written" in str(caught.value.cause)
-
-
-def test_a_time_cannot_be_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java would write it in another way than Python does."""
-    with pytest.raises(SettingsError, match="Cast it to a string"):
-        rows(monkeypatch, Tasks(), pa.array([0], pa.timestamp("us")))
 
 
 def test_requests_go_one_at_a_time() -> None:
@@ -238,10 +220,3 @@ def test_tasks_are_waited_for_as_long_as_they_may_send(
 ) -> None:
     """What they send after that would be there twice."""
     assert end_timeout(given, 30.0) == seconds
-
-
-def test_a_partitioner_is_refused() -> None:
-    """What it chooses may be another partition each time, and the order another."""
-    options = {"kafka.bootstrap.servers": "h:9092", "kafka.partitioner.class": "com.example.P"}
-    with pytest.raises(SettingsError, match=r"partitioner.* with transactions=False"):
-        KafkaSink(options, "t", transactions=False)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import (
@@ -25,11 +24,12 @@ from eo_listener.sinks.kafka import ledger_topic
 from eo_listener.sinks.kafka.ledger import RecordKey
 from eo_listener.sinks.kafka.method_choice import MethodChoice
 from eo_listener.sinks.kafka.transaction import BegunTransaction, TaskReport
-from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.groups import positions
+from tests.sinks.chapters.store import once
 from tests.sinks.kafka.conftest import TP, Place, batch, left_open, put, table, write
-from tests.sinks.kafka.records import committed, is_settled
+from tests.sinks.kafka.records import is_settled
 
 pytestmark = pytest.mark.kafka
 
@@ -37,30 +37,28 @@ pytestmark = pytest.mark.kafka
 def test_a_record_has_all_its_parts(place: Place) -> None:
     """Key, headers and partition arrive as given; equal keys go together."""
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = [[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None, []]
     rows = table(
         "a",
         "b",
         None,
         key=pa.array(["k", None, "k"]),
-        headers=pa.array(
-            [[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None, []], kind
-        ),
+        headers=pa.array(headers, kind),
         partition=pa.array([None, 1, None], pa.int32()),
     )
     assert write(place.sink(), rows=rows) == Applied(rows=3)
-    found = {one.value(): one for one in committed(place.servers, place.target)}
+    found = place.by_value()
     assert found[b"a"].headers() == [("h", b"1"), ("h", None)]
     assert (found[b"b"].key(), found[b"b"].partition()) == (None, 1)
-    assert found[b"a"].partition() == found[None].partition()
+    assert found[b"a"].partition() == found[None].partition()  # type: ignore[index]  # a tombstone
 
 
 def test_several_topics(place: Place) -> None:
-    """A row goes to the topic that it names; an unknown one is no place for any."""
+    """A row goes to the topic that it names; a batch with a row that names none is refused."""
     other = place.topics.create("other", 1)
     sink = place.sink([place.target, other])
     rows = table("a", "b", topic=pa.array([other, place.target]))
     assert write(sink, rows=rows).rows == 2
-    assert (place.values(), place.values(other)) == (["b"], ["a"])
     with pytest.raises(PoisonRowError, match="topic"):
         write(sink, 1, table("c", "d", topic=pa.array([other, None])))
     assert (place.values(), place.values(other)) == (["b"], ["a"])
@@ -68,12 +66,11 @@ def test_several_topics(place: Place) -> None:
 
 def test_a_predecessor_that_died_is_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a driver left open is aborted by the next one, whose `applied` does not wait for it."""
-    first = place.sink()
+    first, second = place.sink(), place.sink()
     write(first)
     entry = batch(first.applied(QUERY), 1)
     with left_open(monkeypatch), pytest.raises(Killed):
         put(first, entry, table("lost"))
-    second = place.sink()
     assert second.applied(QUERY) == heads_of(batch({}))
     assert second.moved_by("query-1") == {(second.key, QUERY): heads_of(batch({}))}
     assert place.values(settle=0) == ["row 0"]
@@ -86,16 +83,12 @@ def test_a_predecessor_that_died_is_ended(place: Place, monkeypatch: pytest.Monk
 def test_a_suspended_driver_is_fenced(place: Place, point: str) -> None:
     """A driver that goes on after its successor's commit has written nothing, and says why."""
     zombie, successor = place.sink(), place.sink()
-    entry = batch({}, run_id="zombie")
-    later = batch({}, run_id="successor")
+    entry, later = batch({}, run_id="zombie"), batch({}, run_id="successor")
     zombie.applied(QUERY)
-
-    def overtake(name: str) -> None:
-        if name == point:
-            with hooked(lambda _: None):
-                put(successor, later, table("successor"))
-
-    with hooked(overtake), pytest.raises(ForeignWriterError):
+    with (
+        once(point, lambda: put(successor, later, table("successor"))),
+        pytest.raises(ForeignWriterError),
+    ):
         put(zombie, entry, table("zombie"))
     assert place.values() == ["successor"]
     assert zombie.applied(QUERY) == heads_of(later)
@@ -138,20 +131,13 @@ def test_no_reader_waits_for_a_try_that_has_failed(
 
 
 def test_a_driver_fenced_in_its_commit_finds_out(place: Place) -> None:
-    """Where the successor came before the commit, nothing of it is there."""
-    zombie, successor = place.sink(), place.sink()
-    zombie.applied(QUERY)
-    transactional_id = f"eo-listener/{place.target}/{QUERY}"
-
-    def overtake(name: str) -> None:
-        if name == "sink.ledger-moved":
-            settings = {"bootstrap.servers": place.servers, "transactional.id": transactional_id}
-            Producer({**settings, "log_level": 0}).init_transactions(30)
-
-    with hooked(overtake), pytest.raises(ForeignWriterError) as caught:
-        put(zombie, batch({}), table("zombie"))
-    assert transactional_id in str(caught.value)
-    assert (place.values(), successor.applied(QUERY)) == ([], {})
+    """If the successor came before the commit, nothing of the batch is there."""
+    with (
+        once("sink.ledger-moved", place.take_over),
+        pytest.raises(ForeignWriterError, match=f"eo-listener/{place.target}/{QUERY}"),
+    ):
+        put(place.sink(), batch({}), table("zombie"))
+    assert (place.values(), place.sink().applied(QUERY)) == ([], {})
 
 
 def test_a_commit_that_was_not_confirmed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,11 +149,10 @@ def test_a_commit_that_was_not_confirmed(place: Place, monkeypatch: pytest.Monke
     def still_waits(thread: threading.Thread) -> bool:
         return thread.name == "eo-listener-transaction" or is_alive(thread)
 
-    def lose(point: str) -> None:
-        if point == "sink.commit-sent":
-            monkeypatch.setattr(threading.Thread, "is_alive", still_waits)
+    def lose() -> None:
+        monkeypatch.setattr(threading.Thread, "is_alive", still_waits)
 
-    with hooked(lose), pytest.raises(OutcomeUnknownError):
+    with once("sink.commit-sent", lose), pytest.raises(OutcomeUnknownError):
         put(sink, entry, table("a"))
     assert sink.applied(QUERY) == heads_of(entry)
     assert place.values() == ["a"]
@@ -183,56 +168,41 @@ def test_another_querys_open_transaction(place: Place, monkeypatch: pytest.Monke
     heads = sink.applied(QUERY)
     assert heads == heads_of(batch({}))
     put(sink, batch(heads, 1), table("row 1"))  # commits behind it
-    with pytest.raises(SinkLockedError) as caught:
+    with pytest.raises(SinkLockedError, match=f"eo-listener/{place.target}/it%27s%20dead"):
         sink.applied(QUERY)
-    text = str(caught.value)
-    assert f"eo-listener/{place.target}/it%27s%20dead" in text
-    assert f"eo-listener txn list -b {place.servers} --topic {place.ledger}" in text
     put(place.sink(), batch({}, query="it's dead"), table("ended"))
     assert sink.applied(QUERY) == heads_of(batch(heads, 1))
 
 
-def test_a_ledger_topic_that_was_recreated(place: Place) -> None:
-    """After the ledger's topic was recreated its old heads are not remembered."""
+def test_the_topic_of_a_ledger(place: Place) -> None:
+    """A deleted one is not remembered, one that would lose heads is refused, none made unasked."""
     sink = place.sink()
     write(sink)
     assert sink.applied(QUERY)
     place.topics.delete(place.ledger)
+    with pytest.raises(SettingsError, match="create=False") as caught:
+        place.sink(create=False).applied(QUERY)
+    assert f"--topic {place.ledger} --config cleanup.policy=compact" in str(caught.value)
     assert sink.applied(QUERY) == {}
-
-
-def test_a_ledger_topic_of_another_policy(place: Place) -> None:
-    """A topic with another cleanup.policy is refused, and not changed."""
-    place.topics.create_as(place.ledger, 1)
+    place.recreate(place.ledger, 1)
     with pytest.raises(SettingsError, match=r"cleanup\.policy=delete"):
         place.sink().applied(QUERY)
 
 
-def test_a_ledger_topic_is_not_made_against_the_users_will(place: Place) -> None:
-    """With create=False the error shows the command that creates the topic."""
-    with pytest.raises(SettingsError, match="create=False") as caught:
-        place.sink(create=False).applied(QUERY)
-    assert f"--topic {place.ledger} --config cleanup.policy=compact" in str(caught.value)
-
-
 def test_a_foreign_record_in_the_ledger(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """Stops the sink and query whose head it may be; one of another program is only logged."""
+    """It stops the sink and query whose head it may be; one of another program is only logged."""
     sink, other = place.sink(), place.sink(name="other")
     entry = batch(sink.applied(QUERY))
-    producer = Producer({"bootstrap.servers": place.servers, "log_level": 0})
-    producer.produce(place.ledger, b"{}", b"mine", partition=3)
-    assert producer.flush(10) == 0
+    place.produce(place.ledger, b"{}", b"mine", partition=3)
     with caplog.at_level(logging.WARNING, "eo_listener"):
         put(sink, entry, table("a"))
         write(sink, 1)
-    told = [one.getMessage() for one in caplog.records if "cannot be read" in one.getMessage()]
-    assert len(told) == 1
-    assert f"{place.ledger} has 1 records" in told[0]
-    assert "in partition 3" in told[0]
-    key = RecordKey(sink.key, QUERY, TP.topic, 0).encode()
+    (told,) = (text for text in caplog.messages if "cannot be read" in text)
+    assert f"{place.ledger} has 1 records" in told
+    assert "in partition 3" in told
     sink.applied(QUERY)  # has read its own record of this key: the next is newer
-    producer.produce(place.ledger, b'{"v":2}', key, partition=3)
-    assert producer.flush(10) == 0
+    key = RecordKey(sink.key, QUERY, TP.topic, 0).encode()
+    place.produce(place.ledger, b'{"v":2}', key, partition=3)
     with pytest.raises(SinkError, match="format 1"):
         sink.applied(QUERY)
     write(other)
@@ -243,20 +213,15 @@ def test_a_group_moves_with_the_batch(place: Place) -> None:
     source = place.topics.create("source", 2)
     group = f"group-of-{source}"
     sink = place.sink(group=group)
-    ranges = {
-        TopicPartition(source, 0): OffsetRange(0, 5),
-        TopicPartition(source, 1): OffsetRange(0, 0),
-    }
+    ends = {TopicPartition(source, 0): 5, TopicPartition(source, 1): 0}
+    ranges = {tp: OffsetRange(0, until) for tp, until in ends.items()}
     entry = entry_of({}, ranges, topic_id=None)
-    sink.applied(QUERY)
     with broken_off("sink.ledger-moved"), pytest.raises(Killed):
         put(sink, entry, table("a"))
     assert positions(place.servers, group) == {}
     put(sink, entry, table("a"))
     held = positions(place.servers, group)
-    assert {tp: one.offset for tp, one in held.items()} == {
-        tp: offset_range.until for tp, offset_range in ranges.items()
-    }
+    assert {tp: position.offset for tp, position in held.items()} == ends
     written = CommitMetadata.parse(held[TopicPartition(source, 0)].metadata)
     assert written is not None
     assert (written.name, written.batch_id) == (QUERY, 0)
@@ -267,7 +232,6 @@ def test_a_group_of_another_cluster(place: Place) -> None:
     source = place.topics.create("source", 1)
     sink = place.sink(group="mine")
     for tp in (TopicPartition(source, 0), TP):  # another id than the entry's; no such topic
-        entry = entry_of({}, {tp: OffsetRange(0, 5)})
         with pytest.raises(SettingsError, match="'mine'"):
-            put(sink, entry, table("a"))
+            put(sink, entry_of({}, {tp: OffsetRange(0, 5)}), table("a"))
     assert place.values() == []

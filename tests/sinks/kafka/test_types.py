@@ -1,76 +1,85 @@
-"""Rows as records: the columns of Spark's own Kafka sink, and which rows cannot be one."""
+"""Rows as records, whose they are when they are read back, and which cannot be one. No broker."""
 
 from __future__ import annotations
 
+import json
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError
+from eo_listener.model.errors import FormatError, RetriableSinkError, SettingsError
+from eo_listener.model.ledger import Unexpected
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.kafka import tail as tail_module
 from eo_listener.sinks.kafka.catalog import Target, Targets
+from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity, writer_of
+from eo_listener.sinks.kafka.tail import TailRecord, judge_tail
 from eo_listener.sinks.kafka.types import Record, RecordColumns
+from eo_listener.testing.made_up_entries import HOSTILE
+from tests.sinks.kafka.made_up_tasks import header_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ONE = Targets(topics={"delays": Target(id="A", partitions=3)})
-TWO = Targets(topics={"delays": Target(id="A", partitions=3), "rest": Target(id="B", partitions=1)})
+TWO = Targets(topics={**ONE.topics, "rest": Target(id="B", partitions=1)})
+OURS = writer_of("sink", "query")
+BATCH = 7
+OUT = TopicPartition("out", 0)
+IDENTITIES = st.none() | st.builds(
+    RowIdentity,
+    st.sampled_from([OURS, writer_of("sink", "another")]),
+    st.sampled_from([BATCH - 1, BATCH]),
+    st.sampled_from(["[0]", "[1]", "[2]", "[3]"]),
+)
 
 
-def records(rows: pa.RecordBatch, targets: Targets = ONE) -> list[Record | str]:
-    columns = RecordColumns.of(rows.schema, one_topic=targets.only is not None)
-    return list(columns.records(rows, targets))
+def records(targets: Targets = ONE, **columns: Any) -> list[Record | str]:
+    rows = pa.record_batch(columns)
+    return list(
+        RecordColumns.of(rows.schema, one_topic=targets.only is not None).records(rows, targets)
+    )
 
 
 def test_all_columns() -> None:
     """Each column becomes what Spark's own sink makes of it; other columns are ignored."""
-    rows = pa.record_batch(
-        {
-            "value": pa.array([b"v", None, b""]),
-            "key": pa.array(["k", None, ""]),
-            "headers": pa.array([[{"key": "h", "value": b"1"}], None, []], HEADERS),
-            "partition": pa.array([2, None, 0], pa.int32()),
-            "timestamp": pa.array([1, 2, 3]),
-        }
-    )
-    assert records(rows) == [
+    assert records(
+        value=pa.array([b"v", None, b""]),
+        key=pa.array(["k", None, ""]),
+        headers=pa.array([[{"key": "h", "value": b"1"}], None, []], HEADERS),
+        partition=pa.array([2, None, 0], pa.int32()),
+        timestamp=pa.array([1, 2, 3]),
+    ) == [
         Record("delays", b"v", "k", [("h", b"1")], 2),
         Record("delays", None, None, None, -1),
         Record("delays", b"", "", [], 0),
     ]
 
 
-def test_one_topic_is_that_of_every_row() -> None:
-    """With one topic the column `topic` is ignored, as with Spark's option topic."""
-    rows = pa.record_batch({"value": ["v"], "topic": ["flights"]})
-    assert records(rows) == [Record("delays", "v", None, None, -1)]
-
-
-def test_of_several_topics_a_row_names_one() -> None:
-    """A row that names none, or another, cannot be sent."""
-    rows = pa.record_batch(
-        {"value": ["v"] * 4, "topic": pa.array(["rest", "delays", None, "flights"])}
-    )
-    assert records(rows, TWO) == [
-        Record("rest", "v", None, None, -1),
-        Record("delays", "v", None, None, -1),
-        "its topic is null",
-        "its topic is none of those that the sink was given",
-    ]
+def test_the_topic_of_a_row() -> None:
+    """With one topic it is that of every row; of several a row names one, or cannot be sent."""
+    assert records(value=["v"], topic=["flights"]) == [Record("delays", "v", None, None, -1)]
+    topics = pa.array(["rest", "delays", None, "flights"])
+    first, second, null, unknown = records(TWO, value=["v"] * 4, topic=topics)
+    assert [first, second] == [Record(name, "v", None, None, -1) for name in ("rest", "delays")]
+    assert null == "its topic is null"
+    assert isinstance(unknown, str)
+    assert "flights" not in unknown
 
 
 def test_rows_that_cannot_be_a_record() -> None:
     """Each row has a reason of its own, in which none of its values is quoted."""
-    rows = pa.record_batch(
-        {
-            "value": ["v"] * 4,
-            "partition": pa.array([3, -1, None, None], pa.int32()),
-            "headers": pa.array([None, None, [None], [{"key": None, "value": b"x"}]], HEADERS),
-        }
+    high, low, *headers = records(
+        value=["v"] * 4,
+        partition=pa.array([3, -1, None, None], pa.int32()),
+        headers=pa.array([None, None, [None], [{"key": None, "value": b"x"}]], HEADERS),
     )
-    assert records(rows) == [
-        "its partition is 3, and topic delays has 3",
-        "its partition is -1, and topic delays has 3",
-        "a header of it is null, or has no key",
-        "a header of it is null, or has no key",
-    ]
+    assert high == "its partition is 3, and topic delays has 3"
+    assert low == "its partition is -1, and topic delays has 3"
+    assert all(isinstance(reason, str) and "header" in reason for reason in headers)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +87,7 @@ def test_rows_that_cannot_be_a_record() -> None:
     [
         ({"key": pa.string()}, "no column 'value'"),
         ({"value": pa.int32()}, "'value' must be of type string or binary, got int32"),
+        ({"value": pa.null()}, "'value' must be of type string or binary, got null"),
         ({"value": pa.string(), "key": pa.int64()}, "'key' must be of type string or binary"),
         ({"value": pa.string(), "partition": pa.int64()}, "must be of type int, got int64"),
         ({"value": pa.string(), "headers": pa.string()}, "binary>>, got string"),
@@ -100,14 +110,6 @@ def test_several_topics_need_the_column() -> None:
         RecordColumns.of(pa.schema({"value": pa.string()}), one_topic=False)
 
 
-def test_a_missing_topic_is_refused() -> None:
-    """The error shows the command that creates the topic."""
-    with pytest.raises(SettingsError, match="no topic gone") as caught:
-        Targets.of(ONE.topics, ["delays", "gone"], label="sink", servers="host:1")
-    assert "--create --topic gone" in str(caught.value)
-    assert TWO.of_rows(["rest"]).only == "rest"
-
-
 @pytest.mark.parametrize(
     ("now", "says"),
     [
@@ -122,3 +124,106 @@ def test_a_topic_that_has_changed(now: Target | None, says: str) -> None:
     changed = Targets(topics={} if now is None else {"delays": now})
     with pytest.raises(RetriableSinkError, match=says):
         ONE.refuse_changed(changed, label="sink")
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), IDENTITIES), max_size=30))
+def test_each_record_of_a_tail_is_of_one_kind(drawn: list[tuple[int, RowIdentity | None]]) -> None:
+    """A row of the batch at its first place, or something unexpected, whose place is named."""
+    ends = [5, 5, 5]
+    made = []
+    for number, identity in drawn:
+        made.append(TailRecord(TopicPartition("out", number), ends[number], identity))
+        ends[number] += 1
+    tail = judge_tail(made, writer=OURS, batch=BATCH)
+    found = {one.kind: one for one in tail.findings.records()}
+    assert len(tail.rows) + sum(one.count for one in found.values()) == len(made)
+    met: set[str] = set()
+    for tp, offset, identity in made:
+        if identity is None or identity.writer != OURS:
+            kind = Unexpected.FOREIGN
+        elif identity.batch != BATCH:
+            kind = Unexpected.LATE
+        elif identity.values in met:
+            kind = Unexpected.REPEATED
+        else:
+            met.add(identity.values)
+            assert tail.rows[identity.values] == (tp, offset)
+            continue
+        assert offset in range(*found[kind].ranges[tp])
+    assert met == tail.rows.keys()
+
+
+@given(st.text(), st.text(), st.integers(1, 2**62), st.lists(st.integers() | st.text() | st.none()))
+def test_a_header_comes_back(sink: str, query: str, batch: int, values: list[Any]) -> None:
+    """Whatever is in it, and whatever an upstream sink has left before it."""
+    text = json.dumps(values, separators=(",", ":"))
+    identity = RowIdentity(writer_of(sink, query), batch, text)
+    before = RowIdentity(writer_of("upstream", query), 1, "[0]")
+    headers = [("h", None), (HEADER, header_of(before)), (HEADER, header_of(identity).encode())]
+    assert RowIdentity.of(headers) == identity
+
+
+def test_writers_differ() -> None:
+    """Also if names are alike but for where they are cut."""
+    names = [*HOSTILE, "", "a", "aa"]
+    assert len({writer_of(sink, query) for sink in names for query in names}) == len(names) ** 2
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b'"x"', b'{"w":"a"}', b'{"v":1,"w":"a"}'])
+def test_a_header_of_others_is_none_of_ours(value: bytes) -> None:
+    assert RowIdentity.of([(HEADER, value)]) is None
+    assert RowIdentity.of([("other", b"x")]) is None
+
+
+def test_a_header_of_a_newer_release() -> None:
+    """It is an error: it may be a row of the batch."""
+    with pytest.raises(FormatError, match="not of format 1"):
+        RowIdentity.of([(HEADER, b'{"v":2,"w":"a","n":1,"id":[0]}')])
+
+
+def test_values_of_any_exact_type() -> None:
+    """Texts, numbers, bytes, dates and decimals have one form each."""
+    columns = {
+        "s": pa.array(["a\u017e", None]),
+        "n": pa.array([2**62, 0], pa.int64()),
+        "b": pa.array([b"\xff", b""], pa.binary()),
+        "d": pa.array([date(2026, 1, 2), None]),
+        "m": pa.array([Decimal("1.10"), Decimal("0.00")]),
+    }
+    rows = pa.RecordBatch.from_pydict(columns)
+    assert list(IdentityColumns.of(rows.schema, rows.schema.names).values(rows)) == [
+        f'["a\\u017e",{2**62},"ff","2026-01-02","1.10"]',
+        '[null,0,"",null,"0.00"]',
+    ]
+
+
+def test_columns_that_cannot_identify() -> None:
+    """Those that are missing, and those whose values have no form that is always the same."""
+    fields = [("value", pa.string()), ("ratio", pa.float64()), ("at", pa.timestamp("us"))]
+    schema = pa.schema(fields)
+    with pytest.raises(SettingsError, match="no column 'topic'") as caught:
+        IdentityColumns.of(schema, None)
+    assert "transactions=False" in str(caught.value)
+    for name in ("ratio", "at"):
+        with pytest.raises(SettingsError, match=name):
+            IdentityColumns.of(schema, (name,))
+    assert IdentityColumns.of(schema, ("value",)).names == ("value",)
+
+
+def test_a_range_covers_what_it_names() -> None:
+    """The first and the last of a kind; others may lie between."""
+    tail = judge_tail([TailRecord(OUT, at, None) for at in (3, 9)], writer=OURS, batch=BATCH)
+    (found,) = tail.findings.records()
+    assert (found.count, found.ranges) == (2, {OUT: OffsetRange(3, 10)})
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_tail_that_does_not_fit(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused, with a way out; records of others and repeated ones take no room."""
+    monkeypatch.setattr(tail_module, "MAX_TAIL", most)
+    made = [TailRecord(OUT, at, RowIdentity(OURS, BATCH, f"[{at}]")) for at in range(most)]
+    others = [TailRecord(OUT, 10 + at, None) for at in range(9)]
+    assert len(judge_tail([*made, *others, *made], writer=OURS, batch=BATCH).rows) == most
+    one_more = TailRecord(OUT, 99, RowIdentity(OURS, BATCH, "[99]"))
+    with pytest.raises(SettingsError, match=rf"more than {most} rows[^$]*name="):
+        judge_tail([*made, one_more], writer=OURS, batch=BATCH)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.kafka.target_logs import TargetLog
 from eo_listener.model.errors import (
     ForeignWriterError,
     PoisonRowError,
@@ -26,20 +24,27 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied, Entry, Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka import KafkaSink, tail
+from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, writer_of
-from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 from eo_listener.testing.faults import Killed, broken_off, hooked
-from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
+from tests.sinks.chapters.store import once
 from tests.sinks.kafka.conftest import TP, Place, batch, put, table
 from tests.sinks.kafka.made_up_tasks import place_of
-from tests.sinks.kafka.records import committed
 
 pytestmark = pytest.mark.kafka
 
-
-def open_sink(place: Place, **more: Any) -> KafkaSink:
-    return place.sink(**{"transactions": False, **more})
+# What Java and Python write alike, and in which order; keys and headers on some.
+KINDS = (
+    "SELECT IF(id % 5 = 0, NULL, concat('é \"\\\\\\\\/😀', char(int(id)), char(127))) AS s,"
+    " int(id - 20) AS i, id % 7 = 0 AS b, tinyint(id) AS t, id * 5000000000 AS l,"
+    " CAST(id / 10000000 AS decimal(20, 10)) AS d, date_add(DATE'1582-10-01', int(id)) AS day,"
+    " CAST(concat('x', char(int(id))) AS binary) AS x, string(id) AS value,"
+    " IF(id % 3 = 0, NULL, concat('key-', id)) AS key,"
+    " IF(id % 2 = 0, NULL, array(struct('h' AS key, CAST('1' AS binary) AS value))) AS headers"
+    " FROM range(0, 60, 1, 4)"
+)
+IDENTITY = ("s", "i", "b", "t", "l", "d", "day", "x")
 
 
 def rows(entry: Entry, *, keys: Sequence[str | None] | None = None, **columns: Any) -> pa.Table:
@@ -62,40 +67,29 @@ def write(sink: KafkaSink, number: int = 0, *, size: int = 6, **more: Any) -> En
     return entry
 
 
-def fell(sink: KafkaSink, entry: Entry, point: str, made: pa.Table | None = None) -> None:
+def fell(sink: KafkaSink, entry: Entry, point: str) -> None:
     with broken_off(point), pytest.raises(Killed):
-        put(sink, entry, rows(entry) if made is None else made)
+        put(sink, entry, rows(entry))
+
+
+def by_partition(place: Place, topic: str | None = None) -> list[list[int]]:
+    """The offsets of the rows that are there, each as often as it is."""
+    found = place.by_partition(topic).values()
+    return [[int(one.value().split()[1]) for one in messages] for messages in found]
 
 
 def numbers(place: Place) -> list[int]:
-    """The offsets of the rows that are there, each as often as it is, in order by partition."""
-    return [int(one.value().split()[1]) for one in committed(place.servers, place.target)]
-
-
-def await_topic(place: Place) -> None:
-    """Wait until the broker answers questions about the target."""
-    deadline = time.monotonic() + 30
-    while not place.topics.exists(place.target):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def require_order(place: Place) -> None:
-    by_partition = defaultdict(list)
-    for one in committed(place.servers, place.target):
-        by_partition[one.partition()].append(int(one.value().split()[1]))
-    assert all(found == sorted(found) for found in by_partition.values()), by_partition
+    return sorted(number for found in by_partition(place) for number in found)
 
 
 def test_a_record_says_which_row_it_is(place: Place) -> None:
     """In a header beside those of the row; without a key it goes where its identity says."""
-    sink = open_sink(place)
+    sink = place.plain_sink()
     entry = batch(sink.applied(QUERY), size=3)
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     headers = pa.array([[{"key": "h", "value": b"1"}], None, []], kind)
-    made = rows(entry, keys=["k", None, "k"], headers=headers)
-    assert put(sink, entry, made) == Applied(rows=3)
-    found = {one.value(): one for one in committed(place.servers, place.target)}
+    assert put(sink, entry, rows(entry, keys=["k", None, "k"], headers=headers)) == Applied(rows=3)
+    found = place.by_value()
     first, second, third = (found[f"row {number}".encode()] for number in range(3))
     assert first.headers()[0] == ("h", b"1")
     writer = writer_of(sink.key, QUERY)
@@ -107,66 +101,32 @@ def test_a_record_says_which_row_it_is(place: Place) -> None:
     assert sink.applied(QUERY) == heads_of(entry)
 
 
-def test_a_driver_that_was_suspended_before_its_batch_began_moves_no_head_back(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has the heads of the batch before to write, and finds that its ledger is an older one."""
-    zombie, successor = open_sink(place, id="value"), open_sink(place, id="value")
-    other = TopicPartition("flights", 1)
-
-    def entry(number: int, *partitions: TopicPartition, run_id: str = "run-1") -> Entry:
-        ranges = {tp: OffsetRange(3 * number, 3 * number + 3) for tp in partitions}
-        return entry_of(successor.applied(QUERY), ranges, batch_id=number, run_id=run_id)
-
-    put(zombie, entry(0, TP, other), table("row 0"))
-    late = entry(1, TP, other)
-    asked = UnfencedBatch.read_targets
-
-    def suspended(self: UnfencedBatch) -> Mapping[str, TargetLog]:
-        found = asked(self)
-        monkeypatch.setattr(UnfencedBatch, "read_targets", asked)
-        put(successor, entry(1, TP, other, run_id="run-2"), table("row 1"))
-        put(successor, entry(2, TP, run_id="run-2"), table("row 2"))
-        return found
-
-    monkeypatch.setattr(UnfencedBatch, "read_targets", suspended)
-    with pytest.raises(ForeignWriterError):
-        put(zombie, late, table("row 1"))
-    found = successor.applied(QUERY).items()
-    assert {tp: head.range.until for tp, head in found} == {TP: 9, other: 6}
-    assert place.values() == ["row 0", "row 1", "row 2"]
-
-
 @pytest.mark.parametrize("point", ["sink.begun", "made-up.sent", "sink.rows-written"])
 def test_a_batch_that_was_broken_off_is_finished(place: Place, point: str) -> None:
     """By another driver: what is there is left out, and the order is that of the first try."""
-    write(open_sink(place))
-    sink = open_sink(place)
-    entry = batch(sink.applied(QUERY), 1, size=6, run_id="run-2")
-    fell(sink, entry, point)
+    write(place.plain_sink())
+    sink, again = place.plain_sink(), place.plain_sink()
+    fell(sink, batch(sink.applied(QUERY), 1, size=6, run_id="run-2"), point)
     before = numbers(place)
-    again = open_sink(place)
     later = batch(again.applied(QUERY), 1, size=6, run_id="run-3")
     reached: list[str] = []
     with hooked(reached.append):
         assert put(again, later, rows(later)).rows == 6
     assert ("sink.tail-read" in reached) == (len(before) > 6)
-    assert sorted(numbers(place)) == list(range(12))
-    require_order(place)
+    assert numbers(place) == list(range(12))
+    assert all(found == sorted(found) for found in by_partition(place))
     assert again.applied(QUERY) == heads_of(later)
 
 
 def test_records_of_others_are_named(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """Before the batch that was broken off, among its rows and behind it; none counts as a row."""
-    sink = open_sink(place)
+    sink = place.plain_sink()
     write(sink)
     entry = batch(sink.applied(QUERY), 1, size=6)
-    other = Producer({"bootstrap.servers": place.servers, "log_level": 0})
 
     def intrude(point: str) -> None:
         if point in ("sink.begun", "sink.rows-written"):
-            other.produce(place.target, "row 99", partition=1)
-            assert other.flush(10) == 0
+            place.produce(place.target, b"row 99", partition=1)
         if point == "sink.rows-written":
             raise Killed
 
@@ -174,36 +134,30 @@ def test_records_of_others_are_named(place: Place, caplog: pytest.LogCaptureFixt
         put(sink, entry, rows(entry))
     with caplog.at_level(logging.WARNING, "eo_listener"):
         (found,) = put(sink, entry, rows(entry)).unexpected
-    assert (found.kind, found.count, [*found.ranges]) == (
-        Unexpected.FOREIGN,
-        2,
-        [(place.target, 1)],
-    )
+    assert (found.kind, found.count) == (Unexpected.FOREIGN, 2)
+    assert [*found.ranges] == [(place.target, 1)]
     assert f"{place.target}-1" in caplog.text
-    assert sorted(numbers(place)) == [*range(12), 99, 99]
+    assert numbers(place) == [*range(12), 99, 99]
 
 
 def test_a_suspended_driver_is_found_out(place: Place) -> None:
     """What it writes when it goes on is named before the next batch, and accepted once."""
-    zombie, successor = open_sink(place), open_sink(place)
+    zombie, successor = place.plain_sink(), place.plain_sink()
     entry = batch(zombie.applied(QUERY), size=6, run_id="zombie")
     later = batch({}, size=6, run_id="successor")
-
-    def overtake(point: str) -> None:
-        if point == "sink.begun":
-            with hooked(lambda _: None):
-                put(successor, later, rows(later))
-
-    with hooked(overtake), pytest.raises(ForeignWriterError):
+    with (
+        once("sink.begun", lambda: put(successor, later, rows(later))),
+        pytest.raises(ForeignWriterError),
+    ):
         put(zombie, entry, rows(entry))
-    assert sorted(numbers(place)) == sorted([*range(6), *range(6)])
+    assert numbers(place) == sorted([*range(6), *range(6)])
     assert successor.applied(QUERY) == heads_of(later)
     after = batch(heads_of(later), 1, size=2, run_id="successor")
     with pytest.raises(TargetRecordsError, match="6 rows") as wrong:
         put(successor, after, rows(after))
     assert sum(one.until - one.start for one in wrong.value.ranges.values()) >= 6
     assert len(numbers(place)) == 12
-    accepting = open_sink(place, on_repeated="accept")
+    accepting = place.plain_sink(on_repeated="accept")
     (found,) = put(accepting, after, rows(after)).unexpected
     assert (found.kind, found.count) == (Unexpected.REPEATED, 6)
     write(successor, 2)  # it is named once
@@ -212,72 +166,54 @@ def test_a_suspended_driver_is_found_out(place: Place) -> None:
 @pytest.mark.parametrize("sizes", [(3, 5), (9, 1)])
 def test_another_checkpoint_goes_on(place: Place, sizes: tuple[int, int]) -> None:
     """With other bounds than the batch that was broken off: each row once, all the same."""
-    sink = open_sink(place)
+    sink = place.plain_sink()
     fell(sink, batch(sink.applied(QUERY), size=6), "sink.rows-written")
     for number, size in enumerate(sizes):
         write(sink, number, size=size, run_id="other")
-    assert sorted(numbers(place)) == list(range(sum(sizes)))
+    assert numbers(place) == list(range(sum(sizes)))
     write(sink, 2)
-    assert sorted(numbers(place)) == list(range(sum(sizes) + 6))
+    assert numbers(place) == list(range(sum(sizes) + 6))
 
 
 def test_two_rows_of_one_identity_get_other_columns(place: Place) -> None:
     """The other way out that the error names: the batch is written whole, behind what is there."""
-    sink = open_sink(place)
+    sink = place.plain_sink()
     entry = batch(sink.applied(QUERY), size=3)
     made = pa.concat_tables([rows(entry), rows(entry).slice(0, 1)])
     with pytest.raises(PoisonRowError, match='on_repeated="accept"'):
         put(sink, entry, made)
     numbered = made.append_column("n", pa.array(range(4)))
     names = ("topic", "partition", "offset", "n")
-    put(open_sink(place, id=names, on_repeated="accept"), entry, numbered)
+    put(place.plain_sink(id=names, on_repeated="accept"), entry, numbered)
     # Of the first try some may be there too: it did not wait for them.
     assert not Counter([0, 1, 2, 2]) - Counter(numbers(place))
     later = batch(sink.applied(QUERY), 1, size=1)
-    put(open_sink(place, id=names), later, rows(later).append_column("n", pa.array([0])))
-
-
-def test_a_tail_that_does_not_fit_has_a_way_out(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another name: the batch is written whole, behind what is there of it."""
-    monkeypatch.setattr(tail, "MAX_TAIL", 3)
-    sink = open_sink(place)
-    entry = batch(sink.applied(QUERY), size=6)
-    fell(sink, entry, "sink.rows-written")
-    with pytest.raises(SettingsError, match="name="):
-        put(sink, entry, rows(entry))
-    assert put(open_sink(place, name="other"), entry, rows(entry)).rows == 6
-    assert sorted(numbers(place)) == sorted([*range(6), *range(6)])
+    put(place.plain_sink(id=names), later, rows(later).append_column("n", pa.array([0])))
 
 
 def test_a_target_that_is_compacted(place: Place) -> None:
     """It may lose the rows by which a replay knows what is there."""
     name = place.topics.create("compacted", 1, cleanup_policy="compact")
     with pytest.raises(SettingsError, match=name):
-        write(open_sink(place, topic=name))
+        write(place.plain_sink(name))
 
 
 def test_a_target_that_was_made_again(place: Place) -> None:
     """While the first batch is written: its rows are all in the new one, each once."""
-    sink = open_sink(place)
+    sink = place.plain_sink()
     entry = batch({}, size=6)
-
-    def recreate(point: str) -> None:
-        if point == "sink.rows-written":
-            place.topics.delete(place.target)
-            place.topics.create_as(place.target, 2)
-
-    with hooked(recreate), pytest.raises(RetriableSinkError, match=place.target):
+    with (
+        once("sink.rows-written", place.recreate),
+        pytest.raises(RetriableSinkError, match=place.target),
+    ):
         put(sink, entry, rows(entry))
-    await_topic(place)
     put(sink, entry, rows(entry))
-    assert sorted(numbers(place)) == list(range(6))
+    assert numbers(place) == list(range(6))
 
 
 def test_a_tail_that_kafka_has_deleted(place: Place) -> None:
     """What was in it nobody knows."""
-    sink = open_sink(place)
+    sink = place.plain_sink()
     entry = batch(sink.applied(QUERY), size=6)
     fell(sink, entry, "sink.rows-written")
     place.topics.forget_before(place.target, {0: 1, 1: 1})
@@ -287,12 +223,12 @@ def test_a_tail_that_kafka_has_deleted(place: Place) -> None:
 
 
 def test_a_sink_that_gets_transactions(place: Place) -> None:
-    """Goes on where the other ended; but not in the middle of a batch."""
-    plain, transactional = open_sink(place), place.sink()
+    """It goes on where the other ended; but not in the middle of a batch."""
+    plain, transactional = place.plain_sink(), place.sink()
     write(plain)
     entry = batch(plain.applied(QUERY), 1, size=6)
     fell(plain, entry, "made-up.sent")
-    with pytest.raises(UnfinishedBatchError, match="transactions=False once more"):
+    with pytest.raises(UnfinishedBatchError, match="transactions=False"):
         put(transactional, entry, rows(entry))
     put(plain, entry, rows(entry))
     assert transactional.applied(QUERY) == heads_of(entry)
@@ -300,12 +236,12 @@ def test_a_sink_that_gets_transactions(place: Place) -> None:
     put(transactional, later, rows(later))
     assert plain.applied(QUERY) == transactional.applied(QUERY) == heads_of(later)
     write(plain, 3)
-    assert sorted(numbers(place)) == list(range(20))
+    assert numbers(place) == list(range(20))
 
 
-def test_no_head_is_lost_where_a_sink_gets_transactions(place: Place) -> None:
-    """Also of a partition that has no part in the first batch with transactions."""
-    before, other = open_sink(place, id="value"), TopicPartition("cancelled", 0)
+def test_no_head_is_lost_when_a_sink_gets_transactions(place: Place) -> None:
+    """Nor one of a partition that has no part in the first batch with transactions."""
+    before, other = place.plain_sink(id="value"), TopicPartition("cancelled", 0)
     for number in (0, 1):
         ranges = {tp: OffsetRange(3 * number, 3 * number + 3) for tp in (TP, other)}
         entry = entry_of(before.applied(QUERY), ranges, batch_id=number)
@@ -318,39 +254,129 @@ def test_no_head_is_lost_where_a_sink_gets_transactions(place: Place) -> None:
 
 def test_a_target_that_was_made_again_when_a_sink_gets_transactions(place: Place) -> None:
     """Its first batch of all was without, and its rows went with the older topic."""
-    write(open_sink(place))
-    place.topics.delete(place.target)
-    place.topics.create_as(place.target, 2)
-    await_topic(place)
+    write(place.plain_sink())
+    place.recreate()
     fenced = place.sink()
     with pytest.raises(TopicRecreatedError):
         put(fenced, batch(fenced.applied(QUERY), 1), table("row"))
 
 
 def test_a_header_of_a_newer_release(place: Place) -> None:
-    """Stops the batch that has to read it."""
-    sink = open_sink(place)
+    """It stops the batch that has to read it."""
+    sink = place.plain_sink()
     write(sink)
-    newer = Producer({"bootstrap.servers": place.servers, "log_level": 0})
-    newer.produce(place.target, b"x", headers=[(HEADER, json.dumps({"v": 2}).encode())])
-    assert newer.flush(10) == 0
+    place.produce(place.target, b"x", headers=[(HEADER, json.dumps({"v": 2}).encode())])
     with pytest.raises(SinkError, match="newer release"):
         write(sink, 1)
 
 
 def test_another_driver_has_begun(place: Place) -> None:
     """Between the reading of the ledger and the first row: nothing is written."""
-    sink, other = open_sink(place), open_sink(place)
+    sink, other = place.plain_sink(), place.plain_sink()
     entry = batch(sink.applied(QUERY), size=6, run_id="one")
     later = batch({}, size=6, run_id="two")
-
-    def overtake(point: str) -> None:
-        if point == "sink.ledger-read":
-            with hooked(lambda _: None):
-                fell(other, later, "sink.begun")
-
-    with hooked(overtake), pytest.raises(ForeignWriterError, match="by this driver"):
+    with (
+        once("sink.ledger-read", lambda: fell(other, later, "sink.begun")),
+        pytest.raises(ForeignWriterError, match="by this driver"),
+    ):
         put(sink, entry, rows(entry))
     assert numbers(place) == []
     put(sink, entry, rows(entry))
-    assert sorted(numbers(place)) == list(range(6))
+    assert numbers(place) == list(range(6))
+
+
+def frame_of(spark: SparkSession, until: int, *, value: str = "concat('row ', id)") -> DataFrame:
+    """A row without a key for each offset, the last one first, over several tasks."""
+    origin = "'flights' AS topic, 0 AS partition, id AS offset"
+    made = spark.sql(f"SELECT {origin}, {value} AS value FROM range(0, {until}, 1, 3)")
+    return made.sort("offset", ascending=False)
+
+
+@pytest.mark.spark
+class TestByExecutors:
+    """Real tasks, which run Java's producer."""
+
+    def test_an_identity_is_the_same_text_in_java_and_in_python(
+        self, spark_place: Place, spark: SparkSession
+    ) -> None:
+        """Its order is that of rows in a partition; a row without a key goes where it says."""
+        place, entry = spark_place, batch({})
+        frame, sink = spark.sql(KINDS), place.plain_sink(id=IDENTITY)
+        assert put(sink, entry, frame) == Applied(rows=60)
+        order = [str(row.value) for row in frame.sort(*IDENTITY).select("value").collect()]
+        there: dict[str, tuple[TopicPartition, int]] = {}
+        for partition, messages in place.by_partition().items():
+            at = [order.index(message.value().decode()) for message in messages]
+            assert at == sorted(at)
+            for message in messages:
+                identity = RowIdentity.of(message.headers())
+                assert identity is not None
+                assert message.key() is not None or place_of(identity.values, 2) == partition
+                there[identity.values] = TopicPartition(place.target, partition), 0
+        assert len(there) == 60
+        assert sink._choice.task_rows(frame, plan_of(entry), IDENTITY).absent(there) == {}
+
+    @pytest.mark.slow
+    def test_a_batch_that_was_broken_off_is_finished(
+        self, spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What two tries have left is left out, without Python in the executors."""
+        place, entry = spark_place, batch({}, size=300)
+        with broken_off("sink.rows-written"), pytest.raises(Killed):
+            put(place.plain_sink(), entry, frame_of(spark, 100))
+        place.produce(place.target, b"row 99999", partition=1)
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
+        sink = place.plain_sink()
+        with broken_off("sink.rows-written"), pytest.raises(Killed):
+            put(sink, entry, frame_of(spark, 200))
+        later = batch(sink.applied(QUERY), size=300, run_id="later")
+        applied = put(sink, later, frame_of(spark, 300))
+        assert applied.rows == 300
+        assert [one.kind for one in applied.unexpected] == [Unexpected.FOREIGN]
+        assert numbers(place) == [*range(300), 99999]
+        for found in by_partition(place):
+            ours = [number for number in found if number != 99999]
+            assert ours == sorted(ours)
+        after = batch(heads_of(later), 1, size=2, run_id="later")
+        assert put(sink, after, frame_of(spark, 302).where("offset >= 300")).rows == 2
+
+    def test_rows_that_cannot_be_known_again(self, spark_place: Place, spark: SparkSession) -> None:
+        """Two of one identity that no task sees both, and a text that is not UTF-8."""
+        value = "IF(id = 7, 'a', 'b') AS key, concat('row ', id)"
+        other = frame_of(spark, 9, value="'other' AS key, 'x'").limit(1)
+        twice = frame_of(spark, 9, value=value).union(other)
+        with pytest.raises(PoisonRowError, match=r"identity \(1 such rows\)"):
+            put(spark_place.plain_sink(), batch({}, size=9), twice)
+        texts = "VALUES ('61'), ('FF'), ('FE') AS given(x)"
+        frame = spark.sql(f"SELECT CAST(unhex(x) AS string) AS s, x AS value FROM {texts}")
+        with pytest.raises(PoisonRowError, match=r"not UTF-8.* \(2 rows\)"):
+            put(spark_place.plain_sink(id="s", name="texts"), batch({}), frame)
+        assert spark_place.plain_sink().applied(QUERY) == {}
+
+    def test_nothing_is_there_behind_a_record_that_failed(
+        self, spark_place: Place, spark: SparkSession
+    ) -> None:
+        """Else a batch that is repeated could not put it in its place."""
+        topic = spark_place.topics.create("target", 1, max_message_bytes="2000")
+        value = "IF(id = 400, repeat('x', 5000), concat('row ', id))"
+        sink = spark_place.plain_sink(topic, options={"kafka.batch.size": "1"})
+        with pytest.raises(SettingsError, match=r"max\.message\.bytes"):
+            put(sink, batch({}, size=800), frame_of(spark, 800, value=value))
+        (found,) = by_partition(spark_place, topic)
+        assert found == list(range(len(found)))
+        assert len(found) <= 400
+        assert put(sink, batch({}, size=800), frame_of(spark, 800)).rows == 800
+        assert by_partition(spark_place, topic) == [list(range(800))]
+
+    def test_a_transform_that_fails_leaves_a_batch_that_is_finished(
+        self, spark_place: Place, spark: SparkSession
+    ) -> None:
+        """It may have been begun, and rows sent: the next run finishes it, with each row once."""
+        sink = spark_place.plain_sink()
+        failing = "IF(id = 700, raise_error('of the user'), concat('row ', id))"
+        with pytest.raises(Exception, match="of the user"):
+            put(sink, batch({}, size=800), frame_of(spark, 800, value=failing))
+        assert sink.applied(QUERY) == {}
+        later = batch({}, size=800, run_id="later")
+        assert put(spark_place.plain_sink(), later, frame_of(spark, 800)).rows == 800
+        assert numbers(spark_place) == list(range(800))

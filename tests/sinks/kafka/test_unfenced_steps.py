@@ -1,5 +1,4 @@
-"""What is decided about a batch without transactions. No broker; the order of steps is searched in
-`tests/model_checking/unfenced`."""
+"""What is decided about a batch without transactions; `tests/model_checking/unfenced` has more."""
 
 from __future__ import annotations
 
@@ -64,13 +63,16 @@ class Steps(Client):
     """All that a batch asks for; its ledger holds `batch`. What it was told is kept."""
 
     def __init__(
-        self, batch: BatchRecord | None, *records: TailRecord, topic_id: str | None = "id"
+        self,
+        batch: BatchRecord | None,
+        *records: TailRecord,
+        topic_id: str | None = "id",
+        rows: Sequence[str] = (),
     ) -> None:
         super().__init__(*records)
-        self.batch = batch
+        self.batch, self.rows = batch, rows  # `rows` are identities of the batch
         self.begun: list[BatchRecord] = []
         self.there: Mapping[str, Any] = {}
-        self.rows: frozenset[str] = frozenset()  # identities of the batch
         self.writes = 0
         end = max([10, *(one.offset + 1 for one in records)])
         if batch is not None and batch.size is not None:
@@ -112,13 +114,15 @@ def finished(until: int = 5, size: int = 5, end: int = 10) -> BatchRecord:
 
 
 def test_a_batch_after_a_finished_one() -> None:
-    """Has the next number, and the ends of now."""
+    """It has the next number, and the ends of now; its heads move together, at its end."""
     before = finished()
     assert (before.number, before.is_finished) == (1, True)
-    record = begin(entry(5, 9, 1), before, logs(15), ORIGIN)
+    both = entry_of({}, {TP: OffsetRange(5, 9), OTHER: OffsetRange(0, 3)})
+    record = begin(both, before, logs(15), ORIGIN)
     assert (record.number, record.since) == (2, {"out": TargetEnds("id", {0: 15})})
-    assert record.left == record.moves == {TP: OffsetRange(5, 9)}
+    assert record.left == record.moves == {tp: move.range for tp, move in both.moves.items()}
     assert record.heads() == {}
+    assert finish(record, 5).heads() == {tp: both.head(tp) for tp in both.moves}
 
 
 @given(st.integers(1, 30), st.lists(st.integers(1, 12), min_size=1, max_size=6))
@@ -203,15 +207,15 @@ def test_what_is_behind_a_finished_batch(
 
 def test_what_stops_a_batch() -> None:
     """All but records of others, unless it is accepted; the error has where it lies."""
-    client: Any = Client(*ROWS, row(2, 15), row(7, 16, batch=9), TailRecord(OUT, 17, None))
-    found = unfenced.check_finished(client, finished(), logs(18), HOW)
+    found = Findings()
+    found.add(Unexpected.FOREIGN, OUT, OffsetRange(17, 18))
+    unfenced.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
+    for kind, at in ((Unexpected.REPEATED, 15), (Unexpected.LATE, 16)):
+        found.add(kind, OUT, OffsetRange(at, at + 1))
     with pytest.raises(TargetRecordsError) as caught:
         unfenced.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
     assert caught.value.ranges == {OUT: OffsetRange(15, 17)}
     unfenced.refuse_found(found, entry(5, 6), replace(HOW, accept=True), "behind batch 0")
-    others: Any = Client(*ROWS, FOREIGN)
-    found = unfenced.check_finished(others, finished(), logs(16), HOW)
-    unfenced.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
 
 
 def test_a_tail_that_has_aged() -> None:
@@ -238,7 +242,7 @@ RECREATED = entry_of({}, {TP: OffsetRange(0, 8)}, topic_id="a newer one")
         (BEGUN, entry(0, 3), logs(10), {}, False),
         (BEGUN, entry(0, 9), logs(10), {}, False),
         (BEGUN, entry(0, 5), logs(10), OWN, True),  # rows are known by other columns
-        (BEGUN, entry(0, 5), {}, {}, True),  # the sink has no such topic any more
+        (BEGUN, entry(0, 5), {}, {}, True),  # the sink has no longer such a topic
         (BY_VALUE, entry(0, 5), logs(10), OWN, False),
         (BY_VALUE, entry(0, 3), logs(10), OWN, True),  # rows of one value may differ
         (BEGUN, RECREATED, logs(10), {}, True),  # offsets of the source are other records
@@ -264,17 +268,12 @@ def test_which_batch_finishes_another(
     assert not unfenced.is_finished_by(before, now, there, replace(asked, accept=True))
 
 
-def test_nothing_is_begun_by_a_batch_that_cannot_finish_another() -> None:
-    """What is there of the older one is not taken for its rows."""
-    client = Steps(BEGUN, row(0, 10), row(1, 11))
-    with pytest.raises(UnfinishedBatchError):
-        unfenced.write_unfenced(client, RECREATED, HOW)
-    assert client.begun == []
-
-
 def test_a_batch_that_is_given_up() -> None:
-    """Where that is accepted the next one is written whole, behind what is there of it."""
+    """Nothing is begun; if it is accepted, the next one is written whole, behind what is there."""
     client = Steps(BY_VALUE, *ROWS[:3])
+    with pytest.raises(UnfinishedBatchError):
+        unfenced.write_unfenced(client, entry(0, 3), replace(HOW, **OWN))
+    assert client.begun == []
     unfenced.write_unfenced(client, entry(0, 3), replace(HOW, **OWN, accept=True))
     (begun,) = client.begun
     assert (begun.number, begun.left) == (2, {TP: OffsetRange(0, 3)})
@@ -313,29 +312,14 @@ def test_rows_that_an_earlier_part_of_the_batch_has() -> None:
 
 
 def test_identities_that_change_stop_a_batch_before_it_is_sent() -> None:
-    """Else each start would write all of its rows once more; where it is accepted, it is."""
-    client = Steps(begin(entry(0, 3), None, logs(10), ORIGIN), *ROWS[:3])
-    client.rows = frozenset(f'["flights",0,{offset}]' for offset in range(2))
+    """Else each start would write all of its rows once more; not so what is there of the rest."""
+    begun = begin(entry(0, 3), None, logs(10), ORIGIN)
+    client = Steps(begun, *ROWS[:3], rows=['["flights",0,0]', '["flights",0,1]'])
     for _ in range(2):
         with pytest.raises(TargetRecordsError, match="1 rows") as caught:
             unfenced.write_unfenced(client, entry(0, 3), HOW)
         assert caught.value.ranges == {OUT: OffsetRange(12, 13)}
     assert client.writes == 0
     unfenced.write_unfenced(client, entry(0, 3), replace(HOW, accept=True))
-    assert client.writes == 1
-
-
-def test_what_is_there_of_the_rest_stops_no_batch() -> None:
-    """Of a batch that was broken off, and is finished by two that are shorter."""
-    client = Steps(begin(entry(0, 3), None, logs(10), ORIGIN), *ROWS[:3])
-    client.rows = frozenset({'["flights",0,0]'})
-    unfenced.write_unfenced(client, entry(0, 1), HOW)
-    assert client.writes == 1
-
-
-def test_heads_of_all_partitions_move_together() -> None:
-    """With the one record that says that the batch is applied."""
-    both = entry_of({}, {TP: OffsetRange(0, 2), OTHER: OffsetRange(0, 3)})
-    record = begin(both, None, logs(0), ORIGIN)
-    assert record.heads() == {}
-    assert finish(record, 5).heads() == {tp: both.head(tp) for tp in both.moves}
+    unfenced.write_unfenced(client, entry(0, 2), HOW)  # finishes a part of what was broken off
+    assert client.writes == 2

@@ -1,0 +1,326 @@
+"""How a batch's rows go to Kafka, by the driver or by executors, and what their tasks report."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections.abc import Generator, Mapping
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
+from eo_listener.kafka.producers import BatchProducer
+from eo_listener.model.errors import (
+    JvmError,
+    KafkaError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.arrow_rows import TooManyBytesError
+from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
+from eo_listener.sinks.kafka import driver_writer, executor_writer, method_choice
+from eo_listener.sinks.kafka.arguments import WriteMethod
+from eo_listener.sinks.kafka.catalog import Target, Targets
+from eo_listener.sinks.kafka.connection import ConnectionSettings
+from eo_listener.sinks.kafka.driver_writer import DriverWriter
+from eo_listener.sinks.kafka.executor_writer import (
+    BY_EXECUTORS,
+    UNFENCED,
+    ExecutorWriter,
+    Request,
+    joining,
+    missing_members,
+    task_reports,
+)
+from eo_listener.sinks.kafka.method_choice import MethodChoice
+from eo_listener.sinks.kafka.task_rows import TaskRows
+from eo_listener.sinks.kafka.transaction import BegunTransaction, DeadLetters, ProducerEpoch
+from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.testing.made_up_entries import entry_of, plan_of
+from tests.sinks.kafka.frames import without_spark
+
+ENTRY = entry_of({}, {})
+TP = TopicPartition("t", 0)
+ANY = TopicPartition("delays", -1)  # the partition is chosen by the client
+TOO_LARGE = "too large"
+PARTITIONER = {"kafka.partitioner.class": "com.example.P"}
+LACKING = "NoSuchFieldException: transactionManager"
+
+
+class Sent:
+    """Takes records as a producer does."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, Any]] = []
+
+    def send(self, topic: str, value: Any, **_: Any) -> None:
+        self.records.append((topic, value))
+
+    def send_each(self, topic: str, values: Any, keys: Any) -> dict[int, str]:
+        given = list(zip(values, keys, strict=True))
+        self.records += [(topic, value) for value, _ in given if value != TOO_LARGE]
+        return {at: "too large" for at, (value, _) in enumerate(given) if value == TOO_LARGE}
+
+    def flush(self) -> None:
+        pass
+
+    def begun(self, dead_letters: str | None = None) -> BegunTransaction:
+        refusals = Refusals(label="sink", limit=DeadLetterLimit(SHARE))
+        return BegunTransaction(
+            transactional_id="tx",
+            epoch=ProducerEpoch(-1, -1),
+            producer=cast(BatchProducer, self),
+            targets=Targets(topics={"delays": Target(id=None, partitions=1)}),
+            dead_letters=DeadLetters(
+                label="sink", topic=dead_letters, entry=ENTRY, refusals=refusals
+            ),
+        )
+
+
+class Rows:
+    """What Spark gives, part by part; knows how much was taken, and whether it was closed."""
+
+    def __init__(self, *parts: pa.Table | Exception) -> None:
+        self.parts = parts
+        self.schema = next(one.schema for one in parts if isinstance(one, pa.Table))
+        self.taken = 0
+        self.closed = False
+
+    def stream(self, *_: Any, **__: Any) -> Generator[pa.RecordBatch, None, None]:
+        try:
+            for part in self.parts:
+                if isinstance(part, Exception):
+                    raise part
+                self.taken += 1
+                yield from part.to_batches()
+        finally:
+            self.closed = True
+
+
+@pytest.fixture
+def writer_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a writer that has prepared the rows."""
+
+    def make(rows: Rows) -> DriverWriter:
+        monkeypatch.setattr(driver_writer, "schema_of", lambda frame: frame.schema)
+        monkeypatch.setattr(driver_writer, "stream", rows.stream)
+        writer = DriverWriter(rows, plan_of(ENTRY), one_topic=True)
+        assert writer.prepare() == 1
+        return writer
+
+    return make
+
+
+def part(*values: str, **columns: Any) -> pa.Table:
+    return pa.table({"value": pa.array(values, pa.string()), **columns})
+
+
+def test_every_part_is_sent_in_order(writer_of: Any) -> None:
+    sent = Sent()
+    (report,) = writer_of(Rows(part("a", "b"), part("c"), part("d"))).write(sent.begun())
+    assert [value for _, value in sent.records] == ["a", "b", "c", "d"]
+    assert report.records == {ANY: 4}
+
+
+def test_what_is_not_needed_is_not_computed(writer_of: Any) -> None:
+    """Only the first part is fetched before the transaction; to close it stops Spark's job."""
+    rows = Rows(part("a"), part("b"))
+    writer_of(rows).close()
+    assert rows.closed
+    assert rows.taken == 1
+
+
+def test_a_task_that_is_too_large(writer_of: Any) -> None:
+    """A task with too many bytes is refused with the setting to change, not split out of order."""
+    with pytest.raises(SinkError, match="minPartitions"):
+        writer_of(Rows(part("a"), TooManyBytesError("too many"))).write(Sent().begun())
+
+
+def test_a_row_that_the_client_refuses(writer_of: Any) -> None:
+    """It is in the topic of dead letters, with the very row."""
+    keys, sent = pa.array(["one", "two", "three"]), Sent()
+    (report,) = writer_of(Rows(part("a", TOO_LARGE, "b", key=keys))).write(sent.begun("dead"))
+    assert report.records == {ANY: 2}
+    assert [topic for topic, _ in sent.records] == ["delays", "delays", "dead"]
+    assert json.loads(json.loads(sent.records[2][1])["row"])["key"] == "two"
+
+
+class Shim:
+    """A shim that answers by the names of calls, and counts them; with no answers it has gone."""
+
+    def __init__(self, **answers: str | None) -> None:
+        self.answers = {name.replace("_", "."): answer for name, answer in answers.items()}
+        self.asked: list[str] = []
+
+    def call(self, what: str, argument: str) -> str:
+        del argument
+        self.asked.append(what)
+        if what not in self.answers:
+            raise JvmError("no shim", fix="Give Spark the jar")
+        return json.dumps(
+            {"v": 1, what.split(".")[1].replace("partitioner", "failed"): self.answers[what]}
+        )
+
+
+def choice(
+    monkeypatch: pytest.MonkeyPatch,
+    shim: Shim,
+    more: Mapping[str, str] = MappingProxyType({}),
+    *,
+    method: WriteMethod = "executors",
+) -> MethodChoice:
+    without_spark(monkeypatch)
+    monkeypatch.setattr(executor_writer, "schema_of", lambda frame: frame.schema)
+    monkeypatch.setattr(method_choice, "joining", lambda _, java, __: JavaTransactions(shim, java))
+    options = {"kafka.bootstrap.servers": "h:9092", **more}
+    access = ConnectionSettings.of(options, timeout=5, transaction_timeout=60)
+    return MethodChoice(method, access, label="Kafka topic t at h:9092", one_topic=True)
+
+
+def frame_of(**columns: pa.DataType) -> Any:
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    return SimpleNamespace(
+        schema=pa.schema({"value": pa.string(), **columns}),
+        sparkSession=session,
+        to_batches=lambda max_chunksize: iter(()),
+    )
+
+
+def writer(chosen: MethodChoice) -> Any:
+    return chosen.writer(frame_of(), plan_of(ENTRY))
+
+
+def test_executors_write_if_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether kafka-clients can join a transaction is asked once, not with each batch."""
+    shim = Shim(transactions_missing=None)
+    chosen = choice(monkeypatch, shim)
+    assert isinstance(writer(chosen), ExecutorWriter)
+    assert isinstance(writer(chosen), ExecutorWriter)
+    assert shim.asked == ["transactions.missing"]
+    assert isinstance(writer(pickle.loads(pickle.dumps(chosen))), ExecutorWriter)  # noqa: S301  # ours
+
+
+def test_executors_write_without_transactions_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever kafka-clients lacks to join one; the shim is needed all the same."""
+    shim = Shim(transactions_missing=LACKING)
+    chosen = choice(monkeypatch, shim)
+    for _ in range(2):
+        rows = chosen.task_rows(frame_of(n=pa.int64()), plan_of(ENTRY), ("n",))
+        assert isinstance(rows, TaskRows)
+    assert shim.asked == ["transactions.missing"]
+    with pytest.raises(SettingsError, match=r"transactions=False .* no shim"):
+        choice(monkeypatch, Shim()).task_rows(frame_of(n=pa.int64()), plan_of(ENTRY), ("n",))
+
+
+def test_if_internals_are_missing_rows_go_through_the_driver(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sink logs once what is missing, and writes through the driver."""
+    chosen = choice(monkeypatch, Shim(transactions_missing=LACKING))
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        assert isinstance(writer(chosen), DriverWriter)
+        assert isinstance(writer(chosen), DriverWriter)
+    (line,) = caplog.messages
+    assert line.startswith("Kafka topic t at h:9092: ")
+    assert LACKING in line
+
+
+def test_a_partitioner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused if Java cannot load it, and wherever rows go through the driver."""
+    loaded = Shim(transactions_missing=None, rows_partitioner=None)
+    assert isinstance(writer(choice(monkeypatch, loaded, PARTITIONER)), ExecutorWriter)
+    broken = Shim(transactions_missing=None, rows_partitioner="ClassNotFoundException")
+    with pytest.raises(SettingsError, match=r"ClassNotFoundException[^$]*spark\.jars"):
+        writer(choice(monkeypatch, broken, PARTITIONER))
+    with pytest.raises(SettingsError, match='write_method="executors"'):
+        choice(monkeypatch, Shim(), PARTITIONER, method="driver")
+    with pytest.raises(SettingsError, match=r"kafka\.partitioner\.class"):
+        writer(choice(monkeypatch, Shim(transactions_missing=LACKING), PARTITIONER))
+
+
+def session_of(settings: Mapping[str, str]) -> Any:
+    """A DataFrame of a session with these settings."""
+    context = SimpleNamespace(getConf=lambda: settings)
+    return SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
+
+
+@pytest.mark.parametrize("request_", [BY_EXECUTORS, UNFENCED], ids=["executors", "unfenced"])
+@pytest.mark.parametrize(
+    ("frame", "obstacle"),
+    [
+        (SimpleNamespace(), "Spark Connect"),  # its JVM cannot be called
+        # A second copy of a task would be taken for the first.
+        (session_of({"spark.speculation": "True"}), "spark.speculation=true"),
+        (session_of({}), "no shim"),
+    ],
+)
+def test_a_session_whose_executors_cannot_write(
+    frame: Any, obstacle: str, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before the batch is begun: the argument, the obstacle, and the way out."""
+    monkeypatch.setattr(JvmShimClient, "call", Shim().call)
+    with pytest.raises(SettingsError) as caught:
+        missing_members(joining(frame, {}, request_), request_)
+    assert caught.value.problem.startswith(request_.argument)
+    assert obstacle in caught.value.problem
+    assert request_.instead in (caught.value.fix or "")
+
+
+def report(number: int, records: int = 0) -> WrittenRows:
+    """A first attempt."""
+    return WrittenRows(
+        partition_id=number,
+        attempt=0,
+        stage_attempt=0,
+        records={TP: records} if records else {},
+        refused={},
+        error=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("planned", "reports", "tasks"),
+    [
+        (2, [report(0, 5), report(1)], [(0, {TP: 5}), (1, {})]),
+        (1, [report(0)], [(0, {}), (1, {})]),  # Spark leaves out a shuffle of nothing
+        (1, [report(0, 5)], None),
+        (1, [], None),
+        (4, [report(0), report(1)], None),
+        (0, [], None),
+    ],
+)
+def test_each_task_has_reported(planned: int, reports: list[WrittenRows], tasks: Any) -> None:
+    """Any other layout than the one that was asked for is refused."""
+    if tasks is None:
+        with pytest.raises(SinkError, match=f"planned {planned} tasks"):
+            task_reports(reports, planned=planned, tasks=2)
+    else:
+        found = task_reports(reports, planned=planned, tasks=2)
+        assert [(one.partition_id, one.records) for one in found] == tasks
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (None, "_JVM"),
+        ('{"v":2}', "_JVM"),
+        ('{"v":1,"error":{"code":"MESSAGE_TOO_LARGE","cause":"c"}}', "MSG_SIZE_TOO_LARGE"),
+        ('{"v":1,"error":{"code":"PRODUCER_FENCED","cause":"c"}}', "PRODUCER_FENCED"),
+    ],
+)
+def test_what_the_shim_does_not_do_is_an_error_of_kafka(answer: str | None, code: str) -> None:
+    """With librdkafka's names, by which the sink tells errors apart."""
+
+    def call(what: str, argument: str) -> str:
+        if answer is None:
+            raise JvmError("gone")
+        return answer
+
+    with pytest.raises(KafkaError) as caught:
+        JavaTransactions(cast(Any, SimpleNamespace(call=call)), {}).describe("id", 1)
+    assert caught.value.code == code
