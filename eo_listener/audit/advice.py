@@ -22,7 +22,7 @@ FROM_EARLIEST: Final = (
 
 
 def commits_at_once(fix: str) -> bool:
-    """Whether what is advised commits as soon as it is typed.
+    """Return True if what is advised commits as soon as it is typed.
 
     Every other command of ours that is advised changes nothing, or nothing until --execute.
     """

@@ -101,17 +101,17 @@ def _start(batch: AppliedBatch) -> int:
 
 
 def _begins(batch: AppliedBatch, *, newest: bool) -> bool:
-    """Whether a partition begins with it."""
+    """Return True if a partition begins with it."""
     skips = batch.gap is not None and not newest
     return skips or batch.verdict == BatchVerdict.FIRST.value
 
 
 def _is_kept(batch: AppliedBatch) -> bool:
-    """Whether it is never pruned, so that batches right after it may have been."""
+    """Return True if it is never pruned, so that batches right after it may have been."""
     return batch.gap is not None or batch.verdict != BatchVerdict.NEXT.value
 
 
 def _is_of(head: Head | None, batch: AppliedBatch) -> bool:
-    """Whether it is of the topic that the head is of, as far as their ids are known."""
+    """Return True if it is of the topic that the head is of, as far as their ids are known."""
     was, now = batch.head.topic_id, None if head is None else head.topic_id
     return was is None or now is None or was == now

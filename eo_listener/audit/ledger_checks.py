@@ -151,7 +151,7 @@ class _LedgerCheck:
 
     @property
     def _is_one_batch(self) -> bool:
-        """Whether one batch is planned: with more the query went on while it was read."""
+        """True if one batch is planned: with more the query went on while it was read."""
         found = self._checkpoint
         if found is None or found.planned is None:
             return False
@@ -182,7 +182,7 @@ class _LedgerCheck:
         yield from self._foreign(self._checkpoint)
 
     def _is_at_work(self, batch: int) -> bool:
-        """Whether it is a batch that the checkpoint plans, and has not committed."""
+        """Return True if it is a batch that the checkpoint plans, and has not committed."""
         found = self._checkpoint
         if found is None or found.planned is None:
             return False
@@ -353,7 +353,7 @@ class _LedgerCheck:
             )
 
     def _accepts(self, between: Mapping[TopicPartition, OffsetRange]) -> bool:
-        """Whether what a planned batch has before these offsets was given up."""
+        """Return True if what a planned batch has before these offsets was given up."""
         done = {} if self._checkpoint is None else self._checkpoint.done
         return all(
             self._ledger.accepts(tp, OffsetRange(done[tp], one.start))
@@ -361,7 +361,7 @@ class _LedgerCheck:
         )
 
     def _is_of_damaged(self, head: Head) -> bool:
-        """Whether a batch of the checkpoint has moved it, whose file may be one of the damaged."""
+        """Return True if a batch whose file may be damaged has moved the ledger."""
         found = self._checkpoint
         if found is None or not found.damaged or found.planned is None:
             return False

@@ -156,12 +156,12 @@ class PositionFinding:
 
     @property
     def is_unread(self) -> bool:
-        """Whether it says that something could not be read."""
+        """True if it says that something could not be read."""
         return self.kind is PositionFindingKind.NOT_READ
 
     @property
     def matters(self) -> bool:
-        """Whether somebody has to act on it."""
+        """True if somebody has to act on it."""
         return self.severity in (Severity.WARNING, Severity.PROBLEM)
 
     def document(self) -> dict[str, object]:
@@ -211,7 +211,7 @@ class AuditOutcome:
 
     @property
     def complete(self) -> bool:
-        """Whether all could be read that was asked for."""
+        """True if all could be read that was asked for."""
         return not any(one.is_unread for one in self.findings)
 
     def count(self, harm: Harm) -> int:

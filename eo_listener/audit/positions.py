@@ -59,7 +59,7 @@ class CheckpointPositions:
 
     @property
     def has_done_nothing(self) -> bool:
-        """Whether no batch is committed yet, as far as its files say."""
+        """True if no batch is committed yet, as far as its files say."""
         return self.exists and self.committed is None and not self.damaged
 
 
@@ -97,7 +97,7 @@ class LedgerPositions:
     accepted as lost, and what does not continue the batch before it: `missing` and `repeated`
     offsets. `begun` is a batch that was begun and not finished (a sink without transactions).
     `taken_back` says that somebody took the table back, and the ledger with it. `later` is up to
-    where each partition was applied when it was read once more. `targets` are topics that the rows
+    where each partition was applied when it was read again. `targets` are topics that the rows
     are in, apart from the ledger; `replaced` those that were deleted or recreated since.
     """
 
@@ -120,12 +120,12 @@ class LedgerPositions:
         return {tp: head.range.until for tp, head in self.heads.items()}
 
     def may_have_met(self, other: LedgerPositions, tp: TopicPartition) -> bool:
-        """Whether both may have applied a partition up to the same offset at one moment."""
+        """Return True if both may have applied a partition up to the same offset at one moment."""
         mine, its = self.heads[tp].range.until, other.heads[tp].range.until
         return mine <= other.later.get(tp, its) and its <= self.later.get(tp, mine)
 
     def accepts(self, tp: TopicPartition, gap: OffsetRange) -> bool:
-        """Whether all of these offsets are recorded as given up."""
+        """Return True if all of these offsets are recorded as given up."""
         return not without((gap,), union(self.gaps.get(tp, ())))
 
     @property

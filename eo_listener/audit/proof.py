@@ -74,7 +74,7 @@ def prove(
 def still_unclaimed(
     findings: Iterable[AuditFinding], claims: Mapping[TopicPartition, AppliedRange]
 ) -> Iterator[AuditFinding]:
-    """The findings that are left where the ledger was read once more, after the rows.
+    """The findings that are left where the ledger was read again, after the rows.
 
     A query at work has applied batches since it was read first; their rows are claimed by now.
     """

@@ -268,7 +268,7 @@ def _deleted(
 
 
 def _is_accepted(positions: Positions, tp: TopicPartition, one: OffsetRange) -> bool:
-    """Whether every ledger of the partition has the loss as accepted."""
+    """Return True if every ledger of the partition has the loss as accepted."""
     ledgers = [ledger for ledger in positions.ledgers if tp in ledger.heads]
     return bool(ledgers) and all(ledger.accepts(tp, one) for ledger in ledgers)
 

@@ -113,11 +113,11 @@ class BridgeQueries:
         return shim.position(self._jvm.ask("position", run_id=run_id, timeout=_QUERY_TIMEOUT))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:  # noqa: ARG002  # the protocol's
-        """Whether the run has ended, reported or not. Raises JvmError."""
+        """Return True if the run has ended, reported or not. Raises JvmError."""
         return self._jvm.ask("ended", run_id=run_id, timeout=_QUERY_TIMEOUT) == "true"
 
     def forget(self, run_id: str) -> None:
-        """Let go of a query, when all of it is committed."""
+        """Release a query, when all of it is committed."""
         self._forget(run_id)
 
 

@@ -181,7 +181,7 @@ def _end(line: str, code: int) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """End with this code, also where something printed could not be written.
 
-    Python would try once more to write it, fail, and end with a code of its own.
+    Python would try again to write it, fail, and end with a code of its own.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

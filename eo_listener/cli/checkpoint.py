@@ -59,7 +59,7 @@ def show(
 ) -> None:
     """Show batches, offsets and sources, and the batch in doubt.
 
-    That is a batch that was planned and is not committed: the query writes it once more when it
+    That is a batch that was planned and is not committed: the query writes it again when it
     starts. Exit status 1 where a file cannot be used.
     """
     checkpoint = open_checkpoint(location, storage)

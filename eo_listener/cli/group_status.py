@@ -56,7 +56,7 @@ class GroupStatus:
 
     @property
     def held_up(self) -> bool:
-        """Whether a partition has an open transaction, behind which nothing committed is read."""
+        """True if a partition has an open transaction, behind which nothing committed is read."""
         return any(row.stable_end not in (None, row.log_end) for row in self.rows)
 
     @property
@@ -132,7 +132,7 @@ class StatusReader:
 
     @property
     def single(self) -> bool:
-        """Whether one group is named."""
+        """True if one group is named."""
         return len(self._patterns) == 1 and not is_pattern(self._patterns[0])
 
     @property
@@ -176,7 +176,7 @@ class StatusReader:
         self._many.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._cluster.close()
         self._many.close()
 
@@ -258,7 +258,7 @@ class StatusReader:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it stands for all groups whose names match."""
+    """Return True if it stands for all groups whose names match."""
     return "*" in name or "?" in name
 
 

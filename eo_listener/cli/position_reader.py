@@ -436,7 +436,7 @@ def _is_behind(
     done: Mapping[TopicPartition, int],
     others: Collection[str],
 ) -> bool:
-    """Whether a listener at work has still to commit to a group.
+    """Return True if a listener at work has still to commit to a group.
 
     Of topics that it holds, and of those that none of the `others` holds.
     """

@@ -89,7 +89,7 @@ def require_ports(servers: str) -> None:
 
 
 def is_printable_ascii(text: str) -> bool:
-    """Whether every character is one that C's `isprint` knows in any locale."""
+    """Return True if every character is one that C's `isprint` knows in any locale."""
     return text.isascii() and text.isprintable()
 
 

@@ -39,7 +39,7 @@ class Reading:
 
     @property
     def absent(self) -> bool:
-        """Whether the storage answered that nothing is there."""
+        """True if the storage answered that nothing is there."""
         return self.query_id is None and not self.findings and self.unreachable is None
 
 
@@ -77,7 +77,7 @@ def plan(
 class Step:
     """What is to be done after a reading.
 
-    `withheld` are commits that the guard holds back. `recommit` asks to commit once more what is
+    `withheld` are commits that the guard holds back. `recommit` asks to commit again what is
     committed already. `released` says that this checkpoint no longer has a say in its groups.
     `pause` is how long to wait for the next reading, in seconds.
     """
@@ -131,7 +131,7 @@ class CheckpointTracker:
         return replace(step, events=(*reached, *step.events))
 
     def doubtful(self, reading: Reading) -> bool:
-        """Whether a reading may show the checkpoint in the middle of a change."""
+        """Return True if a reading may show the checkpoint in the middle of a change."""
         if reading.absent:
             return self._query_id is not None
         if not all(self._notices.holds(finding) for finding in reading.findings):

@@ -104,7 +104,7 @@ class CheckpointPoller:
             pause = self._read()
 
     def _run_once(self) -> None:
-        """Read once, and once more when the first reading was doubtful."""
+        """Read once, and again when the first reading was doubtful."""
         try:
             reading = read_once(self.checkpoint)
             if self._tracker.doubtful(reading):

@@ -35,12 +35,12 @@ class NoticeKind(Enum):
 
     @property
     def finding(self) -> bool:
-        """Whether it reports something to act on."""
+        """True if it reports something to act on."""
         return self.level >= logging.WARNING
 
     @property
     def unavailable(self) -> bool:
-        """Whether it says that the checkpoint could not be read."""
+        """True if it says that the checkpoint could not be read."""
         return self in {
             NoticeKind.ABSENT,
             NoticeKind.GONE,
@@ -123,7 +123,7 @@ class ActiveNotices:
             self._notices.pop(kind, None)
 
     def holds(self, finding: FileFinding) -> bool:
-        """Whether this was reported of a file, and held at the last reading."""
+        """Return True if this was reported of a file, and held at the last reading."""
         return finding in self._findings
 
     def report_findings(self, findings: tuple[FileFinding, ...]) -> Notices:

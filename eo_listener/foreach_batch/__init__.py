@@ -64,7 +64,7 @@ After a failure (`SinkWriter`):
 
 - A conflict is tried again as a whole.
 - After a lost answer to COMMIT the ledger is read until it shows the outcome.
-- After a head that is not as it was found, the ledger is read and judged once more: a predecessor
+- After a head that is not as it was found, the ledger is read and judged again: a predecessor
   about to end may have written this very batch, and then all is well. Whatever else
   another driver has moved is an error.
 - All of this is bounded. Everything else goes to Spark, which ends the query with our text.

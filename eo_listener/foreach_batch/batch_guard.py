@@ -126,7 +126,7 @@ def judge_batch(
 
 
 def is_of_another_topic(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
-    """Whether a topic that the plan reads has another id than the ledger knows.
+    """Return True if a topic that the plan reads has another id than the ledger knows.
 
     Ids have no order, so this does not show which is the newer: that of the plan is, if Kafka was
     asked for it after the ledger was read.
@@ -335,7 +335,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Whether the log reaches as far as the range, as far as Kafka was asked."""
+        """Return True if the log reaches as far as the range, as far as Kafka was asked."""
         end = self._plan.log_ends.get(tp)
         if end is None and self._plan.asked:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
@@ -455,12 +455,12 @@ class OtherHeads:
 
 
 def is_unknown(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
-    """Whether the plan reads a partition that has no head, or the ledger has no head at all."""
+    """Return True if the ledger is empty or lacks a partition that the plan reads."""
     return not applied or not plan.partitions <= applied.keys()
 
 
 def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
-    """Whether a partition of Kafka without a head is one that earlier batches may have read of."""
+    """Return True if earlier batches may have read a Kafka partition that has no head."""
     return any(
         tp not in applied and is_late(plan, tp, offset_range)
         for offset_ranges in plan.sources.values()
@@ -477,7 +477,7 @@ def doubt(
     *,
     accept: bool,
 ) -> bool:
-    """Whether a partition without a head may not begin with this batch; adds why to `errors`.
+    """Return True if a partition without a head must not begin here; adds why to `errors`.
 
     Where its query begins with it, it may: in the query's first batch, or as a new partition. With
     `accept` it may anywhere, but for rows that the store has under another name or table.
@@ -509,7 +509,7 @@ def has_doubled(
     other_heads: OtherHeads,
     errors: BatchErrors,
 ) -> bool:
-    """Whether the same sink has the rows of a range under another name; adds it to `errors`.
+    """Return True if the same sink has the rows of a range under another name; adds it to `errors`.
 
     Also where this name has a head: a query may be renamed, and renamed back.
     """
@@ -525,17 +525,17 @@ def has_doubled(
 
 
 def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
-    """Whether `head`, of the plan's own query id, shows that a part of the range was applied."""
+    """Return True if `head`, of the same query id, shows that part of the range was applied."""
     return head.batch_id >= plan.batch_id or head.range.until > offset_range.start
 
 
 def is_late(plan: PlannedBatch, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-    """Whether offsets before the range were read by an earlier batch of the checkpoint."""
+    """Return True if offsets before the range were read by an earlier batch of the checkpoint."""
     return offset_range.start > 0 and tp in plan.continued
 
 
 def is_applied(plan: PlannedBatch, counted: CountedSources, head: Head | None) -> bool:
-    """Whether `head`, that of BATCHES, was left by this very batch, in an earlier try."""
+    """Return True if `head`, that of BATCHES, was left by this very batch, in an earlier try."""
     return (
         head is not None
         and head.range == plan.count
@@ -601,7 +601,7 @@ def _consent(plan: PlannedBatch, head: Head) -> str:
 def _is_refused(
     plan: PlannedBatch, counted: CountedSources, head: Head, errors: BatchErrors
 ) -> bool:
-    """Whether a head of the same checkpoint shows that it is not the one that was running."""
+    """Return True if a head of the same checkpoint shows that the checkpoint was replaced."""
     start, reached = plan.count.start, head.range.until
     if plan.count == head.range or (start == reached and counted.before != head.topic_id):
         errors.add(BatchErrorKind.REPLANNED, BATCHES, head.range)

@@ -322,7 +322,7 @@ class BatchRunner:
         return due, None
 
     def _again(self, due: _Due, batch: _BatchInProgress, foreign: ForeignWriterError) -> _Due:
-        """Judge once more, after the ledger was moved between the reading and the writing of it.
+        """Judge again, after the ledger was moved between the reading and the writing of it.
 
         A driver that was about to end may have written this very batch: then all is well,
         and the batch is a replay. Raises `foreign` where it is anything else than that.

@@ -268,7 +268,7 @@ def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] |
 
 
 def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
-    """Whether a transform asks for its batch, by a second parameter or by the name `batch`."""
+    """Return True if a transform takes its batch, as a second parameter or as `batch`."""
     named = signature.parameters.get("batch")
     for given in ((None,), (None, None)):
         asked = named is not None and named.kind is not inspect.Parameter.KEYWORD_ONLY

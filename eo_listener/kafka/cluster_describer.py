@@ -186,7 +186,7 @@ class ClusterDescriber:
         return Tried()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._logs.close()
 
     def _settings(self, kind: Any, name: str) -> dict[str, str]:

@@ -94,7 +94,7 @@ class CompactedTopic:
         self._read: dict[int, int] = {}  # by partition: the offset to read next
 
     def exists(self) -> bool:
-        """Whether there is such a topic, which the right to read it is enough to know."""
+        """Return True if there is such a topic, which the right to read it is enough to know."""
         return self._follow(self._deadline())
 
     def policy(self) -> str | None:
@@ -180,13 +180,13 @@ class CompactedTopic:
         )
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._logs.close()
         self._committed.close()
         self._uncommitted.close()
 
     def _follow(self, deadline: float) -> bool:
-        """Whether it exists; forgets all that was read of an older topic of the same name."""
+        """Return True if the topic exists; forgets what an older topic of that name held."""
         found = self._logs.topics((self.topic,), deadline).get(self.topic)
         if found is None:
             return False

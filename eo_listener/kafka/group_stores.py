@@ -54,7 +54,7 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 
 
 def has_gssapi() -> bool:
-    """Whether the librdkafka that is installed can do Kerberos; that of the wheels cannot."""
+    """Return True if the installed librdkafka supports Kerberos; that of the wheels does not."""
     try:
         accepted(AdminClient, {"builtin.features": "sasl_gssapi"})
     except SettingsError:  # as librdkafka answers a question for a part that it lacks

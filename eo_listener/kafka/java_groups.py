@@ -87,7 +87,7 @@ class JavaGroups:
         """Nothing to do: the JVM's client has a thread of its own."""
 
     def close(self) -> None:
-        """Let go of the connections; waits some seconds for a request that is still out."""
+        """Close the connections; waits some seconds for a request that is still out."""
         farewell = json.dumps({"client": self._client})
         try:
             self._calls.make("groups.close", farewell, time.monotonic() + _FAREWELL)

@@ -52,22 +52,22 @@ class DescribedTransaction:
 
     @property
     def two_phase(self) -> bool:
-        """Whether only its own program may end it, which may have to commit it (KIP-939)."""
+        """True if only its own program may end it, which may have to commit it (KIP-939)."""
         return self.timeout >= _NO_TIMEOUT_MS / 1000
 
     @property
     def ongoing(self) -> bool:
-        """Whether a transaction is open that nobody has begun to end."""
+        """True if a transaction is open that nobody has begun to end."""
         return self.state == _ONGOING
 
     @property
     def ending(self) -> bool:
-        """Whether one is committed or aborted, and its markers are being written."""
+        """True if one is committed or aborted, and its markers are being written."""
         return self.state in _ENDING
 
     @property
     def state_known(self) -> bool:
-        """Whether it is a state of Kafka's TransactionState: Java's client names others Unknown."""
+        """True if it is a state of Kafka's TransactionState: Java's client names others Unknown."""
         return self.ongoing or self.ending or self.state in _OVER
 
 
@@ -86,7 +86,7 @@ class OpenProducer(NamedTuple):
     last_written: int
 
     def is_same(self, other: OpenProducer) -> bool:
-        """Whether another reading is of this transaction, though it may have gone on."""
+        """Return True if another reading is of this transaction, though it may have gone on."""
         return (self.producer_id, self.start) == (other.producer_id, other.start)
 
 
@@ -233,7 +233,7 @@ class JavaTransactions:
             self._ask("rows.there", "naming the rows that are there", asked)
 
     def is_running(self, batch: str) -> bool:
-        """Whether a task of a batch without a transaction still runs, as Spark says it.
+        """Return True if a task of a batch without a transaction still runs, as Spark says it.
 
         Of one on an executor that it has lost Spark says that it has ended.
         """

@@ -275,7 +275,7 @@ class Logs:
             self._clients[0].poll()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._clients is not None:
             self._clients[0].close()
             self._clients = None

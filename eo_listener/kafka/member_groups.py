@@ -208,7 +208,7 @@ class _Member:
         )
 
     def _bury(self, member: GroupClient) -> KafkaError:
-        """Let go of a member that has ended; the error says why.
+        """Release a member that has ended; the error says why.
 
         Whoever has joined once and is fenced was replaced. After a second join, or when its
         session has ended, it may have been fenced by itself: a request that was on its way counts
@@ -231,5 +231,5 @@ class _Member:
 
 
 def _is_open(code: str) -> bool:
-    """Whether a commit that ended so may have landed, or may land yet."""
+    """Return True if a commit that ended so may have landed, or may land yet."""
     return code.startswith("_") or code in ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")

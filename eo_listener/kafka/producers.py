@@ -122,7 +122,7 @@ class KafkaProducer:
             self.connection_errors.record(answer_of(error))
 
     def leave(self) -> None:
-        """Let go of the connections, within a few seconds."""
+        """Close the connections, within a few seconds."""
         thread = threading.Thread(target=_close, args=(self._producer,), daemon=True)
         thread.start()
         thread.join(_CLOSE)
@@ -141,7 +141,7 @@ class RecordProducer(KafkaProducer):
 
     @property
     def outlived(self) -> bool:
-        """Whether it took longer than it may."""
+        """True if it took longer than it may."""
         return False
 
     def send(
@@ -261,7 +261,7 @@ class IdempotentProducer(RecordProducer):
                 self._producer.list_topics(topic, timeout=_ASK)
 
     def leave(self) -> None:
-        """Let go of the connections. What was not sent yet is not sent any more."""
+        """Close the connections. What was not sent yet is no longer sent."""
         with suppress(KafkaException):
             self._producer.purge()
         super().leave()
@@ -306,7 +306,7 @@ class TransactionAge:
 
     @property
     def outlived(self) -> bool:
-        """Whether the broker may have aborted it at its time-out, a tenth of that beforehand.
+        """True if the broker may have aborted it at its time-out, a tenth of that beforehand.
 
         The broker's answer is then the same as if another producer had fenced this one.
         """
@@ -371,7 +371,7 @@ class BatchProducer(RecordProducer):
 
     @property
     def outlived(self) -> bool:
-        """Whether the broker may have ended the transaction by itself, for its age."""
+        """True if the broker may have ended the transaction by itself, for its age."""
         return self._age is not None and self._age.outlived
 
     def take_over(self, timeout: float, *, topic: str | None = None) -> None:
@@ -555,7 +555,7 @@ class OffsetProducer(KafkaProducer):
 
     @property
     def busy(self) -> bool:
-        """Whether a transaction is under way."""
+        """True if a transaction is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(
@@ -587,12 +587,12 @@ class OffsetProducer(KafkaProducer):
 
     @property
     def outlived(self) -> bool:
-        """Whether the broker may have ended the open transaction by itself, for its age."""
+        """True if the broker may have ended the open transaction by itself, for its age."""
         return self._age.outlived
 
     @property
     def young(self) -> bool:
-        """Whether it has taken the group so recently that its own request may have fenced it.
+        """True if it has taken the group so recently that its own request may have fenced it.
 
         librdkafka repeats an InitProducerId whose answer does not come; when the first one
         arrives after the second, the broker takes it for a successor.

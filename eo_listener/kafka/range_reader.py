@@ -69,7 +69,7 @@ class RangeReader:
             self.consumer.unassign()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self.consumer.close()
 
     def _polled(self) -> Iterator[Any]:

@@ -87,7 +87,7 @@ class RecordReader:
         return union(found)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._logs.close()
         for consumer in self._consumers.values():
             consumer.close()

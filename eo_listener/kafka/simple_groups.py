@@ -40,7 +40,7 @@ class PooledClient(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is out, so that it must not be closed."""
+        """True if a request is out, so that it must not be closed."""
         ...
 
     def commit(
@@ -58,7 +58,7 @@ class PooledClient(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         ...
 
 
@@ -147,7 +147,7 @@ class GroupClient:
 
     @property
     def dead(self) -> bool:
-        """Whether librdkafka has reported a fatal error: no later call succeeds."""
+        """True if librdkafka has reported a fatal error: no later call succeeds."""
         return self.client.errors.fatal is not None
 
     def commit(
@@ -191,7 +191,7 @@ class GroupClient:
     def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
         """What the group holds; for a moment transactions on it are waited for. Raises KafkaError.
 
-        Else what a sink has just committed would not be seen, and be committed once more.
+        Else what a sink has just committed would not be seen, and be committed again.
         """
         settled = min(deadline, time.monotonic() + _SETTLE)
         try:

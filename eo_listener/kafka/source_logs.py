@@ -90,7 +90,7 @@ class SourceLogs:
             raise SettingsError(why.problem, cause=why.cause, fix=why.fix) from None
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         _close(self._clients)
 
     def _asker(self, cluster: Cluster) -> _Asker:

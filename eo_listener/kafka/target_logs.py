@@ -89,7 +89,7 @@ class TargetLogs:
             yield StoredRecord(tp, message.offset(), message.headers() or ())
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._logs.close()
         if self._reader is not None:
             self._reader.close()

@@ -35,7 +35,7 @@ class ClosableObserver(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of it, within seconds."""
+        """Close it within seconds."""
         ...
 
 

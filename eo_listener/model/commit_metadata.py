@@ -78,7 +78,7 @@ class CommitMetadata:
         return replace(self, by_sink=True)
 
     def same_writer(self, other: CommitMetadata | None) -> bool:
-        """Whether the same run of the same query wrote both."""
+        """Return True if the same run of the same query wrote both."""
         mine = (self.query_id, self.run_id)
         return other is not None and mine == (other.query_id, other.run_id)
 

@@ -213,7 +213,7 @@ class InUseError(EoListenerError):
     """A group or a ledger that is to be repaired is in use, or has moved meanwhile.
 
     Cause: the query runs, or another consumer is a member of the group.
-    Fix: stop it, then type the command once more. Nothing was changed.
+    Fix: stop it, then type the command again. Nothing was changed.
     Type: eo-listener status GROUP -b SERVERS --watch 5
     """
 

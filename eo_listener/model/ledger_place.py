@@ -34,12 +34,12 @@ class LedgerStore(Enum):
 
     @property
     def in_table(self) -> bool:
-        """Whether the ledger is in the table itself, which a Spark reads."""
+        """True if the ledger is in the table itself, which a Spark reads."""
         return self in (LedgerStore.ICEBERG, LedgerStore.DELTA)
 
     @property
     def is_apart(self) -> bool:
-        """Whether the ledger can be put back to an older state without its rows.
+        """True if the ledger can be put back to an older state without its rows.
 
         In a database, and in a table, both are one copy. A topic is not its ledger's.
         """
@@ -64,7 +64,7 @@ class LedgerPlace:
 
     @property
     def is_apart(self) -> bool:
-        """Whether it can be put back to an older state without its rows."""
+        """True if it can be put back to an older state without its rows."""
         store = LedgerStore.of(self.address)
         return store is not None and store.is_apart
 

@@ -66,7 +66,7 @@ class GroupStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the connections, within a few seconds."""
+        """Close the connections, within a few seconds."""
         ...
 
 
@@ -114,7 +114,7 @@ class QueryReader(Protocol):
         ...
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Whether the run is over, or its SparkContext was stopped, whatever the events said."""
+        """Return True if the run is over or its SparkContext stopped, whatever the events say."""
         ...
 
     def forget(self, run_id: str) -> None:
@@ -199,7 +199,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the connections, within a few seconds."""
+        """Close the connections, within a few seconds."""
         ...
 
 
@@ -235,5 +235,5 @@ class LedgerReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         ...

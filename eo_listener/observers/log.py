@@ -1,4 +1,4 @@
-"""Events as log lines: each problem once, and once more when it is over."""
+"""Events as log lines: each problem once, and again when it is over."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class EventLogger:
                 _of_batch(event)
 
     def _is_new(self, what: Hashable) -> bool:
-        """Whether this has not been met for a while, and is to be said."""
+        """Return True if this has not been met for a while, and is to be said."""
         now, before = self._clock(), self._met.pop(what, None)
         self._met[what] = now
         while len(self._met) > _REMEMBERED:

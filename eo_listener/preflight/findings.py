@@ -33,7 +33,7 @@ class CheckFinding:
 
     @property
     def matters(self) -> bool:
-        """Whether somebody has to act on it."""
+        """True if somebody has to act on it."""
         return self.level in (Level.WARNING, Level.PROBLEM)
 
     def document(self) -> dict[str, str]:

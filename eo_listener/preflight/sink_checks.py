@@ -223,7 +223,7 @@ def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Iterat
 
 
 def may_try(cluster: ClusterFacts) -> bool:
-    """Whether there is a time-out that this cluster refuses."""
+    """Return True if there is a time-out that this cluster refuses."""
     longest = cluster.number(_MOST)
     return longest is not None and longest < LONGEST_MS
 

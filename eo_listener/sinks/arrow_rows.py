@@ -11,7 +11,7 @@ Reading task by task takes one job per task. When an executor is lost between tw
 computes its part of a shuffle again, and forgets that rows of the old one have been read: rows that
 come in another order the second time are lost or doubled. So rows are cut by their place, not by
 their values, and a frame with a shuffle of the user's is computed once: if a kept part of it is
-lost too, the batch is to be written once more, from its beginning.
+lost too, the batch is to be written again, from its beginning.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def schema_of(frame: Any) -> pa.Schema:
 
 
 def is_connect(frame: Any) -> bool:
-    """Whether it is a DataFrame of Spark Connect, whose JVM is another process's."""
+    """Return True if it is a DataFrame of Spark Connect, whose JVM is another process's."""
     return getattr(frame, "_jdf", None) is None
 
 
@@ -111,7 +111,7 @@ def _cores(frame: Any) -> int | None:
 
 
 def _may_change(frame: Any) -> bool:
-    """Whether rows may be others, or in other tasks, when a part is computed a second time."""
+    """Return True if computing a part again may change its rows, or move them to other tasks."""
     execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not say it
     return (
         not execution.optimizedPlan().deterministic()
@@ -241,7 +241,7 @@ class TaskSize:
             self.learn(planned, size)
 
     def at_once(self, plan: PlannedBatch) -> bool:
-        """Whether the rows of a batch are surely few enough to come together.
+        """Return True if the rows of a batch are surely few enough to come together.
 
         What a query keeps in its state, or reads beside Kafka, may be many rows in any batch.
         """

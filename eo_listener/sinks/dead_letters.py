@@ -307,7 +307,7 @@ class DeadLetterLimit:
             )
 
     def allows(self, dead: int, rows: int) -> bool:
-        """Whether `dead` of `rows` rows may be dead letters; never all of them, unless below FEW.
+        """Return True if `dead` of `rows` rows may be dead letters: not all, unless below FEW.
 
         A share applies only from FEW refused rows on.
         """

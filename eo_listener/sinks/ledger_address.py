@@ -138,7 +138,7 @@ class LedgerAddress:
 
     @property
     def in_table(self) -> bool:
-        """Whether a Spark is needed to read it."""
+        """True if a Spark is needed to read it."""
         return self.store.in_table
 
     def open_repair(

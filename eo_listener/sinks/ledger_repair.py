@@ -85,7 +85,7 @@ class LedgerRepair(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 

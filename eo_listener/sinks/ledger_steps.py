@@ -74,7 +74,7 @@ def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
 
 
 def _has_moved(step: LedgerStep, tp: TopicPartition) -> bool:
-    """Whether it was this batch; without what was before it, by the batch that a head names.
+    """Return True if it was this batch; without what was before it, by the batch that a head names.
 
     Of one checkpoint, that is one query id, the heads of the highest number are of the newest.
     """
@@ -122,7 +122,7 @@ def _applied(step: LedgerStep) -> Iterator[AppliedBatch]:
 
 
 def _is_empty(tp: TopicPartition, old: Head, head: Head) -> bool:
-    """Whether the batch had nothing of the partition: its head says only who came last."""
+    """Return True if the batch had nothing of the partition: its head says only who came last."""
     return head.range.start == head.range.until == old.range.until and _is_same_log(tp, old, head)
 
 
@@ -133,7 +133,7 @@ def _gap(tp: TopicPartition, old: Head, head: Head) -> OffsetRange | None:
 
 
 def _is_same_log(tp: TopicPartition, old: Head, head: Head) -> bool:
-    """Whether both are of one topic; of counted sources, of one checkpoint."""
+    """Return True if both are of one topic; of counted sources, of one checkpoint."""
     if tp == BATCHES:
         return old.query_id == head.query_id
     return old.topic_id is None or head.topic_id is None or old.topic_id == head.topic_id

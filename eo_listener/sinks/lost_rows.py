@@ -11,7 +11,7 @@ LOST: Final = "Checkpoint block"
 
 
 def rows_lost(problem: str) -> RetriableSinkError:
-    """Return the error for rows that are computed anew with the next try of their batch."""
+    """Return the error for rows that are computed again with the next try of their batch."""
     return RetriableSinkError(
         problem,
         cause="an executor has ended",

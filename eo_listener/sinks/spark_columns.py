@@ -54,22 +54,22 @@ def quoted(name: str) -> str:
 
 
 def is_wider(wanted: str, given: str) -> bool:
-    """Whether the type `wanted` is another one, which holds each value of `given`."""
+    """Return True if the type `wanted` is another one, which holds each value of `given`."""
     return wanted in _WIDER.get(given, ())
 
 
 def is_nested(kind: str) -> bool:
-    """Whether such a column has columns, elements or keys of its own."""
+    """Return True if such a column has columns, elements or keys of its own."""
     return kind.startswith(("struct<", "array<", "map<"))
 
 
 def is_padded(kind: str) -> bool:
-    """Whether Spark pads what it writes into such a column."""
+    """Return True if Spark pads what it writes into such a column."""
     return _PADDED.search(kind) is not None
 
 
 def is_traced(rows: Columns) -> bool:
-    """Whether rows have topic, partition and offset, as Kafka's own."""
+    """Return True if rows have topic, partition and offset, as Kafka's own."""
     return tuple(rows.get(name) for name in ORIGIN) == _OF_KAFKA
 
 
@@ -129,7 +129,7 @@ def check_upsert(
 
 
 def _is_compared(kind: object) -> bool:
-    """Whether Spark compares values of a type, which is given as Spark writes it in JSON.
+    """Return True if Spark compares values of a type, which is given as Spark writes it in JSON.
 
     Its text would not do: a struct's fields may have any name.
     """

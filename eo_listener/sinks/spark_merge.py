@@ -67,12 +67,12 @@ class Merge:
 
     @property
     def traced(self) -> bool:
-        """Whether the rows have topic, partition and offset."""
+        """True if the rows have topic, partition and offset."""
         return is_traced(self.rows)
 
     @property
     def located(self) -> bool:
-        """Whether the table has them too."""
+        """True if the table has them too."""
         return self.traced and set(ORIGIN) <= set(self.columns)
 
     @contextmanager
@@ -101,7 +101,7 @@ class Merge:
             raise tie(self.target.keys, version, clashing, there=True)
 
     def concerns(self, session: SparkSession, view: str, there: DataFrame) -> bool:
-        """Whether one of the table's rows in `there` has the key of a row in `view`."""
+        """Return True if one of the table's rows in `there` has the key of a row in `view`."""
         given = session.table(view).alias("eo_given")  # on the left: the fewer rows are broadcast
         same = given.join(there.alias("eo_there"), F.expr(self._two_rows.same_key()), "leftsemi")
         return not same.isEmpty()

@@ -40,7 +40,7 @@ class MemoryQueries:
         return self.positions.get(run_id)
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Whether `over` has the run."""
+        """Return True if `over` has the run."""
         if self.given is None:
             raise JvmError(f"query {query_id} cannot be asked")
         return run_id in self.over

@@ -170,7 +170,7 @@ class MemorySink:
 
     @property
     def per_partition(self) -> bool:
-        """Whether each partition has a transaction of its own."""
+        """True if each partition has a transaction of its own."""
         return self._per_partition
 
     @property

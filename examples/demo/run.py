@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether every check holds."""
+        """True if every check holds."""
         return all(check.passed for check in self.checks)
 
     @property

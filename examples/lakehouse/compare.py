@@ -36,7 +36,7 @@ class Count:
 
     @property
     def equal(self) -> bool:
-        """Whether the table is as it must be, row by row."""
+        """True if the table is as it must be, row by row."""
         return self.different == 0
 
 

@@ -5,7 +5,7 @@ librdkafka, see `eo_listener.kafka`). And a store that does not answer is given 
 waits for it.
 
 Ledgers in tables are read by a Spark that this process starts and keeps: to start one costs much,
-to ask it once more little. Where a table could not be read the process is ended with its Spark, for
+to ask it again little. Where a table could not be read the process is ended with its Spark, for
 a JVM that has died is not replaced within one process.
 """
 

@@ -37,7 +37,7 @@ class AllowedHosts:
         self._names = {_plain(name) for name in (*_LOCAL, address, *names)}
 
     def allows(self, header: str) -> bool:
-        """Whether a request with this header is for us; its port does not matter."""
+        """Return True if a request with this header is for us; its port does not matter."""
         found = _HOST.fullmatch(header.strip())
         if found is None:
             return False

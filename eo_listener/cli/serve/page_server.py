@@ -22,7 +22,7 @@ _HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 _COMPRESSED: Final = range(1_400, 1_000_000)
-"""How many bytes are compressed: a large answer would be held once more for each who asks."""
+"""How many bytes are compressed: a large answer would be held again for each who asks."""
 
 Answer = Callable[[str], Response]
 

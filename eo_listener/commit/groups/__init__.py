@@ -51,7 +51,7 @@ Requests of unknown outcome:
   moment. So a refusal is repeated after a second at first, and only its own partitions wait.
 
 The guard's mark: a withheld source must stay withheld after a restart, when the checkpoint alone
-no longer shows what was wrong. So the offset that the group holds is committed once more, with
+no longer shows what was wrong. So the offset that the group holds is committed again, with
 `"g":1` in its metadata. The next driver finds the mark in its first snapshot, and sends nothing
 newer unless it was started with `guard="warn"`.
 

@@ -58,7 +58,7 @@ class Committer:
     def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Hand positions over for committing. After `close` they are refused with a log line.
 
-        `recommit` commits once more what is committed already, so that it does not expire.
+        `recommit` commits again what is committed already, so that it does not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -73,7 +73,7 @@ class Committer:
         """Hand over that the guard holds these positions back, and all newer ones.
 
         The guard's mark is left in the metadata of what the group holds, for the next driver.
-        `recommit` commits that once more, so that it does not expire.
+        `recommit` commits that again, so that it does not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -116,7 +116,7 @@ class Committer:
                     worker.mark_unused()
 
     def _may_end(self, cluster: Cluster) -> bool:
-        """Whether a worker is of no use any more; from then on another takes its place."""
+        """Return True if a worker is of no use any more; from then on another takes its place."""
         with self._lock:
             over = not self._closed and self._workers[cluster].unused_for(self._unused_timeout)
             if over:

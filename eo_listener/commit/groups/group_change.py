@@ -104,7 +104,7 @@ class GroupChange:
         )
 
     def moves(self, one: PartitionChange) -> bool:
-        """Whether a partition is one that this repair commits."""
+        """Return True if a partition is one that this repair commits."""
         wanted = {Direction.BACK} if self.rewinds else {Direction.NEW, Direction.FORWARD}
         return one.direction in wanted
 

@@ -89,7 +89,7 @@ class GroupState:
     ) -> CommitRefused | None:
         """Take positions in; per partition the greatest offset offered so far stays.
 
-        `recommit` commits once more what is confirmed, so that it does not expire, after a snapshot
+        `recommit` commits again what is confirmed, so that it does not expire, after a snapshot
         of the group: it would hide that the group was deleted. `lossy` asks for a snapshot of the
         log, before this very commit and where there is nothing to commit.
         `rivals` are those that other live runs feed too.

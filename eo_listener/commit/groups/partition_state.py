@@ -61,7 +61,7 @@ class PartitionState:
     the group (at `obstacle`) or the log's end stands in its way; while that is the log's end, a
     confirmed offset that the group has lost may be `pending` beside it. `withheld`: the guard lets
     nothing newer through; `mark` is then the metadata to leave its mark with, where the group
-    stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
+    stands. `repeat` is when a confirmed position is to be sent again, because an earlier
     request may have been on its way still, and have arrived after it: one of unknown outcome, or
     the last one of a driver that was killed.
     `snapshot_at` is when the group and the log were last read, `log_starts` what the log began
@@ -70,7 +70,7 @@ class PartitionState:
     is out was asked for. `reported_foreign` is a foreign commit that was reported.
     `sink_run` is the run whose sink moves the group, in the transactions of its batches. Then the
     group is read before each commit, and what it holds already is not sent, but where it `renews`
-    that; with an offer of another run it is asked anew who moves the group.
+    that; with an offer of another run it is asked again who moves the group.
     """
 
     confirmed: Position | None = None
@@ -98,13 +98,13 @@ class PartitionState:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything but a repetition is to be done."""
+        """True if anything but a repetition is to be done."""
         marking = self.mark is not None or self.needs_snapshot
         return marking or self.pending is not None or self.refused is not None
 
     @property
     def is_refused(self) -> bool:
-        """Whether Kafka refused the last request, which lasts until somebody changes something."""
+        """True if Kafka refused the last request, which lasts until somebody changes something."""
         return self.retry_state is not None and self.retry_state.refused
 
     @property
@@ -229,7 +229,7 @@ class PartitionState:
             self.retry_state.persistent = None  # Kafka has answered, and nothing is to be sent
 
     def _is_moved_by_sink(self, found: Position | None) -> bool:
-        """Whether a sink has brought the group to where it is wanted, or beyond."""
+        """Return True if a sink has brought the group to where it is wanted, or beyond."""
         metadata = _parse(found) if found else None
         if found is None or metadata is None or not metadata.by_sink or self.withheld:
             return False
@@ -320,7 +320,7 @@ class PartitionState:
             yield Discrepancy.WITHHELD_BEFORE
 
     def _goes_beyond(self, found: Position | None) -> bool:
-        """Whether something waits that a mark found in the group forbids."""
+        """Return True if something waits that a mark found in the group forbids."""
         wanted = self.wanted
         if wanted is None or found is None:
             return False
@@ -361,7 +361,7 @@ def _run(position: Position) -> str | None:
 
 
 def _differ(one: Position, other: Position) -> bool:
-    """Whether they may be of two queries."""
+    """Return True if they may be of two queries."""
     first, second = _parse(one), _parse(other)
     return first is None or second is None or first.query_id != second.query_id
 

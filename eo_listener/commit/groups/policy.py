@@ -15,7 +15,7 @@ class Backoff:
     up to `refused_longest`. Each wait is spread over its upper half, so that many drivers do not
     come back at once. Retries never stop: newer offsets replace older ones, so the backlog stays
     small, and an idle query must still catch up after an outage. `repeat_after` is when a position
-    is committed once more, after an earlier request of unknown outcome; `persistent_after` is when
+    is committed again, after an earlier request of unknown outcome; `persistent_after` is when
     an error that should have passed is reported as one that does not pass by itself.
     `RetryLimits`, for a sink's batch, is another thing: there the query waits, so retries end.
     """

@@ -88,7 +88,7 @@ class Worker:
             self._unused_since = None
 
     def unused_for(self, seconds: float) -> bool:
-        """Whether nothing has fed it for so long, and all is confirmed and nothing to be done."""
+        """Return True if the worker was idle for `seconds`, with everything confirmed."""
         with self._changed:
             now = time.monotonic()
             unused = self._unused_since is not None and now - self._unused_since >= seconds

@@ -68,7 +68,7 @@ class GroupNames:
         require_group(group, where, only_ascii=self.only_ascii)
 
     def mention(self, progress: Progress) -> bool:
-        """Whether the user named a group for this very query."""
+        """Return True if the user named a group for this very query."""
         return progress.name in self.groups or progress.query_id in self.groups
 
     def find(self, progress: Progress, topic: str, options: Mapping[str, str] | None) -> str:

@@ -23,13 +23,13 @@ Kafka deletes the offsets of a group without members when nobody has committed t
 
 
 def is_due(last: float | None, now: float, interval: float) -> bool:
-    """Whether to commit again what was committed again at `last`, None for never."""
+    """Return True if to commit again what was committed again at `last`, None for never."""
     return last is None or now - last >= interval
 
 
 _RESTORING_INTERVAL = 1.0  # at most so long between two checks while a query restores
 _MAX_RESTORING_CHECKS = 600  # such checks; a query without a position by then hardly ever has one
-# Spark restores in two steps: once more after the first position was there.
+# Spark restores in two steps: again after the first position was there.
 _RESTORED_INTERVAL = 2.0
 _NEARLY = 0.9  # of the recommit interval: a check that comes a little early need not wait
 _POLL = 5.0  # between two checks of a run that is polled
@@ -92,17 +92,17 @@ class QueryRun:
 
     @property
     def follows_checkpoint(self) -> bool:
-        """Whether its events, if there are any, must not be committed."""
+        """True if its events, if there are any, must not be committed."""
         return self.mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS)
 
     @property
     def reads_no_kafka(self) -> bool:
-        """Whether its newest event says so; a position without offsets does not."""
+        """True if its newest event says so; a position without offsets does not."""
         return self.newest is not None and not self.newest.sources
 
     @property
     def is_polled(self) -> bool:
-        """Whether to check every few seconds: its checkpoint is followed, or Spark may skip."""
+        """True if to check every few seconds: its checkpoint is followed, or Spark may skip."""
         given = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, given))
 
@@ -144,7 +144,7 @@ class QueryRun:
         return {index: violations for index, violations in judged.items() if violations}
 
     def is_early(self, position: LivePosition) -> bool:
-        """Whether the event of this position's batch is still to come, so that it is waited for.
+        """Return True if the event of this position's batch is still to come.
 
         True only once for a batch, since Spark may have dropped its event. Where the position's
         batch id, which may be too low, is not above the newest event's, its offsets decide.
@@ -167,7 +167,7 @@ class QueryRun:
         self.passed = position if position.committed and not there else None
 
     def is_late(self, event: Progress) -> bool:
-        """Whether an offered position has passed the event: it is judged then, but not offered.
+        """Return True if an offered position has passed the event, which is then only judged.
 
         Where the event's batch id is above the position's, which may be too low, offsets decide;
         a batch that begins at the position is never late, wherever it ends.
@@ -266,7 +266,7 @@ class QueryRun:
 
 
 def _is_at_end(position: LivePosition, event: Progress) -> bool:
-    """Whether the position has, for each source of the event, the event's end offsets."""
+    """Return True if the position has, for each source of the event, the event's end offsets."""
     ends = {source.index: source.end for source in event.sources if source.end is not None}
     return all(position.committed.get(index) == end for index, end in ends.items())
 

@@ -177,7 +177,7 @@ def _in_order(servers: str) -> str:
 
 
 def skips_losses(options: Mapping[str, str] | None) -> bool:
-    """Whether Spark is set to skip records that Kafka has deleted before they were read."""
+    """Return True if Spark is set to skip records that Kafka has deleted before they were read."""
     return (options or {}).get("failondataloss", "true").lower() == "false"
 
 

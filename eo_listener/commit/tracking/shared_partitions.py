@@ -51,7 +51,7 @@ class SharedPartitions:
         return held_up, self._once(key, commit, shared)
 
     def feeds(self, run_id: str, commit: GroupOffsets) -> bool:
-        """Whether the run has fed this group before."""
+        """Return True if the run has fed this group before."""
         return run_id in self._groups.get((commit.cluster, commit.group), {})
 
     @property

@@ -53,7 +53,7 @@ class RunOrder:
         return self._runs.get(self._newest.get(query_id, ""))
 
     def is_newest(self, run: QueryRun) -> bool:
-        """Whether no later run of its query is known: of two, Spark lets only one be active.
+        """Return True if no later run of its query is known: of two, Spark lets only one be active.
 
         So an earlier one is over. Spark may drop its end event when its bus is full, and what
         a run has reached would hold its own successor up forever.
@@ -61,7 +61,7 @@ class RunOrder:
         return self._newest.get(run.query_id, run.run_id) == run.run_id
 
     def has_ended(self, run_id: str) -> bool:
-        """Whether a run has ended, and is not there any more."""
+        """Return True if a run has ended, and is not there any more."""
         return run_id in self._ended_runs
 
     def set_newest(self, query_id: str, run_id: str) -> None:
@@ -70,7 +70,7 @@ class RunOrder:
         self._ended_runs.pop(run_id, None)
 
     def becomes_newest(self, progress: Progress) -> bool:
-        """Whether this event makes its run the newest: one that goes on is above all others.
+        """Return True if this event makes its run the newest: one that goes on is above all others.
 
         A run without an event so far gives way to one that is not known yet.
         """
@@ -149,7 +149,7 @@ class QueryTracker:
 
     @property
     def complete(self) -> bool:
-        """Whether what was served last could be, for every query."""
+        """True if what was served last could be, for every query."""
         return not self._faulty
 
     def due(self) -> float | None:

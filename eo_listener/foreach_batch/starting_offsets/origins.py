@@ -78,7 +78,7 @@ def of_checkpoint(location: str) -> Origin:
     """Where the newest committed batch of a checkpoint ended.
 
     Raises StorageError, JvmError, SettingsError where there is no such batch, and CheckpointError
-    where a newer one is done but cannot be read: what it has written would be read once more.
+    where a newer one is done but cannot be read: what it has written would be read again.
     """
     # Without a scheme it is where Spark has it, or local where there is no session to be asked.
     from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect

@@ -26,7 +26,7 @@ class SeriesBudget:
     beyond: int = 0
 
     def takes(self, partitions: int) -> bool:
-        """Whether there is room for all of a topic: a part of it would be taken for all."""
+        """Return True if there is room for all of a topic: a part of it would be taken for all."""
         if partitions > self.left:
             self.beyond += partitions
             return False

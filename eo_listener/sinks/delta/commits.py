@@ -78,12 +78,12 @@ class Commit:
 
     @property
     def restores(self) -> bool:
-        """Whether the table went back to an older version of itself."""
+        """True if the table went back to an older version of itself."""
         return self.operation == _RESTORE
 
     @property
     def replaces(self) -> bool:
-        """Whether all that the table had was given up for something else."""
+        """True if all that the table had was given up for something else."""
         return self.operation in _REPLACES
 
     @property

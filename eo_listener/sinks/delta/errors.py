@@ -120,7 +120,7 @@ def unreadable(error: JvmError, label: str) -> SinkError | SettingsError:
 
 
 def _is_of_storage(chain: Sequence[Thrown]) -> bool:
-    """Whether a task has failed to write its file, and not by what it reads or computes."""
+    """Return True if a task has failed to write its file, and not by what it reads or computes."""
     reads = any(one.text.startswith(_READ) for one in chain)
     return not reads and _of(chain, lambda name: name == _ENDED) is None
 

@@ -201,7 +201,7 @@ class TableLedger:
 
 
 def _renames(one: BatchRecord | None, other: BatchRecord) -> bool:
-    """Whether one of them renames what the other has moved: Delta compares numbers of one alone."""
+    """Return True if one entry renames what the other moved: Delta compares one id alone."""
     if one is None or (one.renamed is None and other.renamed is None):
         return False
     return bool(one.queries & other.queries)

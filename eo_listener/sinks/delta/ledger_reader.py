@@ -100,7 +100,7 @@ class DeltaLedgerReader:
             raise error.as_kind(SinkError, label=self.label) from error
 
     def close(self) -> None:
-        """Let go of what was read; the Spark is closed by who has made it."""
+        """Release what was read; the Spark is closed by who has made it."""
         self._connection.forget()
         self._log = None
 

@@ -13,8 +13,8 @@
   own commit was made and its answer lost, deletes files of it. After a refusal the table is read.
 - A branch has a name that no other had. A write whose answer was lost, and that lands later, finds
   no branch of this name, or one that is never published.
-- A branch that is dropped while it is written, Iceberg makes anew from main with the next write. So
-  one that is written by several statements begins with a snapshot of its own, which must be there.
+- If a branch is dropped while it is being written, the next write recreates it from main. So a
+  branch that several statements write begins with a snapshot of its own, which must be there.
 - The branch of the last batch stays: `expire_snapshots` keeps the head of a branch, and with it the
   ledger. The commit that publishes the next batch drops it, and what earlier runs have left.
 - Nothing is read through the session's cache of tables: each step refreshes the metadata first.

@@ -67,7 +67,7 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
 
 
 def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool:
-    """Whether main still has an entry of a file that `snapshot` has written.
+    """Return True if main still has an entry of a file that `snapshot` has written.
 
     Raises as `find` does, and SettingsError where the session reads another branch.
     """
@@ -95,7 +95,7 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
 
 
 def _has_catalog(spark: Any, catalog: str) -> bool:
-    """Whether the session has it, and it loads. Raises what one that is set has failed with."""
+    """Return True if the session has the catalog. Raises the error with which it failed to load."""
     try:
         with working_in(spark), java_errors():
             spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark has no way to it

@@ -56,13 +56,13 @@ _SHOWN: Final = 300
 
 
 def is_refusal(error: ThrownError) -> bool:
-    """Whether a commit that has failed with it is refused: nothing of it was made."""
+    """Return True if a commit that has failed with it is refused: nothing of it was made."""
     refused = error.is_any(*_REFUSED) or _is_overtaken(error)
     return refused and not error.is_any("CommitStateUnknownException")
 
 
 def is_temporary(error: ThrownError) -> bool:
-    """Whether the batch is to be written once more after it."""
+    """Return True if the batch is to be written again after it."""
     return is_conflict(error) or is_of_clock(error) or error.is_any(*_AWAY)
 
 
@@ -249,7 +249,7 @@ def computed_in_vain(
 
 
 def is_conflict(error: ThrownError) -> bool:
-    """Whether another commit came first, or the same one."""
+    """Return True if another commit came first, or the same one."""
     # A commit that was made, and refused all the same, is a conflict with itself when Iceberg
     # repeats it: nobody else writes to the branch of a batch.
     itself = error.is_any("ValidationException") and error.says("conflicting")
@@ -262,7 +262,7 @@ def _is_overtaken(error: ThrownError) -> bool:
 
 
 def is_of_clock(error: ThrownError) -> bool:
-    """Whether it is refused for its time: before that of the table's last commit."""
+    """Return True if it is refused for its time: before that of the table's last commit."""
     return error.is_any(*_ANSWERED) and error.says(*_CLOCK)
 
 

@@ -121,7 +121,7 @@ class PublishedLedgers:
         return {one.ledger.query for one in heads if one is not None and one.ledger is not None}
 
     def leads_to(self, table: Snapshots, branch: str) -> bool:
-        """Whether main can be moved on to a branch, as far as the snapshots between are there."""
+        """Return True if main can be fast-forwarded to a branch, as far as snapshots exist."""
         main = None if table.main is None else self.read(table, table.main)
         at: int | None = table.branches[branch]
         while at is not None and at != table.main:
@@ -345,7 +345,7 @@ def _renamed(one: Snapshot) -> LedgerStep:
 
 
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
-    """Whether a ledger of the query can be behind a snapshot of main.
+    """Return True if a ledger of the query can be behind a snapshot of main.
 
     Where all heads are newer than it they are not, and before a first batch there was no ledger.
     """

@@ -106,7 +106,7 @@ class IcebergLedgerReader:
             yield from row_origins(frame, self._name.key, columns)
 
     def close(self) -> None:
-        """Let go of what was read; the Spark is closed by who has made it."""
+        """Release what was read; the Spark is closed by who has made it."""
         self._table = None
 
     def _stored(self, table: IcebergTable, query: str) -> StoredLedger | None:

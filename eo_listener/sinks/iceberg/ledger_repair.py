@@ -104,7 +104,7 @@ class IcebergLedgerRepair:
         self._publish(publication)
 
     def close(self) -> None:
-        """Let go of what was read."""
+        """Release what was read."""
         self._reader.close()
 
     def _letters(self, table: IcebergTable, query: str) -> str | None:

@@ -70,7 +70,7 @@ class Upsert:
             return given
 
     def concerns(self, base: int, main: int) -> bool:
-        """Whether one of the rows that were appended has a key of the batch, or cannot be read."""
+        """Return True if an appended row has a key of the batch, or cannot be read."""
         try:
             return self._concerns(base, main)
         except ThrownError:  # of what is gone by now; what else is wrong is met again

@@ -31,7 +31,7 @@ def since(
 
 
 def leave_rows(moves: Sequence[Snapshot]) -> bool:
-    """Whether each row that main had before them is in it now, unchanged."""
+    """Return True if each row that main had before them is in it now, unchanged."""
     return all(one.operation in (_APPEND, _REPLACE) for one in moves)
 
 
@@ -41,7 +41,7 @@ def replacing(moves: Sequence[Snapshot]) -> tuple[int, ...]:
 
 
 def has_appends(moves: Sequence[Snapshot]) -> bool:
-    """Whether one of them may have added rows: a summary need not say how many."""
+    """Return True if one of them may have added rows: a summary need not say how many."""
     return any(one.operation == _APPEND for one in moves)
 
 

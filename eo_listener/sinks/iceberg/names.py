@@ -90,13 +90,13 @@ def new_branch(query: str, run_id: str) -> str:
 
 
 def is_branch_of(query: str, name: str) -> bool:
-    """Whether a sink has made this branch for a batch of `query`."""
+    """Return True if a sink has made this branch for a batch of `query`."""
     found = _OURS.fullmatch(name)
     return found is not None and found[1] == _digest(query, 16)
 
 
 def is_branch_of_any(name: str) -> bool:
-    """Whether a sink has made this branch."""
+    """Return True if a sink has made this branch."""
     return _OURS.fullmatch(name) is not None
 
 

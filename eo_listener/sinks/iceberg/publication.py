@@ -44,9 +44,9 @@ from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError
 
 TRIES: Final = 100
-"""How often in a row other commits may come first, before the batch is begun anew."""
+"""How often in a row other commits may come first, before the batch is begun again."""
 _COMPUTED: Final = 5
-"""How often what was written is computed from the same rows, before the batch is begun anew."""
+"""How often what was written is computed from the same rows, before the batch is begun again."""
 
 _NO_BRANCH: Final = "Cannot use branch (does not exist)"
 
@@ -241,9 +241,9 @@ class Publication:
         return error
 
     def _is_made(self) -> bool:
-        """Whether main has the batch, although its commit was refused.
+        """Return True if main has the batch, although its commit was refused.
 
-        A JDBC catalog sends a commit once more where the connection broke (`JdbcClientPool`): if
+        A JDBC catalog sends a commit again where the connection broke (`JdbcClientPool`): if
         the first was made, the second is refused. Raises OutcomeUnknownError.
         """
         try:
@@ -315,7 +315,7 @@ class Publication:
     def _first_summary(self) -> Mapping[str, str] | None:
         """That of the snapshot that the branch begins with; None where rows come first.
 
-        A branch that was dropped Iceberg makes anew, from main: it then lacks this snapshot.
+        A branch that was dropped Iceberg makes again, from main: it then lacks this snapshot.
         """
         return None if self.rows.appends else {BATCH_OF: self.entry.query}
 
@@ -329,11 +329,11 @@ class Publication:
         return found.ledger.after(self.entry)
 
     def _is_in(self, heads: Mapping[TopicPartition, Head]) -> bool:
-        """Whether these are the heads that were to be published."""
+        """Return True if these are the heads that were to be published."""
         return all(heads.get(tp) == self.entry.head(tp) for tp in self.entry.moves)
 
     def _is_ours(self, branch: str) -> bool:
-        """Whether a branch is given up when the new one is main."""
+        """Return True if a branch is given up when the new one is main."""
         return is_branch_of(self.entry.query, branch)
 
     def _check_staged(self, staged: Staged) -> int:

@@ -78,7 +78,7 @@ def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
 def _replaced(first: Snapshot | None, heads: Mapping[str, Snapshot], *, known: bool) -> str | None:
     """A branch with batches that main had, and that `first`, its first snapshot, does not follow.
 
-    CREATE OR REPLACE TABLE makes main anew, and leaves branches. Of a first batch it is not known
+    CREATE OR REPLACE TABLE makes main again, and leaves branches. Of a first batch it is not known
     by itself whether it was ever in main.
     """
     before = {

@@ -189,7 +189,7 @@ class IcebergSink:
             return self._publication(table, writer, entry).write()
 
     def close(self) -> None:
-        """Let go of what was read; there is no connection but the session's."""
+        """Release what was read; there is no connection but the session's."""
         self._open()
         self._session = None
 

@@ -98,7 +98,7 @@ def _store(session: SparkSession, catalog: str) -> str:
 
 
 def _has_database(session: SparkSession, catalog: str) -> bool:
-    """Whether the database of a catalog is there, where it is a file: to ask it would make it."""
+    """Return True unless the catalog's database is a file that does not exist: a query makes it."""
     uri = session.conf.get(f"spark.sql.catalog.{catalog}.uri", None) or ""
     file, is_sqlite = uri.removeprefix(_SQLITE).partition("?")[0], uri.startswith(_SQLITE)
     return not is_sqlite or file.startswith(":") or Path(file.removeprefix("file:")).exists()

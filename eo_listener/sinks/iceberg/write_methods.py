@@ -31,7 +31,7 @@ class RowWriter(Protocol):
         """
 
     def concerns(self, base: int, main: int) -> bool:
-        """Whether rows that were appended to main between two snapshots might change what it wrote.
+        """Return True if rows appended to main between two snapshots might change the result.
 
         Raises ThrownError.
         """

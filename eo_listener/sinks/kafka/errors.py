@@ -31,7 +31,7 @@ _PASSING: Final = (
         "INVALID_TXN_STATE",
         "NOT_ENOUGH_REPLICAS",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER",  # sequence numbers begin anew with the next try's epoch
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",  # sequence numbers begin again with the next try's epoch
         "UNKNOWN",  # librdkafka's name for the next, by which a broker reports a failure of its own
         "UNKNOWN_SERVER_ERROR",
         "UNKNOWN_PRODUCER_ID",
@@ -174,5 +174,5 @@ class Explanation:
 
 
 def is_fenced(error: KafkaError) -> bool:
-    """Whether Kafka answered that the producer is fenced, or its transaction was aborted."""
+    """Return True if Kafka answered that the producer is fenced, or its transaction was aborted."""
     return error.code in FENCED

@@ -99,7 +99,7 @@ class BatchRecord:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all that was begun is applied."""
+        """True if all that was begun is applied."""
         return self.size is not None and not self.left
 
     def heads(self) -> dict[TopicPartition, Head]:
@@ -599,7 +599,7 @@ def owner(text: bytes) -> LedgerKey | None:
 
 
 def _may_be_anybodys(key: bytes) -> bool:
-    """Whether it is of another format, which may name sink and query in a way of its own."""
+    """Return True if it is of another format, which may name sink and query in a way of its own."""
     given = _json(key)
     return isinstance(given, dict) and given.get("v", FORMAT) != FORMAT and owner(key) is None
 

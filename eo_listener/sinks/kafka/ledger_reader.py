@@ -139,7 +139,7 @@ class KafkaLedgerReader:
         )
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._reader.close()
 
 

@@ -280,7 +280,7 @@ class KafkaLedgerRepair:
         self._transact((key,), planned, is_done)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._reader.close()
         self._logs.close()
 
@@ -373,7 +373,7 @@ class KafkaLedgerRepair:
         is_done: Callable[[LedgerRecords], bool],
         error: KafkaError,
     ) -> bool:
-        """Whether the transaction was committed: seen when no request can end it any more."""
+        """Return True if the transaction was committed, seen once no request can end it."""
         try:
             if not _is_fenced(error):
                 self._take_over(name)

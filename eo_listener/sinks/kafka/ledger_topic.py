@@ -90,7 +90,7 @@ class LedgerTopic:
         return self._topic.count_after(ledger.concerns(self._sink, query), partition)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._topic.close()
 
     def _require(self) -> None:
@@ -153,7 +153,7 @@ def _readable(ask: Callable[[], _Found]) -> _Found:
 
 
 def _is_of_one(pending: PendingRecord) -> bool:
-    """Whether all hidden records are of the sink and query whose transaction is open.
+    """Return True if all hidden records are of the sink and query whose transaction is open.
 
     These have one transaction at a time, so the records that they committed lie before it.
     """

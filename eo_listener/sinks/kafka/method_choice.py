@@ -90,7 +90,7 @@ class MethodChoice:
         )
 
     def close(self) -> None:
-        """Let go of Java's connections."""
+        """Close Java's connections."""
         if self._joined is not None:
             self._joined.close()
             self._joined = None

@@ -188,7 +188,7 @@ class KafkaSink:
         return batch.write()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._opened is not None and self._opened.process == os.getpid():
             self._opened.heads.close()
             self._opened.logs.close()

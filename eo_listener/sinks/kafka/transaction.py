@@ -419,7 +419,7 @@ class BatchTransaction:
         self._own().commit(self.target.access.timeout)
 
     def close(self, failed: BaseException | None) -> None:
-        """Let go of the producer, and have another one end what it has open."""
+        """Release the producer, and have another one end what it has open."""
         producer = self._producer
         if producer is None:
             return
@@ -465,7 +465,7 @@ class BatchTransaction:
         )
 
     def _is_written(self, error: KafkaError) -> bool:
-        """Whether the commit was carried out before the producer was fenced."""
+        """Return True if the commit was carried out before the producer was fenced."""
         explain, entry = self.target.explain, self.entry
         try:
             heads = self.heads.heads(entry.query, explain, fenced=False)

@@ -10,7 +10,7 @@ so the models (`tests/model_checking/unfenced`) run it without Kafka.
    not finished, its ends stay, for all rows that are there lie behind them.
 4. A batch that had begun reads its targets from those ends on, and leaves out each row that is
    there, by its identity. What is there and is no row of the batch stops it before anything is
-   sent: where identities change, each try would write all rows once more.
+   sent: where identities change, each try would write all rows again.
 5. The rows are written, always in the same order, so that what an earlier try has written is the
    beginning of each partition's rows.
 6. The batch is marked as applied, by a single record, which moves its heads.
@@ -320,7 +320,7 @@ def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, how: Unfence
 
 
 def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> bool:
-    """Whether a batch that was begun is finished by this one; no where that is accepted.
+    """Return True if a batch that was begun is finished by this one; no where that is accepted.
 
     Raises UnfinishedBatchError where it cannot be: what is there of it may be taken for rows that
     this one has, or be left for ever.
@@ -392,7 +392,7 @@ def _is_same(stored: TargetEnds, log: TargetLog | None) -> bool:
 
 
 def _alike(known: str | None, now: str | None) -> bool:
-    """Whether both may be one topic's; None: the broker, or whoever was asked, knows no ids."""
+    """Return True if both may be ids of one topic; None stands for an id that is not known."""
     return known is None or now is None or known == now
 
 

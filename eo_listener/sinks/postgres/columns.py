@@ -52,7 +52,7 @@ class ColumnLayout:
     """The columns of a line, in order, with their forms.
 
     `formats` are of the columns that the target takes. `row_filter` takes out the rows that are
-    marked. `traced`: lines end with topic, partition and offset once more, in columns of ours, to
+    marked. `traced`: lines end with topic, partition and offset again, in columns of ours, to
     find the newest of two rows with one key, or where a refused row came from. `located`: the
     target keeps them too, as what they are.
     """
@@ -164,7 +164,7 @@ def _check_version(
 
 
 def _keeps_origin(existing: Mapping[str, Existing]) -> bool:
-    """Whether the columns topic, partition and offset of the target hold them as what they are."""
+    """Return True if the target's columns topic, partition and offset have their types."""
     return all(one not in existing or existing[one].base in _ORIGIN_BASES[one] for one in ORIGIN)
 
 

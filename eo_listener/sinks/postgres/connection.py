@@ -44,7 +44,7 @@ class Identity(NamedTuple):
     xact_start: datetime | None
 
     def is_another_than(self, other: Identity) -> bool:
-        """Whether it is another backend."""
+        """Return True if it is another backend."""
         return self[:2] != other[:2]
 
 
@@ -176,7 +176,7 @@ def limit(link: Connection, access: ConnectionSettings) -> None:
 
 
 def usable(link: Connection | None) -> bool:
-    """Whether a kept connection may be used; whether it still answers shows when it is."""
+    """Return True if a kept connection may be used; whether it still answers shows when it is."""
     return (
         link is not None
         and not link.closed

@@ -71,7 +71,7 @@ class ConnectionSettings:
             )
 
     def _torn(self) -> bool:
-        """Whether a part of the password may have become another part of the dsn.
+        """Return True if a part of the password may have become another part of the dsn.
 
         libpq takes the first '@', ':' and '/' of a URI for what they mean there.
         """
@@ -139,7 +139,7 @@ class ConnectionSettings:
 
     @property
     def is_known(self) -> bool:
-        """Whether `place` names the server."""
+        """True if `place` names the server."""
         return isinstance(self.dsn, str) or self.led_to is not None
 
     def address(self) -> str:

@@ -93,7 +93,7 @@ def _is_users(error: psycopg.Error) -> bool:
 
 
 def lost(error: psycopg.Error) -> bool:
-    """Whether the connection is gone rather than the statement refused."""
+    """Return True if the connection is gone rather than the statement refused."""
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -101,7 +101,7 @@ def lost(error: psycopg.Error) -> bool:
 
 
 def on_standby(error: psycopg.Error) -> bool:
-    """Whether the server is, or has become, one that only reads."""
+    """Return True if the server is, or has become, one that only reads."""
     read_only = errors.ReadOnlySqlTransaction
     return isinstance(error, read_only) or (
         # BEGIN READ WRITE is refused so by a standby; nothing else of ours is 0A000 there.

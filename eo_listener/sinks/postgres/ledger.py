@@ -202,7 +202,7 @@ class Ledger:
                     run(link, Statement(one))
 
     def _check_all(self, link: Connection, found: Sequence[Row], *, create: bool) -> bool:
-        """Whether both tables exist; raises SettingsError where they cannot be used."""
+        """Return True if both tables exist; raises SettingsError where they cannot be used."""
         if len(found) == len(_GRANTS):
             for name, kept, granted in found:
                 self._check(link, name, kept=kept, granted=granted)

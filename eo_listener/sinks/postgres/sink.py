@@ -162,7 +162,7 @@ class PostgresSink:
 
     @property
     def per_partition(self) -> bool:
-        """Whether a Kafka partition may have a transaction of its own."""
+        """True if a Kafka partition may have a transaction of its own."""
         return self._choice.by_partition
 
     @property

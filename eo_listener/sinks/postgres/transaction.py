@@ -113,7 +113,7 @@ class TransactionWriter:
 
     @property
     def direct(self) -> bool:
-        """Whether lines may go into the target at once."""
+        """True if lines may go into the target at once."""
         return self.target.mode is Mode.APPEND and self.target.apply is None
 
     @property

@@ -181,7 +181,7 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Co
 
 
 def _exact(spark: str, scale: int | None, existing: Existing) -> bool:
-    """Whether a type modifier of the column keeps every digit."""
+    """Return True if a type modifier of the column keeps every digit."""
     if existing.modifier < 0:
         return True
     if existing.base == "numeric":

@@ -103,7 +103,7 @@ class Proved:
 
 
 def missing(plan: PlannedBatch, entry: Entry) -> bool:
-    """Whether `entry` lacks offsets of the batch: the sink has them already."""
+    """Return True if `entry` lacks offsets of the batch: the sink has them already."""
     return any(
         offset_range.start != offset_range.until and tp not in entry.moves
         for tp, offset_range in plan.ranges().items()
@@ -111,7 +111,7 @@ def missing(plan: PlannedBatch, entry: Entry) -> bool:
 
 
 def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
-    """Whether each task reads what is planned of one partition, and all of them all of it.
+    """Return True if each task reads what is planned of one partition, and all of them all of it.
 
     What is not Kafka has a head that belongs to no task, even in a batch for which it has nothing.
     """

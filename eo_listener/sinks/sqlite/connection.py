@@ -134,7 +134,7 @@ class DatabaseFile:
         return connection
 
     def _checked(self) -> bool:
-        """Whether the file is still to be made; refuses a path that cannot hold a database."""
+        """Return True if the file does not exist yet. Raises SettingsError if it cannot be made."""
         if self.path.is_dir():
             raise SettingsError(f"{self.path} is a folder", fix="Name a file in it")
         if not self.path.parent.is_dir():

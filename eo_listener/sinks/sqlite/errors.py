@@ -98,7 +98,7 @@ Failure: TypeAlias = "sqlite3.Error | sqlite3.Warning"
 
 
 def is_busy(error: Failure) -> bool:
-    """Whether another connection holds a lock."""
+    """Return True if another connection holds a lock."""
     return any(part in str(error) for part in _BUSY)
 
 

@@ -268,7 +268,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _traced(schema: pa.Schema) -> bool:
-    """Whether the rows have topic, partition and offset, as Kafka's own."""
+    """Return True if the rows have topic, partition and offset, as Kafka's own."""
     if not set(ORIGIN) <= set(schema.names):
         return False
     topic, partition, offset = (schema.field(name).type for name in ORIGIN)

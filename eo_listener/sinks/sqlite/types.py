@@ -42,7 +42,7 @@ def affinity(declaration: str) -> str:
 
 
 def keeps(declaration: str, kind: pa.DataType) -> bool:
-    """Whether a column declared so keeps the values that `values` makes of a type of Arrow.
+    """Return True if a column declared so keeps the values that `values` makes of a type of Arrow.
 
     Moments and JSON of nested types stay texts anywhere: none of them reads as a number.
     """

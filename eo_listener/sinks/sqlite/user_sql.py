@@ -35,7 +35,7 @@ def run_apply(connection: Connection, target: Target, entry: Entry) -> None:
     goes on.
     """
     connection.execute("SAVEPOINT eo_apply")
-    connection.set_authorizer(_guard)  # it has statements prepared before it prepared once more
+    connection.set_authorizer(_guard)  # it has statements prepared before it prepared again
     try:
         if callable(target.apply):
             target.apply(connection, entry)

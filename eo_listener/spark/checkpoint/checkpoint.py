@@ -63,7 +63,7 @@ class Checkpoint:
         self._lines: int | None = None
 
     def exists(self) -> bool:
-        """Whether the folder is there and looks like a checkpoint.
+        """Return True if the folder is there and looks like a checkpoint.
 
         Raises CheckpointError for a folder that holds something else.
         """
@@ -226,7 +226,7 @@ _CHECKSUM_MARK = b"crc\0"
 
 
 def matches_checksum(held: bytes, checksum: bytes) -> bool:
-    """Whether `held` is what the checksums were made of; True where they are another's format.
+    """Return True if `held` matches the checksums, or if their format is not Hadoop's.
 
     Source: org.apache.hadoop.fs.ChecksumFileSystem: `crc`, a zero byte, the bytes in each chunk as
     four bytes, then the CRC-32 of each chunk.

@@ -37,7 +37,7 @@ class CheckpointContents:
     """All that is known of a query by its checkpoint.
 
     `batch` is the newest that is done and can be read, or the one that was asked for; None where
-    there is none. `in_doubt` is the newest planned batch that is not done: it is written once more
+    there is none. `in_doubt` is the newest planned batch that is not done: it is written again
     at the next start. `findings` name files that cannot be used.
     """
 
@@ -49,7 +49,7 @@ class CheckpointContents:
     findings: tuple[FileFinding, ...]
 
     def done(self, batch: BatchOffsets) -> bool:
-        """Whether it is committed, or a later one is: asynchronous progress leaves some out."""
+        """Return True if it or a later one is committed: asynchronous progress leaves some out."""
         return bool(self.batches.committed) and batch.batch <= self.batches.committed[-1]
 
 

@@ -96,7 +96,7 @@ class Location:
 
     @property
     def local(self) -> bool:
-        """Whether it is a local file system, where Hadoop keeps checksums."""
+        """True if it is a local file system, where Hadoop keeps checksums."""
         return self._scheme == "file"
 
     def names(self, folder: str = "") -> frozenset[str] | None:
@@ -166,7 +166,7 @@ def shown(text: str) -> str:
 
 
 def has_scheme(url: str) -> bool:
-    """Whether it says itself which file system it is on."""
+    """Return True if it says itself which file system it is on."""
     return _URL.fullmatch(url) is not None
 
 

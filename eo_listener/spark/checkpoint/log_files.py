@@ -207,7 +207,7 @@ class BatchOffsets:
 
     @property
     def continuous(self) -> bool:
-        """Whether continuous processing wrote it: then the batch is an epoch."""
+        """True if continuous processing wrote it: then the batch is an epoch."""
         return not self.metadata
 
     @property

@@ -99,7 +99,7 @@ def library_version(session: SparkSession) -> str | None:
 
 
 def has_extension(session: SparkSession) -> bool:
-    """Whether it reads SQL by Delta's parser; not known where another extension came after.
+    """Return True if it reads SQL by Delta's parser; not known where another extension came after.
 
     Raises JvmError.
     """

@@ -57,7 +57,7 @@ class LiveQueries:
             self._held.popitem(last=False)
 
     def close(self) -> None:
-        """Let go of all queries: a listener may stay registered, and receive more."""
+        """Release all queries: a listener may stay registered, and receive more."""
         self._closed = True
         self._held.clear()
 
@@ -75,14 +75,14 @@ class LiveQueries:
         return live_position(self._query(query_id, run_id))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Whether the run is over, reported or not. Raises JvmError."""
+        """Return True if the run is over, reported or not. Raises JvmError."""
         query = self._found(query_id, run_id)
         if query is None and self._session is None:
             raise _gone(query_id)
         return query is None or query.has_ended()
 
     def forget(self, run_id: str) -> None:
-        """Let go of a query."""
+        """Release a query."""
         self._held.pop(run_id, None)
 
     def _query(self, query_id: str, run_id: str) -> RunningQuery:

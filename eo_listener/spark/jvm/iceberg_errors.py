@@ -30,11 +30,11 @@ class ThrownError(Exception):
         super().__init__(self.text)
 
     def is_any(self, *names: str) -> bool:
-        """Whether one of the classes has one of these names, without its package."""
+        """Return True if one of the classes has one of these names, without its package."""
         return any(one.rpartition(".")[2] in names for one in self.classes)
 
     def says(self, *phrases: str) -> bool:
-        """Whether one of these is in its text, or in that of a cause."""
+        """Return True if one of these is in its text, or in that of a cause."""
         return any(phrase in text for text in self._said for phrase in phrases)
 
 

@@ -167,7 +167,7 @@ class IcebergTable:
             )
 
     def has_property(self, name: str) -> bool:
-        """Whether a property of the table is true; it is false when absent."""
+        """Return True if a property of the table is true; it is false when absent."""
         with java_errors():
             return bool(self._metadata.propertyAsBoolean(name, False))
 
@@ -213,7 +213,7 @@ class IcebergTable:
             return added
 
     def is_readable(self, snapshot_id: int) -> bool:
-        """Whether the list of a snapshot's files is there."""
+        """Return True if the list of a snapshot's files is there."""
         try:
             with java_errors():
                 self._metadata.snapshot(snapshot_id).allManifests(self._table.io())
@@ -296,7 +296,7 @@ class IcebergTable:
             self._forward(transaction, branch, [*drop, staged], has_main=True)
 
     def holds(self, snapshot_id: int, moves: Iterable[int]) -> bool:
-        """Whether the changes of a snapshot can be made again behind other snapshots.
+        """Return True if the changes of a snapshot can be made again behind other snapshots.
 
         These must have left all rows as they were. They have taken no file away that it is about.
         """
@@ -399,7 +399,7 @@ class ChangedFiles(NamedTuple):
 
     @property
     def with_deletes(self) -> bool:
-        """Whether files are among them that delete rows."""
+        """True if files are among them that delete rows."""
         return bool(self.added_deletes or self.removed_deletes)
 
     def repeated(self, table: Any, behind: int) -> Any:
@@ -433,7 +433,7 @@ class ChangedFiles(NamedTuple):
 
 
 def holds(changed: ChangedFiles, moves: Iterable[ChangedFiles], util: Any) -> bool:
-    """Whether `changed` can be made again behind `moves`, which have left all rows as they were."""
+    """Return True if `changed` can be made again after `moves`, which changed no row."""
     needed = changed.needed(util)
     changes = bool(changed.removed) or changed.with_deletes
     for one in moves:
@@ -441,7 +441,7 @@ def holds(changed: ChangedFiles, moves: Iterable[ChangedFiles], util: Any) -> bo
         if gone if needed is None else not needed.isdisjoint(gone):
             return False
         if changes and one.added_deletes:
-            return False  # a file has one deletion vector, and others may have written it anew
+            return False  # a file has one deletion vector, and others may have written it again
     return True
 
 

@@ -48,7 +48,7 @@ def refuse_forgetful(streams: Mapping[int, Any]) -> None:
 
 
 def has_offset(progress: Any, streams: Mapping[int, Any]) -> bool:
-    """Whether one of Spark's StreamProgress has an offset of a stream."""
+    """Return True if one of Spark's StreamProgress has an offset of a stream."""
     return any(progress.get(stream).isDefined() for stream in streams.values())
 
 
@@ -283,7 +283,7 @@ def _described(query: RunningQuery) -> _Run:
 
 
 def _is_stateful(plan: Any) -> bool:
-    """Whether a physical plan has an operator with state: every such one has `stateInfo`."""
+    """Return True if a physical plan has an operator with state: every such one has `stateInfo`."""
     if call(plan, "stateInfo") is not None:
         return True
     inner = call(plan, "inputPlan")  # of an adaptive plan, which shows no children

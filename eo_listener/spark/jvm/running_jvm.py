@@ -21,12 +21,12 @@ ICEBERG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
 
 def is_running() -> bool:
-    """Whether this process has a JVM: of a session, live or stopped, or of spark-submit."""
+    """Return True if this process has a JVM: of a session, live or stopped, or of spark-submit."""
     return SparkContext._gateway is not None or under_submit()  # noqa: SLF001 - no public way to it
 
 
 def under_submit() -> bool:
-    """Whether spark-submit started this process, and so its JVM before it."""
+    """Return True if spark-submit started this process, and so its JVM before it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -48,7 +48,7 @@ def scala_version(spark: Any) -> str:
 
 
 def has_class(name: str) -> bool:
-    """Whether the running JVM finds a class, where it finds what came by `spark.jars`.
+    """Return True if the running JVM finds a class, where it finds what came by `spark.jars`.
 
     Raises JvmError.
     """

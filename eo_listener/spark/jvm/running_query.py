@@ -46,7 +46,7 @@ class RunningQuery:
         return int(self.execution.currentBatchId())
 
     def has_ended(self) -> bool:
-        """Whether the run is over, or cannot go on. Raises JvmError.
+        """Return True if the run is over, or cannot go on. Raises JvmError.
 
         An idle query lives on for a while when its SparkContext is stopped, and no event tells of
         its end: Spark's bus of events is stopped too.
@@ -114,7 +114,7 @@ def distinct_streams(execution: Any) -> list[Any]:
 
 
 def is_kafka(stream: Any) -> bool:
-    """Whether a stream is one of Spark's Kafka connector."""
+    """Return True if a stream is one of Spark's Kafka connector."""
     return class_name(stream).startswith(KAFKA_PACKAGE)
 
 

@@ -189,7 +189,7 @@ def _add_package(settings: Settings, coordinates: str) -> None:
 
 
 def _apply(settings: Settings) -> None:
-    # Not as the builder's spark.jars: pyspark sets the builder's options once more on the
+    # Not as the builder's spark.jars: pyspark sets the builder's options again on the
     # SparkContext, over what spark-submit made of them. The jars of all packages would be lost
     # there, and with them the connector on every executor of a cluster.
     if settings.arguments.setting(JARS) is not None:
@@ -267,7 +267,7 @@ def _connect_error(sign: str) -> SettingsError:
 def _running_jvm_has_all(
     spark: Installation, *, connector: bool, shim: bool, delta: bool, iceberg: bool
 ) -> bool:
-    """Whether a JVM runs that needs nothing more. Raises JvmAlreadyRunningError when it does."""
+    """Return True if a running JVM needs no change. Raises JvmAlreadyRunningError otherwise."""
     from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: its absence is said above
 
     if not running_jvm.is_running():

@@ -11,7 +11,7 @@ _CLUSTER: Final = re.compile(r"spark\.kafka\.clusters\.(.+)\.auth\.bootstrap\.se
 
 
 def are_configured(servers: str) -> bool:
-    """Whether Spark's own clients put a token in for one of these brokers.
+    """Return True if Spark's own clients put a token in for one of these brokers.
 
     As KafkaTokenUtil.findMatchingTokenClusterConfig matches them. False in a client of Spark
     Connect, where the settings of the driver are not known.

@@ -23,7 +23,7 @@ def coordinates(spark: str, scala: str) -> str | None:
 
 
 def fits(delta: str, spark: str) -> bool:
-    """Whether a release of Delta Lake is made for that Spark."""
+    """Return True if a release of Delta Lake is made for that Spark."""
     release = _RELEASES.get(_minor(spark))
     if release is None:
         return False

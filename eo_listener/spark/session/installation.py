@@ -93,7 +93,7 @@ class Installation:
 
     @property
     def has_connector(self) -> bool:
-        """Whether somebody put the connector among Spark's own jars."""
+        """True if somebody put the connector among Spark's own jars."""
         return any(self.home.glob(f"jars/{CONNECTOR}_*.jar"))
 
 
