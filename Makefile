@@ -93,7 +93,7 @@ check: $(STAMP) ## lint, types and layers
 docs: $(STAMP) ## write docs/reference/runbook.md and docs/reference/python.md again, from docstrings and log lines
 	@$(BIN)/python -m tests.documents
 
-size: $(STAMP) ## code lines by folder, small modules, parameters and options; ARGS=PATH for another tree
+size: $(STAMP) ## code lines by folder, parameters and options; ARGS=PATH for another tree
 	@$(BIN)/python -m tests.size $(ARGS)
 
 pictures: $(STAMP) $(SHIM) ## make the pictures of README again, from a real demo; two minutes

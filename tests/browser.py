@@ -15,10 +15,11 @@ import select
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from tests.waiting import until
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _ANSWER: Final = 60.0  # seconds, on a busy machine
@@ -57,10 +58,7 @@ class Page:
 
     def until(self, expression: str, seconds: float = 60.0) -> None:
         """Wait until it is true."""
-        deadline = time.monotonic() + seconds
-        while not self.value(expression):
-            assert time.monotonic() < deadline, expression
-            time.sleep(0.1)
+        until(lambda: self.value(expression), seconds, expression)
 
     def picture(self, *, longest: int) -> bytes:
         """Return it from its top, as PNG: the whole, or so many pixels of CSS."""

@@ -28,13 +28,12 @@ from typing import Final
 
 import pytest
 
-from tests.outcomes import Outcome, without_group
+from tests.outcomes import Outcome, is_worker, without_group, worst
+from tests.run import run_pytest, say
 
 RECORD: Final = Path(".campaign", "record.jsonl")
-OK, FAILED, STOPPED, NOTHING = 0, 1, 2, 5  # pytest's own exit codes
-WORST: Final = ("failed", "skipped", "passed")  # of setup, call and teardown
 COLUMNS: Final = ("total", "passed", "older", "failed", "skipped", "left")
-PYTEST: Final = (sys.executable, "-m", "pytest", "-p", "tests.campaign")
+PLUGIN: Final = ("-p", "tests.campaign")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,8 @@ def report(tests: Sequence[str], results: Mapping[str, Result], commit: str) -> 
 
 def commit_here() -> str:
     """Return the commit, with a plus if tracked files differ from it."""
-    answer = _run(["git", "describe", "--always", "--dirty=+", "--abbrev=8", "--exclude=*"])
+    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=8", "--exclude=*"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     return answer.stdout.strip() or "unknown"
 
 
@@ -111,8 +111,8 @@ def collected(arguments: Sequence[str]) -> list[str]:
     """Return the campaign's tests; end the program as pytest does if they cannot be collected."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--collect-only", "-m", "campaign", "--campaign-tests", f"{folder}/tests"]
-        answer = _run([*PYTEST, *options, *arguments])
-        if answer.returncode not in (OK, NOTHING):
+        answer = run_pytest(*PLUGIN, *options, *arguments, capture_output=True)
+        if answer.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             sys.stdout.write(answer.stdout + answer.stderr)
             sys.exit(answer.returncode)
         return Path(folder, "tests").read_text().splitlines()
@@ -133,30 +133,22 @@ def main(arguments: Sequence[str]) -> int:
         number, results = number + 1, {}
         Result(campaign=number, commit=commit).append(RECORD)
     remaining = left(tests, results)
-    _say(f"campaign {number} on {commit}: {len(remaining)} of {len(tests)} tests to run")
+    say(f"campaign {number} on {commit}: {len(remaining)} of {len(tests)} tests to run")
     if options.report:
-        _say(*report(tests, results, commit))
+        say(*report(tests, results, commit))
     if options.report or not remaining:
-        return OK
+        return pytest.ExitCode.OK
     before = len(read(RECORD))
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(remaining))
         file.flush()
-        command = [*PYTEST, "--campaign", str(number), commit, "--campaign-until", str(until)]
+        how = [*PLUGIN, "--campaign", str(number), commit, "--campaign-until", str(until)]
         shared = ["-n", str(options.jobs), "--dist", "loadgroup"] if options.jobs > 1 else []
-        code = subprocess.run([*command, *shared, f"@{file.name}"], check=False).returncode
-    if code == STOPPED and time.time() >= until:  # not by Ctrl-C
-        return FAILED if any(one.outcome == "failed" for one in read(RECORD)[before:]) else OK
+        code = run_pytest(*how, *shared, f"@{file.name}").returncode
+    if code == pytest.ExitCode.INTERRUPTED and time.time() >= until:  # not by Ctrl-C
+        failed = any(one.outcome == "failed" for one in read(RECORD)[before:])
+        return pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.OK
     return code
-
-
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def _say(*lines: str) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -167,7 +159,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     campaign = config.getoption("--campaign")
-    if campaign and not hasattr(config, "workerinput"):  # a worker of xdist tells its parent
+    if campaign and not is_worker(config):
         result = partial(Result, campaign=int(campaign[0]), commit=campaign[1])
         config.pluginmanager.register(_Recorder(result))
 
@@ -194,7 +186,7 @@ class _Recorder:
         reports = self._reports[test]
         reports.append(report)
         if report.when not in ("setup", "call"):
-            outcome = min((one.outcome for one in reports), key=WORST.index)
+            outcome = worst(one.outcome for one in reports)
             seconds = round(sum(one.duration for one in reports), 1)
             self._result(test=test, outcome=outcome, seconds=seconds).append(RECORD)
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from eo_listener.model.errors import KafkaError
 from tests.broker import DEFAULT, Broker
 from tests.groups import positions
+from tests.topics import Topics
 from tests.waiting import until
 
 StartBroker = Callable[..., Broker]
@@ -51,17 +52,16 @@ def kafka_version() -> str:
 def broker() -> Iterator[Broker]:
     """One node that all tests share: choose topics and groups of your own, never stop it."""
     with Broker(version=kafka_version()) as running:
-        until(lambda: _coordinates(running), what="the broker does not coordinate groups")
+        servers = running.bootstrap_servers
+        # At first the coordinator of the group is being made.
+        until(lambda: positions(servers, "first") == {}, despite=KafkaError)
         yield running
 
 
-def _coordinates(broker: Broker) -> bool:
-    """Return True once a group can be asked for: at first its coordinator is being made."""
-    try:
-        positions(broker.bootstrap_servers, "first")
-    except KafkaError:
-        return False
-    return True
+@pytest.fixture(scope="session")
+def topics(broker: Broker) -> Topics:
+    """Topics of the shared broker."""
+    return Topics(broker.bootstrap_servers)
 
 
 @pytest.fixture

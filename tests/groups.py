@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import closing
 from typing import NamedTuple
@@ -12,6 +11,8 @@ from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import GroupStore
+from tests.waiting import until
 
 NAME = "odd [/red] name"
 
@@ -66,14 +67,20 @@ def commit_all(
 ) -> None:
     """Commit until it lands: a broker that has just started has no coordinator yet."""
     wanted = {tp: Position(offset=at, metadata=metadata) for tp, at in offsets.items()}
-    deadline = time.monotonic() + 60
     with closing(SimpleGroups({"bootstrap.servers": servers})) as store:
-        while not _landed(store, group, wanted):
-            assert time.monotonic() < deadline
+        insist(store, group, wanted)
 
 
-def _landed(store: SimpleGroups, group: str, wanted: Mapping[TopicPartition, Position]) -> bool:
-    try:
-        return set(store.commit(group, wanted, timeout=10).values()) == {None}
-    except KafkaError:
-        return False
+def insist(
+    store: GroupStore,
+    group: str,
+    positions: Mapping[TopicPartition, Position],
+    seconds: float = 60,
+    timeout: float = 8,
+) -> None:
+    """Commit until it is confirmed: coordinators are made at their first use."""
+
+    def landed() -> bool:
+        return set(store.commit(group, positions, timeout=timeout).values()) == {None}
+
+    until(landed, seconds, despite=KafkaError)

@@ -26,6 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.spark import java
 from tests.broker import Broker
+from tests.waiting import until
 
 _PRODUCE, _VERSION = 0, 3
 _TRANSACTIONAL: Final = 0x10
@@ -75,11 +76,14 @@ def append(
     )
     body = _text("nobody") + struct.pack(">hi", -1, 10_000) + topic + batch
     frame = struct.pack(">hhi", _PRODUCE, _VERSION, 1) + _text("tests") + body
-    deadline = time.monotonic() + 20
-    while (code := _answer(servers, frame, tp.topic)) in _VERIFIED:  # not reconfigured yet
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert code == 0, f"Kafka's error {code}"
+    codes: list[int] = []
+
+    def answered() -> bool:
+        codes.append(_answer(servers, frame, tp.topic))
+        return codes[-1] not in _VERIFIED  # it is reconfigured
+
+    until(answered, 20, lambda: codes[-1])
+    assert codes[-1] == 0, f"Kafka's error {codes[-1]}"
 
 
 def _answer(servers: str, frame: bytes, topic: str) -> int:

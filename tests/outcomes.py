@@ -6,6 +6,7 @@ pytest -p tests.outcomes --outcomes FILE
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -29,10 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     file = config.getoption("--outcomes")
-    if file is not None and not hasattr(
-        config, "workerinput"
-    ):  # a worker of xdist tells its parent
+    if file is not None and not is_worker(config):
         config.pluginmanager.register(_Recorder(file))
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this is a worker of xdist, whose reports its parent gets."""
+    return hasattr(config, "workerinput")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,19 +58,21 @@ def without_group(nodeid: str) -> str:
     return nodeid[:end] if end > nodeid.rfind("]") else nodeid
 
 
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Of setup, call and teardown: a test whose teardown fails has failed."""
+    return min(outcomes, key=("failed", "skipped", "passed").index)
+
+
 class _Recorder:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._records: dict[str, Record] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the worst of setup, call and teardown: a test whose teardown fails has failed."""
         test = without_group(report.nodeid)
         about = str(dict(report.user_properties).get(ABOUT, ""))
         before = self._records.get(test, Record("passed", 0, about))
-        outcome = before.outcome if report.passed else report.outcome
-        if before.outcome == "failed":
-            outcome = "failed"
+        outcome = worst((before.outcome, report.outcome))
         self._records[test] = Record(outcome, before.seconds + report.duration, about)
 
     def pytest_sessionfinish(self) -> None:

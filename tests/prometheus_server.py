@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from filelock import FileLock
 from tests import watchdog
 from tests.artifacts import cache_folder
 from tests.broker import free_port
+from tests.waiting import until
 
 _READY = 60.0  # seconds, on a busy machine
 _FETCH = 600.0  # seconds for lists of 10 MB and a package of 19 MB
@@ -119,14 +119,15 @@ class PrometheusServer:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         watchdog.watch(self._process.pid)
-        deadline = time.monotonic() + _READY
-        while True:
-            assert self._process.poll() is None, self._log.read_text()[-3000:]
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=5).close()
-                return
-            assert time.monotonic() < deadline, self._log.read_text()[-3000:]
-            time.sleep(0.1)
+        until(self._is_ready, _READY, self._log.read_text)
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self._log.read_text()[-3000:]
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=5).close()
+            return True
+        return False
 
     def close(self) -> None:
         """End it."""

@@ -18,13 +18,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
 
 from tests.outcomes import Outcome, Record, read
 
 ALLOWED = 1  # tests that fail beside the others and pass alone, before they fail the run
 SLOWEST = 10
 SHARE = 0.01  # of all seconds: what a folder needs to have a line of its own
-OK, FAILED, NOTHING = 0, 1, 5  # pytest's own exit codes
+_ENDED = (
+    pytest.ExitCode.OK,
+    pytest.ExitCode.TESTS_FAILED,
+    pytest.ExitCode.NO_TESTS_COLLECTED,
+)
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
@@ -54,7 +61,9 @@ def judge(
     skipped = sum(outcome == "skipped" for outcome in (*beside.values(), *alone.values()))
     passed = len({**beside, **alone}) - lost - skipped
     lines.append(f"tests: {passed} passed, {lost} failed, {skipped} skipped")
-    return Verdict(lines=tuple(lines), code=FAILED if lost else OK)
+    return Verdict(
+        lines=tuple(lines), code=pytest.ExitCode.TESTS_FAILED if lost else pytest.ExitCode.OK
+    )
 
 
 def times(runs: Iterable[Mapping[str, Record]]) -> Iterator[str]:
@@ -104,33 +113,40 @@ def main(arguments: Sequence[str]) -> int:
         files = [Path(folder, name) for name in ("beside", "alone", "again")]
         shared = ["-n", str(options.jobs), "--dist", "loadgroup"] if options.jobs > 1 else []
         codes = [_pytest(files[0], *shared, "-m", f"{among}not alone", *rest)]
-        if codes[0] in (OK, FAILED, NOTHING):
-            _say("== alone: what needs the machine to itself")
+        if codes[0] in _ENDED:
+            say("== alone: what needs the machine to itself")
             codes.append(_pytest(files[1], "-m", f"{among}alone", *rest))
         beside, alone = read(files[0]), read(files[1])
-        broken = [code for code in codes if code not in (OK, FAILED, NOTHING)]
+        broken = [code for code in codes if code not in _ENDED]
         if broken:
             return broken[0]
         lost = [test for test, record in beside.items() if record.outcome == "failed"]
         if lost:
-            _say("== once more, alone: what failed beside the others")
+            say("== once more, alone: what failed beside the others")
             _pytest(files[2], *lost)
         runs = [beside, alone, read(files[2])]
         verdict = judge(*({test: run[test].outcome for test in run} for run in runs))
-    _say("== how it went", *verdict.lines[:-1], *times(runs), verdict.lines[-1])
-    if FAILED in codes and verdict.code == OK and not lost:
-        return FAILED  # something that is no test: an error of a plugin, a warning at the end
-    return verdict.code if beside or alone else NOTHING
+    say("== how it went", *verdict.lines[:-1], *times(runs), verdict.lines[-1])
+    if pytest.ExitCode.TESTS_FAILED in codes and verdict.code == pytest.ExitCode.OK and not lost:
+        # something that is no test: an error of a plugin, a warning at the end
+        return pytest.ExitCode.TESTS_FAILED
+    return verdict.code if beside or alone else pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def _pytest(outcomes: Path, *arguments: str) -> int:
-    command = [sys.executable, "-m", "pytest", "-p", "tests.outcomes", "--outcomes", str(outcomes)]
+    return run_pytest("-p", "tests.outcomes", "--outcomes", str(outcomes), *arguments).returncode
+
+
+def run_pytest(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a process of its own; `how` is for `subprocess.run`."""
     # Without bytecode on disk each of some thousand processes compiles the package again: 0.3 s.
     kept = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
-    return subprocess.run([*command, *arguments], check=False, env=kept).returncode
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.run(command, check=False, env=kept, text=True, **how)
 
 
-def _say(*lines: str) -> None:
+def say(*lines: str) -> None:
+    """Print each line at once."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

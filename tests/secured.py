@@ -163,6 +163,16 @@ class Secured:
             sasl__jaas__config=jaas(module, user),
         )
 
+    def as_bob(self) -> dict[str, str]:
+        """By name and password, in the open, as librdkafka's properties."""
+        return {
+            "bootstrap.servers": self.broker.addresses("PLAIN"),
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "bob",
+            "sasl.password": PASSWORDS["bob"],
+        }
+
     def token(self, url: str, client: str, secret: str) -> dict[str, str]:
         """By a token from this address."""
         login = f'{TOKEN_MODULE} required clientId="{client}" clientSecret="{secret}";'
@@ -180,10 +190,8 @@ class Secured:
     def ways(self) -> Mapping[str, dict[str, str]]:
         """Every way in that needs nothing but its options."""
         keys = self.keys
-        trust_pem = {
-            "ssl__truststore__type": "PEM",
-            "ssl__truststore__location": keys.authority_file,
-        }
+        trust_pem = {"ssl__truststore__type": "PEM",
+                     "ssl__truststore__location": keys.authority_file}  # fmt: skip
         trust_jks = {"ssl__truststore__location": keys.trust_jks,
                      "ssl__truststore__password": TRUST}  # fmt: skip
         trust_p12 = {"ssl__truststore__type": "PKCS12",
@@ -277,36 +285,33 @@ def secured_broker(keys: Keys) -> Broker:
         "ssl.principal.mapping.rules": _MAPPING,
     }
     users = " ".join(f'user_{user}="{_quoted(PASSWORDS[user])}"' for user in ("alice", "bob"))
-    plain = {
-        "sasl.enabled.mechanisms": "PLAIN",
-        "plain.sasl.jaas.config": f"{PLAIN_MODULE} required {users};",
-    }
-    scram = {
-        **tls,
-        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
-        "scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
-        "scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
-    }
-    token = {
-        **tls,
-        "sasl.enabled.mechanisms": "OAUTHBEARER",
-        "oauthbearer.sasl.jaas.config": f"{TOKEN_MODULE} required;",
+    plain = _logins(f"{PLAIN_MODULE} required {users};", "PLAIN")
+    scram = {**tls, **_logins(f"{SCRAM_MODULE} required;", "SCRAM-SHA-256", "SCRAM-SHA-512")}
+    token = {**tls, **_logins(f"{TOKEN_MODULE} required;", "OAUTHBEARER")}
+    listeners = {
+        "TLS": ("SSL", tls),
+        "STRANGE": ("SSL", strange),
+        "MUTUAL": ("SSL", mutual),
+        "PLAIN": ("SASL_PLAINTEXT", plain),
+        "SCRAM": ("SASL_SSL", scram),
+        "TOKEN": ("SASL_SSL", token),
     }
     return Broker(
         version=kafka_version(),
         listeners=[
-            Listener(name="TLS", security_protocol="SSL", properties=tls),
-            Listener(name="STRANGE", security_protocol="SSL", properties=strange),
-            Listener(name="MUTUAL", security_protocol="SSL", properties=mutual),
-            Listener(name="PLAIN", security_protocol="SASL_PLAINTEXT", properties=plain),
-            Listener(name="SCRAM", security_protocol="SASL_SSL", properties=scram),
-            Listener(name="TOKEN", security_protocol="SASL_SSL", properties=token),
+            Listener(name=name, security_protocol=protocol, properties=properties)
+            for name, (protocol, properties) in listeners.items()
         ],
         properties={
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
         },
     )
+
+
+def _logins(jaas_config: str, *mechanisms: str) -> dict[str, str]:
+    each = {f"{name.lower()}.sasl.jaas.config": jaas_config for name in mechanisms}
+    return {"sasl.enabled.mechanisms": ",".join(mechanisms), **each}
 
 
 def _quoted(text: str) -> str:

@@ -1,6 +1,4 @@
-"""The size of a tree: code lines by folder, small modules, parameters and options.
-
-    python -m tests.size [--list] [--json] [TREE]
+"""The size of a tree: code lines by folder, parameters and options: `python -m tests.size [TREE]`.
 
 A code line holds code: no blank line, comment or docstring is one, a line of another string is.
 Parameters and options are counted by Python itself, in a process that imports TREE.
@@ -8,7 +6,6 @@ Parameters and options are counted by Python itself, in a process that imports T
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import json
@@ -19,9 +16,9 @@ import sys
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tests.python_source import tree_of_text
 
@@ -35,7 +32,6 @@ LANGUAGES: Final = {
     ".js": "JavaScript",
     ".css": "CSS",
 }
-SMALL: Final = 60  # code lines
 WITHOUT: Final = ("broker", "demo", "serve")  # development and a page: nobody types these daily
 
 _STRINGS: Final = r'"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*'"
@@ -105,9 +101,6 @@ class Folder:
         self.lines += len(text.splitlines())
         self.code[LANGUAGES[path.suffix]] += code_lines(text, path.suffix)
 
-    def document(self) -> dict[str, Any]:
-        return {"files": self.files, "lines": self.lines, "code": dict(self.code)}
-
 
 def folders(tree: Path) -> dict[str, Folder]:
     """Every folder that has a row: one below a root, two below the sinks."""
@@ -124,49 +117,6 @@ def _row(root: str, below: tuple[str, ...]) -> str:
         return root
     depth = 2 if below[:1] == ("sinks",) and root == WHEEL else 1
     return "/".join((root, *below[:depth]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmallModule:
-    """A module under 60 code lines that one other module of the wheel imports."""
-
-    module: str
-    importer: str
-    code: int
-
-
-def small_modules(tree: Path) -> list[SmallModule]:
-    """All of them; a package's `__init__` is none, though it may be the importer."""
-    names = {
-        ".".join(path.relative_to(tree).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sorted((tree / WHEEL).rglob("*.py"))
-    }
-    importers: dict[str, set[str]] = defaultdict(set)
-    for name, path in names.items():
-        for target in _imports(tree_of_text(path.read_text())):
-            if target in names and target != name:
-                importers[target].add(name)
-            elif (parent := target.rpartition(".")[0]) in names and parent != name:
-                importers[parent].add(name)
-    sizes = {
-        name: code_lines(path.read_text(), ".py")
-        for name, path in names.items()
-        if not path.stem.startswith("__") and len(importers[name]) == 1
-    }
-    return [
-        SmallModule(module=name, importer=next(iter(importers[name])), code=size)
-        for name, size in sizes.items()
-        if size < SMALL
-    ]
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """Every name imported, with the module it is imported from: `a.b` for `from a import b`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 # Runs where TREE is imported, be it older than this file or newer.
@@ -199,20 +149,9 @@ def interface(tree: Path) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
     return parameters, commands
 
 
-def measured(tree: Path) -> dict[str, Any]:
-    """Measure everything, as one document."""
-    parameters, commands = interface(tree)
-    return {
-        "folders": {name: row.document() for name, row in folders(tree).items()},
-        "small_modules": [asdict(module) for module in small_modules(tree)],
-        "parameters": parameters,
-        "commands": commands,
-    }
-
-
-def tables(document: dict[str, Any], *, every: bool) -> Iterator[str]:
+def tables(tree: Path) -> Iterator[str]:
     """Yield the lines that a person reads."""
-    rows = document["folders"]
+    rows = folders(tree)
     yield from _table(
         ("folder", "files", "lines", "code", *LANGUAGES.values()),
         [_line(name, [row]) for name, row in rows.items()]
@@ -221,21 +160,12 @@ def tables(document: dict[str, Any], *, every: bool) -> Iterator[str]:
             for root in (WHEEL, "tests", "jvm-shim")
         ],
     )
-    modules = document["small_modules"]
+    parameters, commands = interface(tree)
     yield ""
-    yield f"modules of the wheel under {SMALL} code lines with one importer: {len(modules)}"
-    if every:
-        yield from _table(
-            ("module", "code", "importer"),
-            [(one["module"], one["code"], one["importer"]) for one in modules],
-        )
-    yield ""
-    parameters = document["parameters"]
     yield from _table(
         ("callable", "parameters"), [*parameters.items(), ("all", sum(parameters.values()))]
     )
     yield ""
-    commands = document["commands"]
     kept = [name for name in commands if name.split()[0] not in WITHOUT]
     yield from _table(
         ("command", "options", "arguments", "both"),
@@ -251,10 +181,10 @@ def _below(name: str, root: str) -> bool:
     return name == root or name.startswith(f"{root}/")
 
 
-def _line(name: str, rows: list[dict[str, Any]]) -> tuple[object, ...]:
-    of_all = sum((Counter(row["code"]) for row in rows), Counter[str]())
+def _line(name: str, rows: list[Folder]) -> tuple[object, ...]:
+    of_all = sum((row.code for row in rows), Counter[str]())
     counts = [of_all[language] or "" for language in LANGUAGES.values()]
-    files, lines = (sum(row[key] for row in rows) for key in ("files", "lines"))
+    files, lines = sum(row.files for row in rows), sum(row.lines for row in rows)
     return name, files, lines, of_all.total(), *counts
 
 
@@ -263,7 +193,7 @@ def _command(name: str, counts: Iterable[dict[str, int]]) -> tuple[object, ...]:
     return name, of_all["options"], of_all["arguments"], of_all.total()
 
 
-_TEXTS: Final = frozenset({"folder", "module", "importer", "callable", "command"})
+_TEXTS: Final = frozenset({"folder", "callable", "command"})
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Iterator[str]:
@@ -281,19 +211,6 @@ def _text(cell: object) -> str:
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
-def main(arguments: list[str]) -> None:
-    """Print what was measured."""
-    parser = argparse.ArgumentParser(prog="python -m tests.size")
-    parser.add_argument("tree", type=Path, nargs="?", default=Path(__file__).parents[1])
-    parser.add_argument("--list", action="store_true", help="name the small modules")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(arguments)
-    document = measured(options.tree.resolve())
-    lines = (
-        [json.dumps(document, indent=1)] if options.json else tables(document, every=options.list)
-    )
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    tree = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]
+    sys.stdout.write("".join(f"{line}\n" for line in tables(tree.resolve())))

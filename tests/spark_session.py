@@ -20,13 +20,14 @@ with warnings.catch_warnings():
     from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.spark.session.configure import configure
-from tests import artifacts, class_archive, delta_lake, iceberg_jars
-from tests.artifacts import DownloadError
+from tests import artifacts, delta_lake, iceberg_jars
+from tests.artifacts import ClassArchive, DownloadError
 
 # A part of the connector that some repositories lack for some versions of Spark; the one of 4.0.0
 # serves later ones too. Only tests stand in for it: `configure` asks for what belongs together.
 _TOKENS = "spark-token-provider-kafka-0-10_2.13"
 _COMPLETE = ("3.5.7", "4.0.0")
+_OF_JAVA = "spark.driver.defaultJavaOptions"  # stands beside a program's own extraJavaOptions
 
 
 @functools.cache
@@ -50,6 +51,16 @@ def _fetch_tokens(version: str) -> Path:
     return jar
 
 
+def _class_archive() -> ClassArchive:
+    """The archive of the classes that a driver loads with the connector."""
+    return ClassArchive.of("tests", pyspark.__version__, Path(pyspark.__file__).parent)
+
+
+def _of_archive() -> dict[str, str]:
+    options = _class_archive().options
+    return {_OF_JAVA: " ".join(options)} if options else {}
+
+
 def session_conf() -> dict[str, str]:
     """Return the settings of a small, quiet session, with what this Spark version needs."""
     return {
@@ -63,7 +74,7 @@ def session_conf() -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.streaming.noDataProgressEventInterval": "500",
-        **class_archive.conf(),
+        **_of_archive(),
         **_tokens(),
     }
 
@@ -77,7 +88,7 @@ def submit_environment() -> dict[str, str]:
     }
     needed = _tokens()
     words = [word for name, key in options.items() if key in needed for word in (name, needed[key])]
-    for key, value in class_archive.conf().items():
+    for key, value in _of_archive().items():
         words += ["--conf", f"{key}={value}"]
     submit = {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])} if words else {}
     return {**os.environ, **submit}
@@ -119,8 +130,8 @@ def _look(frame: DataFrame, _: int) -> None:
 def main() -> None:
     """Bring the jars here that sessions of the tests ask for, and the archive of classes."""
     iceberg_jars.jars()
-    with class_archive.making() as conf:
-        session = new_session(conf)
+    with _class_archive().making() as options:
+        session = new_session({_OF_JAVA: " ".join(options)})
         query = (
             session.readStream.format("rate")
             .load()

@@ -5,37 +5,22 @@ A module that has fixtures `store`, `reader`, `topics` and `broker` imports them
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-
-from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot, GroupStore
 from tests.broker import Broker
+from tests.groups import insist
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 T = TopicPartition
 
 
 def at(offset: int, *partitions: TopicPartition) -> Mapping[TopicPartition, Position]:
     return {tp: Position(offset=offset, metadata=f"m{offset}") for tp in partitions}
-
-
-def insist(store: GroupStore, group: str, positions: Mapping[TopicPartition, Position]) -> None:
-    """Commit until the coordinator, which is made at its first use, has confirmed all."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            if set(store.commit(group, positions, timeout=8).values()) == {None}:
-                return
-        except KafkaError:
-            assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_what_is_committed_is_read_back(
@@ -58,9 +43,7 @@ def test_a_snapshot_shows_where_group_and_logs_stand(
     insist(store, group, at(5, T(topic, 0), T(topic, 2)))
     partitions = [T(topic, number) for number in range(3)]
     before = store.snapshot(group, partitions, timeout=8)
-    admin = AdminClient({"bootstrap.servers": topics.servers})
-    cut = [Wire(topic, 0, 7)]
-    admin.delete_records(cut)[cut[0]].result(timeout=30)
+    topics.forget_before(topic, {0: 7})
     found = store.snapshot(group, partitions, timeout=8)
     assert found.held == at(5, T(topic, 0), T(topic, 2))
     assert found.starts == {T(topic, 0): 7, T(topic, 1): 0, T(topic, 2): 0}
@@ -85,19 +68,13 @@ def test_a_snapshot_shows_a_topic_change(store: GroupStore, topics: Topics) -> N
     both = [T(topic, 0), T(topic, 1)]
     first = store.snapshot(group, both, timeout=8)
     assert list(first.ends) == both[:1]
-    admin = AdminClient({"bootstrap.servers": topics.servers})
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(timeout=30)
+    topics.widen(topic, 2)
     look_until(store, group, both, lambda snapshot: list(snapshot.ends) == both)
-    admin.delete_topics([topic])[topic].result(timeout=30)
+    topics.delete(topic)
     look_until(store, group, both, lambda snapshot: not snapshot.topic_ids and not snapshot.ends)
     topics.create_as(topic, partitions=2)
     topics.fill(topic, 50)
-    last = look_until(
-        store,
-        group,
-        both,
-        lambda snapshot: bool(snapshot.topic_ids) and sum(snapshot.ends.values()) == 50,
-    )
+    last = look_until(store, group, both, lambda snapshot: sum(snapshot.ends.values()) == 50)
     assert last.topic_ids != first.topic_ids
 
 
@@ -107,12 +84,12 @@ def look_until(
     partitions: Collection[TopicPartition],
     enough: Callable[[GroupSnapshot], bool],
 ) -> GroupSnapshot:
-    """Look until the answer will do."""
-    deadline = time.monotonic() + 30
-    while True:
-        with suppress(KafkaError):  # a broker that still opens its new logs says so
-            found = store.snapshot(group, partitions, timeout=8)
-            if enough(found):
-                return found
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    """Look until the answer will do; a broker that still opens its new logs says so."""
+
+    def look() -> GroupSnapshot | None:
+        found = store.snapshot(group, partitions, timeout=8)
+        return found if enough(found) else None
+
+    found = until(look, 30, despite=KafkaError)
+    assert found is not None
+    return found

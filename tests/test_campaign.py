@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.campaign import RECORD, Result, left, newest, read, report
 from tests.outcomes import Outcome
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[1]
 
@@ -146,8 +146,7 @@ def test_a_campaign_goes_on_after_a_kill_and_over_commits(folder: Path) -> None:
     """A kill loses the running test; a pass is kept, a failure repeated; `--new` begins anew."""
     (folder / "wait").touch()
     process = start(folder)
-    while not (folder / "begun").exists():
-        time.sleep(0.05)
+    until((folder / "begun").exists)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     (folder / "wait").unlink()

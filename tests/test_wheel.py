@@ -44,13 +44,8 @@ def test_the_wheel_holds_the_package_and_one_jar(checkout: Path) -> None:
     (wheel,) = (checkout / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert [name for name in names if name.endswith(".jar")] == [JAR]
-    for needed in (
-        "py.typed",
-        "spark/session/ivysettings.xml",
-        "cli/serve/page.css",
-        "cli/serve/page.js",
-    ):
-        assert f"eo_listener/{needed}" in names
+    data = ("py.typed", "spark/session/ivysettings.xml", "cli/serve/page.css", "cli/serve/page.js")
+    assert {f"eo_listener/{name}" for name in data} <= set(names)
     ours = {name.split("/")[1] for name in names}
     assert not ours & {"artifacts", "broker", "demo", "devtools", "tests"}
     tops = {name.split("/")[0] for name in names}
@@ -83,7 +78,8 @@ def test_the_wheel_runs_in_a_clean_environment(checkout: Path, tmp_path: Path) -
         check=True,
         timeout=600,
     )
-    environment = {"PATH": str(home / "bin"), "HOME": str(tmp_path), **_certificates()}
+    certificates = {k: v for k, v in os.environ.items() if k.startswith(("SSL_", "PIP_"))}
+    environment = {"PATH": str(home / "bin"), "HOME": str(tmp_path), **certificates}
 
     def say(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(home / "bin" / "eo-listener"), *arguments]
@@ -103,7 +99,3 @@ def test_the_wheel_runs_in_a_clean_environment(checkout: Path, tmp_path: Path) -
         assert len(refused.stderr.strip().splitlines()) == 1
         assert "Traceback" not in refused.stderr
         assert "pip install" in refused.stderr or "JDK" in refused.stderr
-
-
-def _certificates() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key.startswith(("SSL_", "PIP_"))}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Mapping
 
 from confluent_kafka import Producer
@@ -16,12 +15,23 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     OffsetSpec,
 )
 
+from tests.waiting import until
+
 _numbers = itertools.count(1)
 
 
 def unique(prefix: str) -> str:
     """A name that no other test of this or an earlier run has used."""
     return f"{prefix}-{os.getpid()}-{next(_numbers)}"
+
+
+def in_transaction(servers: str, transactional_id: str | None = None) -> Producer:
+    """A producer that has begun a transaction."""
+    own = {"transactional.id": transactional_id or unique("tx"), "log_level": "0"}
+    producer = Producer({"bootstrap.servers": servers, **own})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    return producer
 
 
 class Topics:
@@ -47,10 +57,7 @@ class Topics:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
         self._admin.create_topics([new])[name].result(timeout=30)
-        deadline = time.monotonic() + 30
-        while not self._is_led(name, partitions):
-            assert time.monotonic() < deadline, f"{name} has no leader"
-            time.sleep(0.02)
+        until(lambda: self._is_led(name, partitions), 30, f"{name} has no leader")
 
     def _is_led(self, topic: str, partitions: int) -> bool:
         # The client looks for leaders in what it has seen of the topic, new partitions or not:
@@ -66,10 +73,7 @@ class Topics:
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until the broker no longer knows it."""
         self._admin.delete_topics([topic])[topic].result(timeout=30)
-        deadline = time.monotonic() + 30
-        while topic in self._admin.list_topics(timeout=10).topics:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: not self.exists(topic), 30)
 
     def exists(self, topic: str) -> bool:
         """Whether the broker knows it."""
@@ -78,10 +82,7 @@ class Topics:
     def widen(self, topic: str, partitions: int) -> None:
         """Give a topic so many partitions in all, and wait until the broker leads them."""
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=30)
-        deadline = time.monotonic() + 30
-        while not self._is_led(topic, partitions):
-            assert time.monotonic() < deadline, f"{topic} has no leader"
-            time.sleep(0.02)
+        until(lambda: self._is_led(topic, partitions), 30, f"{topic} has no leader")
 
     def forget_before(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Delete the records below these offsets by partition, as retention does."""
@@ -92,12 +93,7 @@ class Topics:
     def fill(self, topic: str, records: int, *, transactional: bool = False) -> None:
         """Append records with the keys 0, 1, 2, ...; in one transaction where asked."""
         settings = {"bootstrap.servers": self.servers, "linger.ms": "5", "log_level": "0"}
-        if transactional:
-            settings["transactional.id"] = unique("tx")
-        producer = Producer(settings)
-        if transactional:
-            producer.init_transactions(30)
-            producer.begin_transaction()
+        producer = in_transaction(self.servers) if transactional else Producer(settings)
         for number in range(records):
             producer.produce(topic, key=str(number), value=str(number))
             producer.poll(0)

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
-PAUSE = 0.1
+PAUSE = 0.05
+_T = TypeVar("_T")
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
-    """Wait until it holds."""
+def until(
+    condition: Callable[[], _T],
+    seconds: float = 60.0,
+    what: object = "it did not happen in time",
+    *,
+    despite: type[Exception] | tuple[type[Exception], ...] = (),
+) -> _T:
+    """Wait until it holds, and return what it gave; errors of the kinds `despite` pass by then.
+
+    `what` is shown if it does not happen; a function is called for it.
+    """
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what or "it did not happen in time"
+    while True:
+        try:
+            if found := condition():
+                return found
+        except despite:
+            if time.monotonic() > deadline:
+                raise
+        assert time.monotonic() < deadline, what() if callable(what) else what
         time.sleep(PAUSE)

@@ -10,18 +10,35 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
 from eo_listener.model.errors import UnavailableError
-from examples.demo.job import Job
+from examples.demo.store import Store
 
 _ROOT: Final = Path(__file__).parents[2]
 _TIMEOUT: Final = 40.0  # seconds for the query, the commits and Spark to end in order
 _KILL_TIMEOUT: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to read, where files may lie, the most rows of a batch, and where the rows go."""
+
+    servers: str
+    folder: str
+    most: int
+    store: Store | None = None
+    where: str = ""
+    metrics_port: int | None = None
+
+    @property
+    def checkpoint(self) -> str:
+        """The query's checkpoint."""
+        return str(Path(self.folder, "checkpoint"))
 
 
 class Driver:

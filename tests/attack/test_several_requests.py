@@ -14,7 +14,8 @@ from eo_listener.model.offsets import TopicPartition
 from tests.attack.conftest import Attacked
 from tests.attack.replies import ERRORS
 from tests.attack.wire_faults import Refuse
-from tests.store_facts import at, insist
+from tests.groups import insist
+from tests.store_facts import at
 from tests.topics import unique
 
 pytestmark = pytest.mark.kafka

@@ -20,7 +20,15 @@ from confluent_kafka.admin import AdminClient
 
 from tests.broker.node import BrokerError, Node
 from tests.broker.release import DEFAULT, Release
-from tests.broker.settings import CONTROLLER, HOST, MAIN, Listener, free_ports, node_settings
+from tests.broker.settings import (
+    CONTROLLER,
+    HOST,
+    MAIN,
+    Listener,
+    free_ports,
+    is_free,
+    node_settings,
+)
 
 _TRIES: Final = 3  # a free port can be taken between its choice and its use
 _START: Final = 60.0  # seconds; twelve times what a start takes on two cores
@@ -31,12 +39,8 @@ _TOOL: Final = 60.0  # seconds; each of Kafka's programs takes one or two
 class Broker:
     """One or more nodes of Kafka in KRaft mode; a context manager that leaves nothing behind.
 
-    `nodes` is how many processes, each broker and controller; `port` that of the first one's plain
-    listener (None takes a free one); `properties` any broker settings; `folder` is where the data
-    lie (None takes a temporary one, removed at the end); `java_options` are further ones for the
-    JVM; `on_progress` is called with lines that report progress.
-
-    The processes end with this Python however it ends. Not for use by several threads at once.
+    `port` is that of the first node's plain listener, `folder` where the data lie: without them a
+    free one and a temporary one are taken. Not for use by several threads at once.
     """
 
     def __init__(
@@ -102,13 +106,11 @@ class Broker:
         return self.data / f"node-{node}" / "records"
 
     def start(self) -> None:
-        """Start all nodes and return when they answer.
-
-        Raises JavaError or DownloadError before a process is started, and BrokerError when Kafka
-        does not start; its logs are then kept.
-        """
+        """Start all nodes and return when they answer; the logs of a BrokerError are kept."""
         if self._nodes:
             raise BrokerError("The broker was started already", fix="Use restart()")
+        if self._port is not None and not is_free(self._port):
+            raise BrokerError(f"Port {self._port} of {HOST} is in use", fix="Name another one")
         self._data = self._folder or Path(tempfile.mkdtemp(prefix="eo-broker-"))
         atexit.register(self.stop)
         try:
@@ -148,11 +150,7 @@ class Broker:
             chosen.resume()
 
     def consumer_groups(self, group: str, *arguments: str) -> str:
-        """Return what Kafka's own kafka-consumer-groups prints for a group (about 1.5 s).
-
-        `arguments` follow `--describe`, such as `--state`. Raises BrokerError, also for a group
-        that does not exist.
-        """
+        """Return what Kafka's own kafka-consumer-groups prints for a group (about 1.5 s)."""
         words = ("--describe", "--group", group, *arguments)
         answer = _run(self.release.consumer_groups(self.bootstrap_servers, *words))
         printed = f"{answer.stdout}\n{answer.stderr}".split("\n")
@@ -169,7 +167,8 @@ class Broker:
         try:
             self._start(self._nodes.values())
         except BrokerError:
-            if tries == 1 or not any(node.port_was_taken() for node in self._nodes.values()):
+            taken = any(node.port_was_taken() for node in self._nodes.values())
+            if tries == 1 or self._port is not None or not taken:
                 raise
             self._say("a free port was taken meanwhile: choosing others")
             self.kill()
@@ -209,13 +208,10 @@ class Broker:
         running = self.pids.keys()
         deadline = time.monotonic() + _START
         for number in running:
-            admin = AdminClient(
-                {
-                    "bootstrap.servers": f"{HOST}:{self._ports[number][MAIN]}",
-                    "log_level": 0,  # what goes wrong while it starts is of no interest
-                    "reconnect.backoff.max.ms": 200,
-                }
-            )
+            servers = f"{HOST}:{self._ports[number][MAIN]}"
+            # What goes wrong while it starts is of no interest.
+            quiet = {"log_level": 0, "reconnect.backoff.max.ms": 200}
+            admin = AdminClient({"bootstrap.servers": servers, **quiet})
             while not _names(admin, running):
                 for node in started:
                     if node.pid is None:

@@ -73,10 +73,7 @@ class Node:
             self._process.wait()
 
     def pause(self) -> None:
-        """Hold the process (SIGSTOP): its connections stay open and nothing answers.
-
-        Returns when all its threads stand, which on a busy machine is not at once.
-        """
+        """Hold the process (SIGSTOP), and wait until all its threads stand."""
         pid = self._signal(signal.SIGSTOP)
         changes = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
         deadline = time.monotonic() + _PAUSE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from eo_listener.spark import java
-from tests.artifacts import Artifact, cache_folder, fetch
+from tests.artifacts import Artifact, ClassArchive, cache_folder, fetch
 from tests.artifacts.store import parse_sums
 
 KNOWN: Final = ("4.1.2", "3.9.2")  # those whose every file is known by its SHA-256
@@ -23,8 +22,6 @@ _LOG4J2 = Artifact(
     organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", revision="2.25.3"
 )
 _RELOAD4J = Artifact(organisation="org.slf4j", name="slf4j-reload4j", revision="1.7.36")
-# A JVM that cannot use the archive of classes says nothing and starts as always.
-QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 # Measured on two cores: the first compiler alone takes 0.5 s off a start of 4.7 s.
 _QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -75,24 +72,17 @@ class Release:
         return self._java(("-Xmx256m", *_QUICK, *self._logging("tool", Path("/dev/null"))), *words)
 
     @cached_property
-    def class_archive(self) -> Path:
-        """Return where the classes that its programs load are archived for this Java and jars.
-
-        Java calls it class data sharing: with it a broker takes half the time to start.
-        """
-        program = java.find().executable.resolve()
-        known = f"{program} {program.stat().st_mtime_ns} {self._classpath}"
-        digest = hashlib.sha256(known.encode()).hexdigest()[:12]
-        return cache_folder() / "kafka" / f"{self.version}-{digest}.jsa"
+    def class_archive(self) -> ClassArchive:
+        """The archive of the classes that its programs load."""
+        return ClassArchive.of("kafka", self.version, self._classpath)
 
     @property
     def _classpath(self) -> str:
         return ":".join(map(str, self.jars))
 
     def _java(self, options: Sequence[str], *words: str) -> list[str]:
-        archive = self.class_archive
-        shared = (f"-XX:SharedArchiveFile={archive}", *QUIET) if archive.exists() else ()
         program = str(java.find().executable)
+        shared = self.class_archive.options
         return [program, *shared, *options, "-cp", self._classpath, *words]
 
     def _logging(self, kind: str, log: Path) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import random
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -16,18 +17,24 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A further listener, beside the plain one that every broker has.
-
-    `host` is the address of this machine that it listens at. `advertised` ("host:port") is where
-    clients are sent instead: the address of a proxy in front. `properties` are this listener's
-    own, such as `ssl.keystore.location`.
-    """
+    """A further listener; clients are sent to `advertised` ("host:port"), a proxy in front."""
 
     name: str
     security_protocol: str = "PLAINTEXT"
     host: str = HOST
     advertised: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on this port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def free_port() -> int:
@@ -37,19 +44,9 @@ def free_port() -> int:
 
 def free_ports(count: int) -> list[int]:
     """Return so many different ones."""
-    found: list[int] = []
     # Below the range from which Linux and macOS take the ports of outgoing connections.
-    for port in random.sample(range(20_000, 30_000), 10_000):
-        if len(found) == count:
-            break
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        found.append(port)
-    return found
+    ports = random.sample(range(20_000, 30_000), 10_000)
+    return list(islice(filter(is_free, ports), count))
 
 
 def node_settings(
@@ -59,10 +56,7 @@ def node_settings(
     records: Path,
     properties: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return all settings of a node; `properties` are the test's own, which win.
-
-    `ports` holds for each node the port of each listener, the controller's included.
-    """
+    """Return all settings of a node; `properties` win; `ports` are those of each node."""
     own = ports[node]
     hosts = {item.name: item.host for item in listeners}
     protocols = {MAIN: "PLAINTEXT", CONTROLLER: "PLAINTEXT"}

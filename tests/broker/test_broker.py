@@ -14,38 +14,22 @@ from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaException
-from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 
-from tests.broker import KNOWN, BrokerError, GroupRow, Listener, parse_rows, settings
+from eo_listener.model.offsets import TopicPartition
+from tests.broker import KNOWN, BrokerError, GroupRow, parse_rows, settings
 from tests.conftest import StartBroker
-from tests.groups import shown_state
+from tests.groups import commit_all, shown_state
 from tests.topics import Topics
 
 pytestmark = pytest.mark.kafka
 
 
-def admin(servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": servers, "log_level": "0"})
-
-
 def fill(servers: str, group: str) -> None:
     """Make the topic `kept` of ten records, of which the group has committed four."""
-    client = admin(servers)
-    client.create_topics([NewTopic("kept", 1)])["kept"].result(timeout=20)
-    Topics(servers).fill("kept", 10)
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "log_level": 0})
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            consumer.commit(offsets=[Wire("kept", 0, 4)], asynchronous=False)
-            break
-        except KafkaException:  # the coordinator is still being made
-            time.sleep(0.2)
-    consumer.close()
+    topics = Topics(servers)
+    topics.create_as("kept", 1)
+    topics.fill("kept", 10)
+    commit_all(servers, group, {TopicPartition("kept", 0): 4})
 
 
 @pytest.mark.parametrize("version", [KNOWN[0], pytest.param(KNOWN[1], marks=pytest.mark.slow)])
@@ -71,55 +55,6 @@ def test_data_survive_a_kill_and_a_restart(version: str, start_broker: StartBrok
     assert not data.exists()
 
 
-@pytest.mark.slow
-def test_three_nodes_live_on_without_one(start_broker: StartBroker) -> None:
-    """They keep three copies, and take a killed one back."""
-    started = start_broker(nodes=3)
-    servers = started.bootstrap_servers
-    assert servers.count(",") == 2
-    fill(servers, "spread")
-    started.kill(2)
-    assert sorted(started.pids) == [1, 3]
-    Topics(servers).fill("kept", 10)
-    started.restart(2)
-    assert admin(servers).list_topics(timeout=10).brokers.keys() == {1, 2, 3}
-    (row,) = parse_rows(started.consumer_groups("spread"))
-    assert (row.current_offset, row.log_end_offset) == (4, 20)
-
-
-def test_settings_and_listeners_reach_kafka(start_broker: StartBroker) -> None:
-    """Any property can be set, and a proxy advertised; a mistyped topic is not created."""
-    started = start_broker(
-        properties={"log.retention.ms": "60000", "offsets.topic.num.partitions": "3"},
-        listeners=[Listener(name="PROXIED", advertised="127.0.0.1:9999")],
-    )
-    client = admin(started.bootstrap_servers)
-    (future,) = client.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
-    found = future.result(timeout=20)
-    assert found["log.retention.ms"].value == "60000"
-    assert found["offsets.topic.num.partitions"].value == "3"
-    proxied = admin(started.addresses("PROXIED")).list_topics(timeout=10).brokers[1]
-    assert f"{proxied.host}:{proxied.port}" == "127.0.0.1:9999"
-    assert client.list_topics("mistyped", timeout=10).topics["mistyped"].error is not None
-    assert "mistyped" not in client.list_topics(timeout=10).topics
-
-
-def test_a_paused_node_does_not_answer(start_broker: StartBroker) -> None:
-    """Requests time out; it answers when it goes on; and it can be stopped while it is held."""
-    started = start_broker()
-    client = admin(started.bootstrap_servers)
-    client.list_topics(timeout=10)
-    started.pause()
-    with pytest.raises(KafkaException):
-        client.list_topics(timeout=1)
-    started.resume()
-    assert client.list_topics(timeout=10).brokers
-    (pid,) = started.pids.values()
-    started.pause()
-    started.stop()
-    assert not psutil.pid_exists(pid)
-
-
 @pytest.mark.parametrize(
     ("options", "quoted"),
     [
@@ -137,6 +72,42 @@ def test_what_does_not_start_is_quoted(
     log = Path(str(caught.value.fix).rpartition(": ")[2].rstrip(")"))
     assert quoted in log.read_text()
     shutil.rmtree(log.parents[1])
+
+
+def as_program(port: int, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.broker", "--port", str(port)],
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("end", [pytest.param("SIGINT", marks=pytest.mark.slow), "SIGTERM"])
+def test_the_program_leaves_nothing_behind(end: str, tmp_path: Path) -> None:
+    """Whichever signal ends it, and however often: no process and no data folder."""
+    with as_program(settings.free_port(), tmp_path) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline().startswith("Kafka ")
+        children = psutil.Process(program.pid).children(recursive=True)
+        for _ in range(2):
+            program.send_signal(getattr(signal, end))
+        said = program.communicate(timeout=30)
+    assert (program.returncode, said) == (0, ("", ""))
+    assert not psutil.wait_procs(children, timeout=20)[1]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_named_port_that_is_in_use_is_one_line(tmp_path: Path) -> None:
+    """No other is taken instead, and no data folder stays."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        program = as_program(port, tmp_path)
+        printed, said = program.communicate(timeout=30)
+    assert (program.returncode, printed, len(said.splitlines())) == (3, "", 1)
+    assert str(port) in said
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.slow
@@ -176,10 +147,7 @@ if sys.argv[2] == "wait":
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["exit", "SIGINT", "SIGTERM", "SIGKILL"])
 def test_no_process_outlives_the_python_that_started_it(end: str) -> None:
-    """Kafka ends when Python ends by itself, is interrupted, or is killed, and not sooner.
-
-    It is started by a thread that ends at once, which must not end Kafka.
-    """
+    """And none ends sooner, such as with the thread that has started it."""
     command = [sys.executable, "-c", PROGRAM, KNOWN[0], "end" if end == "exit" else "wait"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(

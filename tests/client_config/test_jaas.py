@@ -56,13 +56,13 @@ REFUSED: list[tuple[str, str]] = [
     (f'{PLAIN} password="{SECRET}";', "required, requisite"),
     (f'{PLAIN} maybe password="{SECRET}";', "required, requisite"),
     (f'{PLAIN} required password="{SECRET}"', "semicolon"),
-    (f"{PLAIN} required {SECRET};", "option 1 of its login module has no value"),
-    (f"{PLAIN} required password=;{SECRET}", "option 1 of its login module has no value"),
-    (f'{PLAIN} required ="{SECRET}";', "option 1 of its login module has no value"),
-    (f"{PLAIN} required =={SECRET};", "option 1 of its login module has no value"),
-    (f"{PLAIN} required password=={SECRET};", "option 1 of its login module has no value"),
-    (f'{PLAIN} required password "=" {SECRET};', "option 1 of its login module has no value"),
-    (f"{PLAIN} required a=b password {SECRET};", "option 2 of its login module has no value"),
+    (f"{PLAIN} required {SECRET};", "option 1"),
+    (f"{PLAIN} required password=;{SECRET}", "option 1"),
+    (f'{PLAIN} required ="{SECRET}";', "option 1"),
+    (f"{PLAIN} required =={SECRET};", "option 1"),
+    (f"{PLAIN} required password=={SECRET};", "option 1"),
+    (f'{PLAIN} required password "=" {SECRET};', "option 1"),
+    (f"{PLAIN} required a=b password {SECRET};", "option 2"),
     (f'{PLAIN} required username="a" password==" {SECRET}";', "option 2"),
     (f'{PLAIN} required password="{SECRET};', "character 75 stands where"),
     (f'{PLAIN} required password="{SECRET}\n";', "character 75 stands where"),
@@ -106,21 +106,6 @@ def test_a_module_shows_no_option() -> None:
     assert PLAIN in repr(module)
 
 
-NAMES = some.from_regex(r"[a-zA-Z_$][a-zA-Z0-9_.$-]{0,9}", fullmatch=True)
-
-
-@given(some.dictionaries(NAMES, some.text(max_size=40)))
-def test_any_value_survives_quoting(options: dict[str, str]) -> None:
-    """A value written with Java's escapes is read as it was, whatever its characters."""
-    pairs = " ".join(f'{name}="{_quoted(value)}"' for name, value in options.items())
-    assert LoginModule.parse(f"{PLAIN} required {pairs};").options == options
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return escaped.replace("\n", "\\n").replace("\r", "\\r")
-
-
 @given(some.text(max_size=300), some.integers(0, 80))
 def test_any_text_is_read_or_refused(text: str, cut: int) -> None:
     """Every text is either read or refused with SettingsError; no other exception comes out."""
@@ -140,7 +125,10 @@ def test_a_long_text_is_read_quickly(text: str) -> None:
     assert time.perf_counter() - began < 10
 
 
-@given(some.dictionaries(some.sampled_from(["username", "password"]), some.text()))
+NAMES = some.from_regex(r"[a-zA-Z_$][a-zA-Z0-9_.$-]{0,9}", fullmatch=True)
+
+
+@given(some.dictionaries(NAMES, some.text(max_size=40)))
 def test_what_is_written_is_read(options: dict[str, str]) -> None:
     """Whatever a password holds."""
     module = LoginModule(name=PLAIN, options=options)

@@ -21,8 +21,14 @@ def test_without_a_login() -> None:
     assert java_names(tuned) == {**SERVERS, "security.protocol": "PLAINTEXT"}
 
 
-@pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "scram-sha-512"])
+@pytest.mark.parametrize(
+    ("name", "mechanism"),
+    [
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.mechanism", "SCRAM-SHA-256"),
+        ("sasl.mechanisms", "scram-sha-512"),
+    ],
+)
 def test_a_user_and_a_password(name: str, mechanism: str) -> None:
     """As Java's login module has them."""
     login = {"sasl.username": "alice", "sasl.password": 'so "quoted"\\'}

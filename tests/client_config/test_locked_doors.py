@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeVar
@@ -14,16 +13,17 @@ from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupRouting
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.model.events import CommitFailed, Committed, Event
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.observers.log import EventLogger
+from tests.groups import positions
 from tests.secured import PASSWORDS, PLANTED, Secured, log_lines
 from tests.token_server import token_server
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -85,13 +85,11 @@ class CommitAttempt:
         return self._await(lambda event: event if isinstance(event, Committed) else None)
 
     def _await(self, found: Callable[[Event], _E | None]) -> _E:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            for event in tuple(self.events):
-                if (one := found(event)) is not None:
-                    return one
-            time.sleep(0.02)
-        raise AssertionError(self.events)
+        one = until(
+            lambda: next(filter(None, map(found, tuple(self.events))), None), 30, self.events
+        )
+        assert one is not None
+        return one
 
 
 MODES = ("simple", "member", "transactional")
@@ -166,9 +164,7 @@ def test_missing_rights(secured: Secured, tries: Mapping[str, CommitAttempt], mo
         for kind, name, operation in rights:
             secured.allow("bob", kind, name, operation)
     assert trying.committed().offsets == {TopicPartition(topic, 0): 5}
-    reader = ClusterReader({"bootstrap.servers": secured.broker.bootstrap_servers})
-    (position,) = reader.group(group, stable=True).values()
-    reader.close()
+    (position,) = positions(secured.broker.bootstrap_servers, group).values()
     assert PASSWORDS["bob"] not in position.metadata
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,10 +13,8 @@ from eo_listener.cli import app
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
-from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import CommitFailed, Event
 from eo_listener.model.observers import Observers
@@ -26,8 +22,10 @@ from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.client_config.test_locked_doors import MODES, QUICK
-from tests.secured import PASSWORDS, PLAIN_MODULE, Secured, jaas
+from tests.groups import commit_all, positions
+from tests.secured import PLAIN_MODULE, Secured, jaas
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -35,14 +33,10 @@ T = TopicPartition
 
 
 class GroupAndTopics:
-    """A group and three topics of one partition: bob may read one, describe one, and see one not.
-
-    His rights to all else that a mode needs are given.
-    """
+    """A group and three topics: bob may read one, describe one, see one not, and all else."""
 
     def __init__(self, secured: Secured) -> None:
         self.secured = secured
-        self.servers = secured.broker.addresses("PLAIN")
         topics = Topics(secured.broker.bootstrap_servers)
         self.group = unique("g")
         self.free, self.seen, self.hidden = (T(topics.create(partitions=1), 0) for _ in range(3))
@@ -60,34 +54,19 @@ class GroupAndTopics:
 
     @property
     def held(self) -> dict[TopicPartition, int]:
-        reader = ClusterReader({"bootstrap.servers": self.secured.broker.bootstrap_servers})
-        try:
-            found = reader.group(self.group, self.wanted, stable=True)
-            return {tp: position.offset for tp, position in found.items()}
-        finally:
-            reader.close()
+        found = positions(self.secured.broker.bootstrap_servers, self.group)
+        return {tp: position.offset for tp, position in found.items()}
 
     def until(self, *held: TopicPartition) -> None:
         """Wait until the group holds just these."""
-        deadline = time.monotonic() + 60
-        while self.held != dict.fromkeys(held, 4):
-            assert time.monotonic() < deadline, self.held
-            time.sleep(0.2)
+        until(lambda: self.held == dict.fromkeys(held, 4), what=lambda: self.held)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_others_are_committed(secured: Secured, mode: str) -> None:
     """Each refused topic is named alone, with the right that it lacks; it lands when it has it."""
     place, events = GroupAndTopics(secured), list[Event]()
-    cluster = Cluster.of(
-        {
-            "bootstrap.servers": place.servers,
-            "security.protocol": "sasl_plaintext",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "bob",
-            "sasl.password": PASSWORDS["bob"],
-        }
-    )
+    cluster = Cluster.of(secured.as_bob())
     committer = Committer(
         lambda cluster: open_cluster(cluster, mode, None),
         observers=Observers(events.append),
@@ -112,15 +91,11 @@ def test_the_others_are_committed(secured: Secured, mode: str) -> None:
 def test_a_topic_that_is_not_shown_is_named(secured: Secured, tmp_path: Path) -> None:
     """Kafka leaves it out of all that the group holds; who asks for it by name is told why."""
     place = GroupAndTopics(secured)
-    admin = SimpleGroups({"bootstrap.servers": secured.broker.bootstrap_servers})
-    assert set(admin.commit(place.group, place.wanted, timeout=30).values()) == {None}
-    admin.close()
-    login = tmp_path / "bob"
-    login.write_text(
-        "security.protocol=sasl_plaintext\nsasl.mechanism=PLAIN\nsasl.username=bob\n"
-        f"sasl.password={PASSWORDS['bob']}\n"
-    )
-    words = [place.group, "-b", place.servers, "-X", f"@{login}"]
+    commit_all(secured.broker.bootstrap_servers, place.group, dict.fromkeys(place.wanted, 4))
+    login, properties = tmp_path / "bob", secured.as_bob()
+    servers = properties.pop("bootstrap.servers")
+    login.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    words = [place.group, "-b", servers, "-X", f"@{login}"]
     found = CliRunner().invoke(app, ["group", "export", *words])
     assert found.exit_code == 0
     assert place.hidden.topic not in found.stdout  # nothing can be known of it
@@ -152,12 +127,8 @@ def test_by_java_too(secured: Secured, java: GroupStore) -> None:
     """A snapshot names the topic that it may not read, and has the others; so does a commit."""
     place = GroupAndTopics(secured)
     refused = "TOPIC_AUTHORIZATION_FAILED"
-    deadline = time.monotonic() + 60
-    answer = None
-    while answer is None:
-        assert time.monotonic() < deadline
-        with suppress(KafkaError):  # the group's coordinator is made at its first use
-            answer = java.commit(place.group, place.wanted, timeout=8)
+    # The group's coordinator is made at its first use.
+    answer = until(lambda: java.commit(place.group, place.wanted, timeout=8), despite=KafkaError)
     assert answer == {place.free: None, place.seen: refused, place.hidden: refused}
     snapshot = java.snapshot(place.group, place.wanted, timeout=8)
     assert snapshot.errors == {place.hidden.topic: refused}

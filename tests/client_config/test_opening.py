@@ -1,20 +1,19 @@
-"""Opening a cluster: what Java must read or do, and what is said when it cannot."""
+"""Opening a cluster: what librdkafka takes, what Java must read or do, and if it cannot."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 import pytest
+from confluent_kafka import Consumer, KafkaException
 
 from eo_listener.client_config.cluster import Cluster, translate
 from eo_listener.client_config.tls import REQUEST
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
-from eo_listener.kafka.group_stores import open_cluster
+from eo_listener.kafka.group_stores import MODES, check, has_gssapi, open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import JvmError, KafkaError
@@ -23,10 +22,18 @@ from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore, ShimClient
 from eo_listener.testing import MemoryGroups
-from tests.client_config.test_accepted import StubBroker
-from tests.secured import PLANTED, Keys, Secured
+from tests.client_config.test_translate import BY_TICKET, BY_TOKEN, source
+from tests.secured import KEY, PLANTED, Keys, Secured
+from tests.waiting import until
 
 JAVA = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "AWS_MSK_IAM"}
+
+
+class StubBroker:
+    """Stands for a broker where only its address is asked for."""
+
+    def addresses(self, listener: str) -> str:
+        return f"{listener.lower()}:9093"
 
 
 def cluster_of(options: Mapping[str, str]) -> Cluster:
@@ -97,19 +104,15 @@ def test_a_store_that_cannot_be_read(
 
 
 def test_only_java_can_do_it() -> None:
-    """A cluster that needs Java's client is committed to by that, in the source's own words."""
+    """A cluster that needs Java's client is committed to by that, and in mode `simple` alone."""
     groups = open_cluster(cluster_of(JAVA), "simple", StubShim("{}"))
     groups.close()
     assert isinstance(groups, JavaGroups)
-
-
-@pytest.mark.parametrize("mode", ["member", "transactional"])
-def test_only_java_can_do_it_but_not_so(mode: str) -> None:
-    """A commit mode other than `simple` is refused there, and the error says what to do."""
-    with pytest.raises(KafkaError) as caught:
-        open_cluster(cluster_of(JAVA), mode, StubShim("{}"))
-    assert caught.value.code == "_ONLY_SIMPLE"
-    assert "kafka.sasl.mechanism" in (caught.value.cause or "")
+    for mode in ("member", "transactional"):
+        with pytest.raises(KafkaError) as caught:
+            open_cluster(cluster_of(JAVA), mode, StubShim("{}"))
+        assert caught.value.code == "_ONLY_SIMPLE"
+        assert "kafka.sasl.mechanism" in (caught.value.cause or "")
 
 
 @pytest.mark.parametrize("way", ["tls-pkcs12", None])
@@ -121,17 +124,6 @@ def test_where_there_is_no_java(ways: Mapping[str, dict[str, str]], way: str | N
     assert caught.value.cause
 
 
-@contextmanager
-def committing(
-    open_store: Callable[[Cluster], GroupStore],
-) -> Iterator[tuple[Committer, list[Event]]]:
-    events: list[Event] = []
-    retry = Backoff(first=0.05, longest=0.05, refused_first=0.05, refused_longest=0.05)
-    committer = Committer(open_store, observers=Observers(events.append), retry=retry)
-    yield committer, events
-    committer.close(1.0)
-
-
 def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[str, str]]) -> None:
     """The failure is reported with its cause and fix, and the commit is made once it opens."""
     shim_client: list[ShimClient] = [StubShim(JvmError("it is gone"))] * 3
@@ -141,12 +133,15 @@ def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[
         return open_cluster(cluster, "simple", shim_client.pop()) if shim_client else groups
 
     position = {TopicPartition("t", 0): Position(offset=5, metadata="")}
-    with committing(open_store) as (committer, events):
+    events: list[Event] = []
+    retry = Backoff(first=0.05, longest=0.05, refused_first=0.05, refused_longest=0.05)
+    committer = Committer(open_store, observers=Observers(events.append), retry=retry)
+    try:
         commit = GroupOffsets(cluster=cluster_of(ways["tls-jks"]), group="g", positions=position)
         committer.offer(commit)
-        deadline = time.monotonic() + 20
-        while "g" not in groups.groups and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: "g" in groups.groups)
+    finally:
+        committer.close(1.0)
     assert groups.groups == {"g": position}
     *failed, committed = events
     assert isinstance(committed, Committed)
@@ -157,3 +152,54 @@ def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[
         assert "it is gone" in (event.detail or "")
         assert "kafka.ssl.truststore" in event.fix
     assert PLANTED not in repr(events)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_way_is_accepted(keys: Keys, mode: str) -> None:
+    """librdkafka accepts the settings of each way, and loads their keys and certificates."""
+    ways = Secured(StubBroker(), keys).ways()  # type: ignore[arg-type]  # it has what is asked for
+    assert len(ways) == 12
+    for options in ways.values():
+        check(translate(options).properties, mode)
+
+
+def test_tokens_are_accepted() -> None:
+    """OpenID Connect with scope, extensions and the claim of the subject."""
+    options = {
+        **BY_TOKEN,
+        "sasl.oauthbearer.sub.claim.name": "azp",
+        "sasl.jaas.config": BY_TOKEN["sasl.jaas.config"].replace(
+            ";", ' scope="a b" extension_x="1";'
+        ),
+    }
+    properties = translate(source(options)).properties
+    assert {"sasl.oauthbearer.scope", "sasl.oauthbearer.extensions"} <= properties.keys()
+    check(properties)
+
+
+def test_stores_become_what_is_accepted(keys: Keys) -> None:
+    """The PEM texts that Java makes of key stores are loaded, the chain of a certificate too."""
+    options = Secured(StubBroker(), keys).ways()["mutual-jks"]  # type: ignore[arg-type]  # as above
+    access = translate(options)
+    trust, own = access.stores
+    answers = {
+        trust: {"v": 1, "certificates": keys.authority, "key": None},
+        own: {"v": 1, "certificates": keys.chain, "key": keys.open_key},
+    }
+    properties = dict(access.properties)
+    for store, answer in answers.items():
+        properties |= store.properties(json.dumps(answer))
+    assert properties["ssl.certificate.pem"].count("BEGIN") == 2
+    assert KEY not in str(properties)
+    check(properties)
+
+
+def test_kerberos_is_known_by_asking() -> None:
+    """`has_gssapi` returns what the installed librdkafka really supports."""
+    properties = dict(translate(source(BY_TICKET), gssapi=True).properties)
+    settings = {**properties, "group.id": "g", "log_level": "0", "sasl.kerberos.kinit.cmd": "true"}
+    if has_gssapi():
+        Consumer(settings).close()
+    else:
+        with pytest.raises(KafkaException, match="GSSAPI"):
+            Consumer(settings)

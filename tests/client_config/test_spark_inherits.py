@@ -15,19 +15,20 @@ from pyspark.sql import DataFrame, SparkSession
 from eo_listener import OffsetCommitListener
 from eo_listener.client_config.cluster import Cluster, translate
 from eo_listener.client_config.sasl import LoginModule
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.events import Committed, Event
 from eo_listener.spark.jvm.shim_client import JvmShimClient
-from tests.broker import GroupRow, parse_rows
+from tests.broker import parse_rows
 from tests.client_config.test_jaas import PLAIN, READ, REFUSED
+from tests.groups import positions
 from tests.secured import PASSWORDS, PLAIN_MODULE, PLANTED, TRUST, Secured, log_lines
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 HANDLER = "OwnLogin"
+WAYS = 13  # of `ways`
 _SOURCE = """
 import java.util.List;
 import java.util.Map;
@@ -83,7 +84,7 @@ class ListenerOutput:
     lines: list[str] = field(default_factory=list)
     shown: str = ""
     clusters: tuple[Cluster, ...] = ()
-    groups: dict[str, tuple[GroupRow, ...]] = field(default_factory=dict)
+    at: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
     metadata: list[str] = field(default_factory=list)
 
 
@@ -105,13 +106,6 @@ def ways(secured: Secured) -> dict[str, dict[str, str]]:
     return {**secured.ways(), "java": by_handler}
 
 
-WAYS = [
-    "tls-pem-file", "tls-pem-text", "tls-jks", "tls-pkcs12", "tls-unnamed",
-    "mutual-pem-file", "mutual-pem-text", "mutual-pkcs12", "mutual-jks",
-    "plain", "scram-256", "scram-512", "java",
-]  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def told(
     spark: SparkSession, secured: Secured, tmp_path_factory: pytest.TempPathFactory
@@ -124,6 +118,7 @@ def told(
     topics.fill(topic, 20)
     told = ListenerOutput()
     groups = {way: unique(way) for way in ways(secured)}
+    assert len(groups) == WAYS
     listener = OffsetCommitListener(observers=[told.events.append])
     spark.streams.addListener(listener)
     with log_lines() as told.lines:
@@ -145,34 +140,24 @@ def told(
     names = list(groups.values())
     more = [word for name in names[1:] for word in ("--group", name)]
     rows = parse_rows(secured.broker.consumer_groups(names[0], *more))
-    told.groups = {
-        way: tuple(row for row in rows if row.group == name) for way, name in groups.items()
-    }
-    reader = ClusterReader({"bootstrap.servers": secured.broker.bootstrap_servers})
+    told.at = {row.group: (row.current_offset, row.lag) for row in rows}
     for name in names:
-        told.metadata += [position.metadata for position in reader.group(name).values()]
-    reader.close()
+        held = positions(secured.broker.bootstrap_servers, name).values()
+        told.metadata += [position.metadata for position in held]
     return told
 
 
-def test_no_way_is_left_out(secured: Secured) -> None:
-    """The ways tested here are all the ways that the secured broker offers."""
-    assert list(ways(secured)) == WAYS
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_group_is_at_the_end(told: ListenerOutput, way: str) -> None:
-    """With nothing but the source's own options, Kafka's tool shows lag 0."""
-    (row,) = told.groups[way]
-    assert (row.current_offset, row.lag) == (20, 0)
+def test_each_group_is_at_the_end(told: ListenerOutput) -> None:
+    """With nothing but the source's own options, Kafka's tool shows lag 0 for each way in."""
+    assert told.at == dict.fromkeys(told.at, (20, 0))
+    assert len(told.at) == WAYS
 
 
 def test_each_way_by_its_client(told: ListenerOutput) -> None:
     """Only what librdkafka cannot do goes through Java, and only stores are read by it."""
-    assert len(told.clusters) == len(WAYS)
-    assert [cluster.why_java for cluster in told.clusters if cluster.client == "java"] == [
-        "librdkafka has no equal for the source option kafka.sasl.client.callback.handler.class"
-    ]
+    assert len(told.clusters) == WAYS
+    (why,) = (cluster.why_java for cluster in told.clusters if cluster.client == "java")
+    assert "kafka.sasl.client.callback.handler.class" in (why or "")
     uses = sorted("+".join(store.use for store in one.stores) for one in told.clusters)
     assert uses[-5:] == ["trust", "trust", "trust", "trust", "trust+key"]
     assert not any(uses[:-5])
@@ -180,9 +165,9 @@ def test_each_way_by_its_client(told: ListenerOutput) -> None:
 
 def test_nothing_shows_a_secret(told: ListenerOutput, secured: Secured) -> None:
     """No log line of any level, event, repr or commit metadata holds a password or a key."""
-    assert sum(isinstance(event, Committed) for event in told.events) >= len(WAYS)
+    assert sum(isinstance(event, Committed) for event in told.events) >= WAYS
     assert any("committed" in line for line in told.lines)
-    assert len(told.metadata) == len(WAYS)
+    assert len(told.metadata) == WAYS
     shown = "\n".join(
         [*told.lines, repr(told.events), told.shown, repr(told.clusters), *told.metadata]
     )
@@ -212,46 +197,46 @@ def test_a_store_that_java_cannot_read(
     assert PLANTED not in repr(caught.value) + repr(caught.value.__cause__)
 
 
-class TestJaas:
-    """Our reading of sasl.jaas.config against Kafka's own, in Spark's JVM."""
+def java(spark: SparkSession, text: str) -> tuple[str, dict[str, str]] | None:
+    """What Kafka's own client makes of `sasl.jaas.config`; None if it refuses it."""
+    jvm: Any = spark._jvm
+    options = jvm.java.util.HashMap()
+    options.put("sasl.jaas.config", jvm.org.apache.kafka.common.config.types.Password(text))
+    try:
+        context = jvm.org.apache.kafka.common.security.JaasContext.loadClientContext(options)
+    except Exception:  # noqa: BLE001  # pyspark turns Java's into several kinds of its own
+        return None
+    entry = context.configurationEntries().get(0)
+    return entry.getLoginModuleName(), dict(entry.getOptions())
 
-    def java(self, spark: SparkSession, text: str) -> tuple[str, dict[str, str]] | None:
-        """What Kafka's client makes of it; None where it refuses it."""
-        jvm: Any = spark._jvm
-        options = jvm.java.util.HashMap()
-        options.put("sasl.jaas.config", jvm.org.apache.kafka.common.config.types.Password(text))
+
+def test_what_is_read_of_a_login(spark: SparkSession) -> None:
+    """Every text that is read here means the same there."""
+    for text, options in READ:
+        whole = text.replace("{m}", PLAIN)
+        assert java(spark, whole) == (PLAIN, options), whole
+
+
+def test_what_is_refused_of_a_login(spark: SparkSession) -> None:
+    """What is refused here is refused there, but for an open quote and a nameless option."""
+    lenient = [text for text, _ in REFUSED if java(spark, text) is not None]
+    assert all(text.count('"') % 2 or " ==" in text for text in lenient), lenient
+
+
+def test_random_logins(spark: SparkSession) -> None:
+    """Whatever is read here is read there, and as the same."""
+    words = [PLAIN, "required", "a", "b-c", "x.y", '"q w"', "'s'", '"\\"\\n\\61"', "=", "=",
+             ";", " ", " ", "\n", "// c\n", "/* d */", "9", "-", "/", "@", '"', "ü", "€",
+             ' a="1"', " b=c ", "x='y'"]  # fmt: skip
+    randomness = random.Random(6)
+    read = 0
+    for _ in range(400):
+        tail = "".join(randomness.choices(words, k=randomness.randint(0, 9)))
+        text = f"{PLAIN} required {tail}{randomness.choice([';', ' ;', ''])}"
         try:
-            context = jvm.org.apache.kafka.common.security.JaasContext.loadClientContext(options)
-        except Exception:  # noqa: BLE001  # pyspark turns Java's into several kinds of its own
-            return None
-        entry = context.configurationEntries().get(0)
-        return entry.getLoginModuleName(), dict(entry.getOptions())
-
-    def test_what_is_read(self, spark: SparkSession) -> None:
-        """Every text that is read here means the same there."""
-        for text, options in READ:
-            whole = text.replace("{m}", PLAIN)
-            assert self.java(spark, whole) == (PLAIN, options), whole
-
-    def test_what_is_refused(self, spark: SparkSession) -> None:
-        """What is refused here is refused there, but for an open quote and a nameless option."""
-        lenient = [text for text, _ in REFUSED if self.java(spark, text) is not None]
-        assert all(text.count('"') % 2 or " ==" in text for text in lenient), lenient
-
-    def test_random_texts(self, spark: SparkSession) -> None:
-        """Whatever is read here is read there, and as the same."""
-        words = [PLAIN, "required", "a", "b-c", "x.y", '"q w"', "'s'", '"\\"\\n\\61"', "=", "=",
-                 ";", " ", " ", "\n", "// c\n", "/* d */", "9", "-", "/", "@", '"', "ü", "€",
-                 ' a="1"', " b=c ", "x='y'"]  # fmt: skip
-        randomness = random.Random(6)
-        read = 0
-        for _ in range(400):
-            tail = "".join(randomness.choices(words, k=randomness.randint(0, 9)))
-            text = f"{PLAIN} required {tail}{randomness.choice([';', ' ;', ''])}"
-            try:
-                ours = LoginModule.parse(text)
-            except SettingsError:
-                continue
-            read += 1
-            assert self.java(spark, text) == (ours.name, dict(ours.options)), text
-        assert read > 20
+            ours = LoginModule.parse(text)
+        except SettingsError:
+            continue
+        read += 1
+        assert java(spark, text) == (ours.name, dict(ours.options)), text
+    assert read > 20

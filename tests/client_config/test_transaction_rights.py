@@ -7,7 +7,6 @@ import os
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from eo_listener.cli import app
@@ -15,7 +14,7 @@ from eo_listener.model.errors import EoListenerError, KafkaError
 from eo_listener.model.offsets import TopicPartition
 from tests import hanging
 from tests.secured import PASSWORDS, Secured
-from tests.topics import Topics
+from tests.topics import Topics, in_transaction
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -23,17 +22,12 @@ ACL = "--allow-principal User:carol --operation"
 
 
 def test_what_is_missing_is_named_until_it_is_ended(secured: Secured) -> None:
-    """A client that may not describe every id cannot say that one hangs.
-
-    Nor may it end one of an id that it may not write to.
-    """
+    """Without Describe on every id none is said to hang; without Write on its id none is ended."""
     inside, producer_id = secured.broker.bootstrap_servers, 800_000_000 + os.getpid()
     topic, name = Topics(inside).create(partitions=1), f"open-{producer_id}"
     with hanging.unverified(inside):
         hanging.append(inside, TopicPartition(topic, 0), producer_id, written=1_600_000_000_000)
-    producer = Producer({"bootstrap.servers": inside, "transactional.id": name, "log_level": "0"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = in_transaction(inside, name)
     producer.produce(topic, value="open", partition=0)
     assert producer.flush(30) == 0
     login = {

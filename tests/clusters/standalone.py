@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import final
 
 import psutil
@@ -24,7 +23,7 @@ class Standalone:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ends = ExitStack()
-        self._port, page = _ports(2)
+        self._port, page = free_ports(2)
         self.url = f"spark://127.0.0.1:{self._port}"
         self._start("Master", {}, "-p", str(self._port), "--webui-port", str(page))
 
@@ -32,18 +31,13 @@ class Standalone:
         until(lambda: is_open(self._port), 60)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ends.close()
 
     def worker(self, name: str, **variables: str) -> Path:
         """Start a worker of two cores whose environment has these variables; return its folder."""
         folder = self._folder / name
-        port, page = _ports(2)
+        port, page = free_ports(2)
         place = ["-p", str(port), "--webui-port", str(page), "-c", "2", "-m", "3g"]
         self._start("Worker", variables, *place, "-d", str(folder), self.url)
         until(lambda: is_open(port), 60)
@@ -71,8 +65,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for one in family:
         if one.is_running():
             one.kill()
-
-
-def _ports(number: int) -> list[int]:
-    names = [str(place) for place in range(number)]
-    return free_ports(len(names))

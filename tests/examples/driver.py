@@ -112,10 +112,7 @@ class Driver:
         return self.store.groups.get(self.name, {}).get(P0, Position(offset=0, metadata="")).offset
 
     def batch(self) -> None:
-        """Records are written, and a batch ends that has taken them; nothing while it restarts.
-
-        Where there are none, Spark says that the query is idle.
-        """
+        """Write records and end a batch that has taken them, or be idle; not while it restarts."""
         if not self._lock.acquire(blocking=False):
             return
         try:

@@ -23,8 +23,10 @@ def _nothing(driver: Driver) -> None:
     """It stays as it is, or passes by itself."""
 
 
-def _driver(**how: Any) -> Callable[[str], Driver]:
-    return lambda name: Driver(name, **how)
+def _driver(
+    *, sink: Callable[[], MemorySink | None] = lambda: None, **how: Any
+) -> Callable[[str], Driver]:
+    return lambda name: Driver(name, sink=sink(), **how)
 
 
 def _set(**given: Any) -> Callable[[Driver], None]:
@@ -35,7 +37,7 @@ def _set(**given: Any) -> Callable[[Driver], None]:
     return change
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Scenario:
     """`end` takes the cause away that `begin` has made; `says` stands in what the alerts say.
 
@@ -43,16 +45,29 @@ class Scenario:
     """
 
     name: str
-    begin: Callable[[Driver], None] = _nothing
-    alerts: frozenset[str] = frozenset()
-    beside: frozenset[str] = frozenset()
-    says: str = ""
-    end: Callable[[Driver], None] = _nothing
-    driver: Callable[[str], Driver] = Driver
+    begin: Callable[[Driver], None]
+    alerts: frozenset[str]
+    beside: frozenset[str]
+    says: str
+    end: Callable[[Driver], None]
+    driver: Callable[[str], Driver]
 
 
-def _alerts(*names: str) -> frozenset[str]:
-    return frozenset(f"EoListener{name}" for name in names)
+def _alerts(names: str) -> frozenset[str]:
+    return frozenset(f"EoListener{name}" for name in names.split())
+
+
+def _case(
+    name: str,
+    alerts: str = "",
+    begin: Callable[[Driver], None] = _nothing,
+    end: Callable[[Driver], None] = _nothing,
+    *,
+    says: str = "",
+    beside: str = "",
+    driver: Callable[[str], Driver] = Driver,
+) -> Scenario:
+    return Scenario(name, begin, _alerts(alerts), _alerts(beside), says, end, driver)
 
 
 def _refuse(group: str, positions: Any) -> Mapping[TopicPartition, str | None]:
@@ -155,168 +170,142 @@ def _begin_another_checkpoint(driver: Driver) -> None:
     driver.restart()
 
 
-_SINK_ALONE = {"listens": False}
-
 MINUTES = (
     # healthy
-    Scenario(name="steady", driver=lambda name: Driver(name, sink=MemorySink())),
-    Scenario(name="a-batch-behind", driver=_driver(backlog=10, step=10)),
-    Scenario(name="idle", driver=_driver(backlog=10, written=0)),
-    Scenario(name="traffic-drops", begin=_set(written=1)),
-    Scenario(name="redeployed", begin=lambda driver: _restart(driver, 3)),
-    Scenario(name="ended-behind", begin=_end_behind),
+    _case("steady", driver=_driver(sink=MemorySink)),
+    _case("a-batch-behind", driver=_driver(backlog=10, step=10)),
+    _case("idle", driver=_driver(backlog=10, written=0)),
+    _case("traffic-drops", begin=_set(written=1)),
+    _case("redeployed", begin=lambda driver: _restart(driver, 3)),
+    _case("ended-behind", begin=_end_behind),
     # drivers and groups
-    Scenario(
-        name="no-answer",
-        begin=lambda driver: driver.metrics.close(),
-        alerts=_alerts("TargetDown"),
+    _case(
+        "no-answer",
+        "TargetDown",
+        lambda driver: driver.metrics.close(),
+        _answer,
         says="No metrics from no-answer",
-        end=_answer,
     ),
-    Scenario(
-        name="dies-again",
-        begin=lambda driver: _restart(driver, 4),
-        alerts=_alerts("DriverRestarts"),
+    _case(
+        "dies-again",
+        "DriverRestarts",
+        lambda driver: _restart(driver, 4),
         says="was restarted 4 times",
     ),
-    Scenario(
-        name="no-right",
-        begin=_commits_fail,
-        alerts=_alerts("CommitsFail", "CommitErrorRate", "QueryStandsStill"),
-        beside=_alerts("RateDropped"),
+    _case(
+        "no-right",
+        "CommitsFail CommitErrorRate QueryStandsStill",
+        _commits_fail,
+        _commits_succeed,
+        beside="RateDropped",
         says="confirmed commits to the group: GROUP_AUTHORIZATION_FAILED.",
-        end=_commits_succeed,
     ),
-    Scenario(
-        name="coordinator-unwell",
-        begin=lambda driver: driver.store.faults.extend([_time_out] * 9),
-        alerts=_alerts("CommitErrorRate"),
+    _case(
+        "coordinator-unwell",
+        "CommitErrorRate",
+        lambda driver: driver.store.faults.extend([_time_out] * 9),
         says="% of the commits to group coordinator-unwell fail",
     ),
-    Scenario(
-        name="a-tool-commits",
-        begin=_between_batches(_commit_as_a_tool),
-        alerts=_alerts("SomebodyElseCommits"),
+    _case(
+        "a-tool-commits",
+        "SomebodyElseCommits",
+        _between_batches(_commit_as_a_tool),
         says="a-tool-commits (foreign_commit)",
     ),
-    Scenario(
-        name="fenced",
-        begin=lambda driver: driver.store.faults.append(_fence),
-        alerts=_alerts("SomebodyElseCommits"),
+    _case(
+        "fenced",
+        "SomebodyElseCommits",
+        lambda driver: driver.store.faults.append(_fence),
+        Driver.restart,
         says="fenced (fenced)",
-        end=Driver.restart,
     ),
-    Scenario(
-        name="topic-recreated",
-        begin=_between_batches(_recreate_topic),
-        alerts=_alerts("TopicRecreated"),
-        end=Driver.restart,
-    ),
-    Scenario(
-        name="group-deleted",
-        begin=_between_batches(lambda driver: driver.store.groups.clear()),
-        alerts=_alerts("GroupIncident"),
+    _case("topic-recreated", "TopicRecreated", _between_batches(_recreate_topic), Driver.restart),
+    _case(
+        "group-deleted",
+        "GroupIncident",
+        _between_batches(lambda driver: driver.store.groups.clear()),
         says="group-deleted: offsets_missing",
     ),
-    Scenario(
-        name="read-twice",
-        begin=_set(sources=2),
-        alerts=_alerts("GroupIncident"),
-        says="read-twice: partitions_shared",
-    ),
-    Scenario(
-        name="older-checkpoint",
-        driver=_driver(backlog=1000),
-        begin=_restart_from_before,
-        alerts=_alerts("CommitsRefused"),
+    _case("read-twice", "GroupIncident", _set(sources=2), says="read-twice: partitions_shared"),
+    _case(
+        "older-checkpoint",
+        "CommitsRefused",
+        _restart_from_before,
         says="refused (below_group)",
+        driver=_driver(backlog=1000),
     ),
     # queries
-    Scenario(
-        name="more-is-written",
-        begin=_set(written=30, step=10),
-        alerts=_alerts("QueryFallsBehind"),
+    _case(
+        "more-is-written",
+        "QueryFallsBehind",
+        _set(written=30, step=10),
+        _set(written=10, step=10_000),
         says="Query more-is-written is ",
-        end=_set(written=10, step=10_000),
     ),
-    Scenario(
-        name="executors-lost",
-        begin=_set(step=2),
-        alerts=_alerts("QueryFallsBehind", "RateDropped"),
-        end=_set(step=10_000),
-    ),
-    Scenario(
-        name="backlog",
-        driver=_driver(backlog=100_000, step=10),
-        alerts=_alerts("QueryNotCaughtUp"),
-        says="records of t wait",
+    _case("executors-lost", "QueryFallsBehind RateDropped", _set(step=2), _set(step=10_000)),
+    _case(
+        "backlog",
+        "QueryNotCaughtUp",
         end=_set(step=1_000_000),
+        says="records of t wait",
+        driver=_driver(backlog=100_000, step=10),
     ),
-    Scenario(
-        name="hangs-behind",  # what it has reached is committed again meanwhile
+    _case(
+        "hangs-behind",  # what it has reached is committed again meanwhile
+        "QueryFallsBehind QueryStandsStill QueryHangs",
+        _hang_behind,
+        _set(hangs=False, step=10_000),
+        beside="RateDropped",
         driver=_driver(recommit=HOUR / 6),
-        begin=_hang_behind,
-        alerts=_alerts("QueryFallsBehind", "QueryStandsStill", "QueryHangs"),
-        beside=_alerts("RateDropped"),
-        end=_set(hangs=False, step=10_000),
     ),
-    Scenario(
-        name="hangs-at-the-end",  # only `serve` sees that records wait
-        begin=_set(hangs=True),
-        alerts=_alerts("QueryStandsStill", "QueryHangs"),
-        end=_set(hangs=False),
+    _case(
+        "hangs-at-the-end",  # only `serve` sees that records wait
+        "QueryStandsStill QueryHangs",
+        _set(hangs=True),
+        _set(hangs=False),
     ),
-    Scenario(
-        name="skips",
-        begin=lambda driver: driver.skip(5),
-        alerts=_alerts("BatchesDoNotContinue", "SourceWithheld"),
-        says="does not continue the one before (gap)",
-        end=_accept,
+    _case(
+        "skips",
+        "BatchesDoNotContinue SourceWithheld",
+        lambda driver: driver.skip(5),
+        _accept,
+        says="(gap)",
     ),
-    Scenario(
-        name="wrong-group",
-        begin=_restart_with_a_wrong_group,
-        alerts=_alerts("SourceIgnored"),
-        end=_restart_with_its_group,
-    ),
-    Scenario(
-        name="events-dropped",
-        begin=lambda driver: driver.skip(30, batches=3),
-        alerts=_alerts("ProgressEventsMissed"),
-    ),
+    _case("wrong-group", "SourceIgnored", _restart_with_a_wrong_group, _restart_with_its_group),
+    _case("events-dropped", "ProgressEventsMissed", lambda driver: driver.skip(30, batches=3)),
     # sinks
-    Scenario(
-        name="sink-refuses",
-        driver=lambda name: Driver(name, sink=MemorySink(), **_SINK_ALONE),
-        begin=lambda driver: driver.skip(5),
-        alerts=_alerts("SinkBatchFailed"),
+    _case(
+        "sink-refuses",
+        "SinkBatchFailed",
+        lambda driver: driver.skip(5),
         says="sink-refuses failed: GapError",
+        driver=_driver(sink=MemorySink, listens=False),
     ),
-    Scenario(
-        name="format-changed",
-        driver=lambda name: Driver(name, sink=SinkOfSome(), **_SINK_ALONE),
-        begin=lambda driver: _refuse_some(driver, 5),
-        alerts=_alerts("DeadLetters"),
+    _case(
+        "format-changed",
+        "DeadLetters",
+        lambda driver: _refuse_some(driver, 5),
+        lambda driver: _refuse_some(driver, 0),
         says="of the rows of query format-changed cannot be written",
-        end=lambda driver: _refuse_some(driver, 0),
+        driver=_driver(sink=SinkOfSome, listens=False),
     ),
-    Scenario(
-        name="gap-accepted",
-        driver=lambda name: Driver(name, sink=MemorySink(), on_gap="accept", **_SINK_ALONE),
-        begin=lambda driver: driver.skip(40),
-        alerts=_alerts("RowsLost"),
+    _case(
+        "gap-accepted",
+        "RowsLost",
+        lambda driver: driver.skip(40),
+        driver=_driver(sink=MemorySink, listens=False, on_gap="accept"),
     ),
-    Scenario(
-        name="checkpoint-deleted",
-        driver=lambda name: Driver(name, sink=MemorySink(), **_SINK_ALONE),
-        begin=_begin_another_checkpoint,
-        alerts=_alerts("RowsLost"),
+    _case(
+        "checkpoint-deleted",
+        "RowsLost",
+        _begin_another_checkpoint,
+        driver=_driver(sink=MemorySink, listens=False),
     ),
     # eo_listener itself
-    Scenario(
-        name="event-unreadable",
-        begin=lambda driver: driver.arrives("{}"),
-        alerts=_alerts("InternalError"),
+    _case(
+        "event-unreadable",
+        "InternalError",
+        lambda driver: driver.arrives("{}"),
         says="eo_listener has a fault in event-unreadable",
     ),
 )
@@ -326,29 +315,24 @@ HOURS_TIMES, DAYS_TIMES = 10 * TIMES, 240 * TIMES
 _IDLE = _driver(backlog=10, written=0, recommit=3600 / HOURS_TIMES)
 
 HOURS_AND_DAYS = (
-    Scenario(name="committed-hourly", driver=_IDLE),
-    Scenario(name="withheld", driver=_IDLE, begin=_skip_and_go_idle),
-    Scenario(
-        name="hourly-fails",
-        driver=_IDLE,
-        begin=_commits_fail,
-        alerts=_alerts("CommitsStandStill"),
+    _case("committed-hourly", driver=_IDLE),
+    _case("withheld", begin=_skip_and_go_idle, driver=_IDLE),
+    _case(
+        "hourly-fails",
+        "CommitsStandStill",
+        _commits_fail,
+        _commits_succeed,
         says="Group hourly-fails was not committed for ",
-        end=_commits_succeed,
-    ),
-    Scenario(
-        name="down-for-days",
         driver=_IDLE,
-        begin=Driver.close,
-        alerts=_alerts("GroupExpires"),
+    ),
+    _case(
+        "down-for-days",
+        "GroupExpires",
+        Driver.close,
+        Driver.restart,
         says="Kafka will soon forget group down-for-days",
-        end=Driver.restart,
-    ),
-    Scenario(
-        name="ended-for-good",
         driver=_IDLE,
-        begin=Driver.close,
-        alerts=_alerts("GroupExpires"),
     ),
+    _case("ended-for-good", "GroupExpires", Driver.close, driver=_IDLE),
 )
 """Where for CommitsStandStill an hour takes six seconds, and for GroupExpires a day as many."""

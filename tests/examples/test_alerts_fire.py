@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +31,7 @@ from tests.examples.driver import CLUSTER, TIMES, Driver, running
 from tests.examples.monitoring import FOLDER, OR_NONE, alerts, commands, faster, queries
 from tests.examples.scenarios import DAYS_TIMES, HOURS_AND_DAYS, HOURS_TIMES, MINUTES, Scenario
 from tests.prometheus_server import PrometheusServer, programs, prometheus
+from tests.waiting import until
 
 _LONGEST = 150.0  # seconds for all to fire and to clear, on a busy machine
 _HEALTHY = 8.0  # seconds; longer than most alerts take that a healthy driver might raise
@@ -152,31 +153,27 @@ def wait_for_all(
 ) -> None:
     """End each scenario when its alerts fire; wait until none fires any more."""
     waiting = {one.name: one for one in scenarios if one.alerts}
-    deadline = time.monotonic() + _LONGEST
-    clear_since: float | None = None
-    while waiting or clear_since is None or time.monotonic() - clear_since < _CLEAR:
+    last_fired = time.monotonic()
+
+    def is_clear() -> bool:
+        nonlocal last_fired
         firing = of_drivers(server.firing())
         for name, one in list(waiting.items()):
             if one.alerts <= firing[name].keys():
                 check_words(one, firing[name])
                 one.end(drivers[name])
                 del waiting[name]
-        any_fires = any(firing.values())
-        clear_since = None if any_fires else clear_since or time.monotonic()
-        assert time.monotonic() < deadline, (
-            {name: sorted(one.alerts - firing[name].keys()) for name, one in waiting.items()},
-            {name: sorted(some) for name, some in firing.items() if some},
-        )
-        time.sleep(0.25)
+        if any(firing.values()):
+            last_fired = time.monotonic()
+        return not waiting and time.monotonic() - last_fired > _CLEAR
+
+    until(is_clear, _LONGEST, lambda: (list(waiting), of_drivers(server.firing())))
 
 
 def bring_about(
     scenarios: Sequence[Scenario], drivers: Mapping[str, Driver], server: PrometheusServer
 ) -> None:
-    """Begin all; end each when its alerts fire; wait until none fires any more.
-
-    Each alert has then fired for the drivers that it is named for, and for no other.
-    """
+    """Begin all; each alert fires for the drivers that it is named for, and for no other."""
     until(lambda: len(server.query('up{job="eo_listener"} == 1')) == len(drivers))
     time.sleep(_HEALTHY)
     assert of_drivers(server.firing()) == {}
@@ -191,20 +188,9 @@ def bring_about(
     assert fired.keys() <= drivers.keys()
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 @pytest.mark.slow
 def test_within_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each alert but two, in a driver that has its cause; none in a healthy one.
-
-    And all of the dashboard's queries have answers meanwhile, with the number of what went wrong.
-    """
+    """Each alert but two, in a driver that has its cause, and the dashboard shows it; no other."""
     monkeypatch.setattr(counters, "_KEPT", counters._KEPT / TIMES)
     drivers = {one.name: one.driver(one.name) for one in MINUTES}
     made = list(drivers.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from tests.broker import free_port
 from tests.examples.demo.program import demo
 from tests.examples.monitoring import FOLDER, OR_NONE, queries
 from tests.prometheus_server import PrometheusServer, prometheus
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 
@@ -40,11 +40,12 @@ def test_every_query_has_data_in_the_demo(tmp_path: Path) -> None:
         prometheus(tmp_path, config(port)) as server,
         demo(*arguments, "--json", "--metrics-port", str(port)) as running,
     ):
-        deadline = time.monotonic() + _LONGEST
-        while left := without_data(server):
-            assert running.process.poll() is None, (left, running.err)
-            assert time.monotonic() < deadline, left
-            time.sleep(0.5)
+
+        def has_data() -> bool:
+            assert running.process.poll() is None, (without_data(server), running.err)
+            return not without_data(server)
+
+        until(has_data, _LONGEST, lambda: without_data(server))
         for query in queries():
             if OR_NONE in query:
                 (none,) = server.query(query)

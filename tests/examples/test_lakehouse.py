@@ -6,10 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +23,7 @@ from tests.attack.faults import Fault
 from tests.broker import Broker
 from tests.spark_session import submit_environment
 from tests.topics import Topics
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.spark,
@@ -55,24 +56,13 @@ def servers(broker: Broker) -> Iterator[str]:
             topics.delete(name)
 
 
-def run(
-    module: str,
-    *arguments: object,
-    crash: dict[str, Fault] | None = None,
-    log: Path | None = None,
-    root: Path = ROOT,
-) -> subprocess.CompletedProcess[str]:
-    """Run one of its programs to its end, or to the crash; `log` has the fault points."""
-    return python("-m", f"examples.lakehouse{module}", *arguments, crash=crash, log=log, root=root)
-
-
 def python(
     *arguments: object,
     crash: dict[str, Fault] | None = None,
     log: Path | None = None,
     root: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python to its end, with the project's folder `root`."""
+    """Run Python to its end, or to the crash, in the folder `root`; `log` has the fault points."""
     armed = {} if log is None else faults.environment(crash or {}, log)
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
@@ -85,13 +75,22 @@ def python(
     )
 
 
-def wait(what: Callable[[], bool], job: subprocess.Popen[bytes], seconds: float = 200) -> None:
-    """Wait until something holds, while the job runs."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert job.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.5)
+def run(module: str, *arguments: object, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run one of its programs."""
+    return python("-m", f"examples.lakehouse{module}", *arguments, **how)
+
+
+def run_well(module: str, *arguments: object, **how: Any) -> str:
+    """Run one of its programs to a good end; return what it printed."""
+    answer = run(module, *arguments, **how)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    return answer.stdout
+
+
+def check_equal(lake: Path, flights: int, **how: Any) -> None:
+    """All tables are what the events say."""
+    equal = run(".compare", lake, flights, **how)
+    assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
 
 
 def batches(lake: Path, job: str) -> Durable:
@@ -101,10 +100,9 @@ def batches(lake: Path, job: str) -> Durable:
 
 def test_one_command_runs_all(tmp_path: Path) -> None:
     """With a Kafka of its own; the numbers are those of the events, and it says so."""
-    answer = run("", "--flights", 300, "--folder", tmp_path / "lake")
-    assert answer.returncode == 0, answer.stderr[-3000:]
-    assert answer.stdout.strip().endswith(EQUAL)
-    found = dict(line.split(" rows, ")[0].split() for line in answer.stdout.splitlines()[-4:-1])
+    printed = run_well("", "--flights", 300, "--folder", tmp_path / "lake")
+    assert printed.strip().endswith(EQUAL)
+    found = dict(line.split(" rows, ")[0].split() for line in printed.splitlines()[-4:-1])
     assert found["lake.air.flights"] == "300"
     assert int(found["lake.raw.flights"]) > 900
 
@@ -114,44 +112,34 @@ def test_maintained_between_two_runs_each_event_is_there_once(servers: str, tmp_
     lake = tmp_path / "lake"
     half = len(events(150)) // 2
     create_topics(servers)
-    for first, until in ((0, half), (half, None)):
-        produce(servers, 150, first, until)
+    for first, last in ((0, half), (half, None)):
+        produce(servers, 150, first, last)
         for job in (".stream_write_raw", ".upsert_enriched"):
-            answer = run(job, servers, lake, "--once")
-            assert answer.returncode == 0, answer.stderr[-3000:]
-        dry = run(".maintain", lake, "--expire-after-hours", 0)
-        assert dry.returncode == 0, dry.stderr[-3000:]
-        done = run(".maintain", lake, "--expire-after-hours", 0, "--execute")
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert "rewritten_data_files_count" in done.stdout
-        assert "rewritten_data_files_count" not in dry.stdout
-    equal = run(".compare", lake, 150)
-    assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
+            run_well(job, servers, lake, "--once")
+        maintain = (".maintain", lake, "--expire-after-hours", 0)
+        assert "rewritten_data_files_count" not in run_well(*maintain)
+        assert "rewritten_data_files_count" in run_well(*maintain, "--execute")
+    check_equal(lake, 150)
 
 
 def test_killed_between_two_tables_each_event_is_there_once(servers: str, tmp_path: Path) -> None:
     """Each job dies where its first table has a batch and the other has not, which is seen."""
     lake = tmp_path / "lake"
-    assert run(".produce", servers, 150).returncode == 0
+    run_well(".produce", servers, 150)
     for job in (".stream_write_raw", ".upsert_enriched"):
         log = tmp_path / f"log{job}"
         assert run(job, servers, lake, "--once", crash=BETWEEN, log=log).returncode < 0
         assert "sink.committed 1 fell" in log.read_text()
         differs = run(".compare", lake, 150)
         assert (differs.returncode, "The tables differ" in differs.stdout) == (1, True)
-        answer = run(job, servers, lake, "--once")
-        assert answer.returncode == 0, answer.stderr[-3000:]
-    equal = run(".compare", lake, 150)
-    assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
+        run_well(job, servers, lake, "--once")
+    check_equal(lake, 150)
 
 
 def test_in_small_batches_the_checkpoint_stays_small(servers: str, tmp_path: Path) -> None:
-    """No batch has more than maxOffsetsPerTrigger records, and of the checkpoint ten are kept.
-
-    Each job dies in its 13th batch, between the tables, when older batches are deleted already.
-    """
+    """Of at most maxOffsetsPerTrigger records; ten are kept. Each job dies in its 13th batch."""
     lake, records = tmp_path / "lake", 30
-    assert run(".produce", servers, 150).returncode == 0
+    run_well(".produce", servers, 150)
     crash = {"sink.committed": Fault(do="fell", nth=25)}
     for job in JOBS:
         log = tmp_path / f"log-{job}"
@@ -165,8 +153,7 @@ def test_in_small_batches_the_checkpoint_stays_small(servers: str, tmp_path: Pat
         assert kept[-1].number > 13
         assert len(kept) <= int(SPARK["spark.sql.streaming.minBatchesToRetain"]) + 1
         assert max(b - a for a, b in pairwise(ends)) <= records
-    equal = run(".compare", lake, 150)
-    assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
+    check_equal(lake, 150)
 
 
 def test_a_new_field_is_a_column_while_the_job_runs(servers: str, tmp_path: Path) -> None:
@@ -181,10 +168,10 @@ def test_a_new_field_is_a_column_while_the_job_runs(servers: str, tmp_path: Path
     commits = lake / "checkpoints" / "stream-write-raw" / "commits"
     with subprocess.Popen(command, cwd=ROOT, env=submit_environment()) as job:
         try:
-            wait((commits / "0").exists, job)
+            until(lambda: job.poll() is not None or (commits / "0").exists(), 200)
             assert sum(batches(lake, JOBS[0]).batches[-1].ends.values()) == half
             produce(servers, 150, half)
-            wait(lambda: sum(batches(lake, JOBS[0]).batches[-1].ends.values()) == len(sent), job)
+            until(lambda: sum(batches(lake, JOBS[0]).batches[-1].ends.values()) == len(sent), 200)
         finally:
             job.send_signal(signal.SIGINT)
             job.wait(60)
@@ -195,17 +182,14 @@ def test_a_new_field_is_a_column_while_the_job_runs(servers: str, tmp_path: Path
 
 
 def test_a_new_column_is_refused_by_name_then_added(servers: str, tmp_path: Path) -> None:
-    """The user changes the schema, is told what to type, types it: nothing is lost or doubled.
-
-    Also where the job dies when the column is there and its batch is not.
-    """
+    """The user is told what to type, types it, and nothing is lost, also when the job dies then."""
     lake, half = tmp_path / "lake", len(events(150)) // 2
     mine = tmp_path / "mine"
     shutil.copytree(ROOT / "examples" / "lakehouse", mine / "examples" / "lakehouse")
     create_topics(servers)
     produce(servers, 150, 0, half)
     command = (".upsert_enriched", servers, lake, "--once")
-    assert run(*command).returncode == 0
+    run_well(*command)
     produce(servers, 150, half)
     edit(mine, "settings", "arr_delay int", f"arr_delay int, {NEW_FIELD} int")
     refused = run(*command, root=mine)
@@ -215,11 +199,9 @@ def test_a_new_column_is_refused_by_name_then_added(servers: str, tmp_path: Path
     edit(mine, "upsert_enriched", "keys=KEY,", "keys=KEY, new_columns=True,")
     crash = {"sink.begun": Fault(do="fell")}  # the other table has the batch already
     assert run(*command, root=mine, crash=crash, log=tmp_path / "log").returncode < 0
-    answer = run(*command, root=mine)
-    assert answer.returncode == 0, answer.stderr[-3000:]
-    assert run(".stream_write_raw", servers, lake, "--once").returncode == 0
-    equal = run(".compare", lake, 150, root=mine)
-    assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
+    run_well(*command, root=mine)
+    run_well(".stream_write_raw", servers, lake, "--once")
+    check_equal(lake, 150, root=mine)
 
 
 def edit(root: Path, module: str, old: str, new: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError as Answer
@@ -16,74 +18,21 @@ from eo_listener.preflight.facts import LONGEST_MS
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 
-def test_one_that_gave_up_is_closed() -> None:
-    """A producer that gave up is closed, or it would fence the next one once Kafka is back."""
-    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
-    with pytest.raises(KafkaError, match="init_transactions at"):
-        producer.take_over(0.2)
-    producer.leave()
-    with pytest.raises(RuntimeError, match="closed"):
-        producer._producer.poll(0)
+@pytest.fixture
+def producer() -> Iterator[BatchProducer]:
+    made = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+    yield made
+    made.leave()
 
 
-class Waiting:
-    """In the place of librdkafka's producer: is ready only when it was asked for metadata."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-
-    def init_transactions(self, timeout: float) -> None:
-        assert self.asked.wait(timeout)
-
-    def list_topics(self, topic: str, timeout: float) -> None:
-        assert topic == "ledger"
-        self.asked.set()
-        raise KafkaException(Answer(Answer._TRANSPORT))
-
-    def close(self) -> None:
-        pass
-
-
-def test_metadata_are_asked_for_while_an_epoch_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else librdkafka may wait half a second before it looks for the coordinator again."""
-    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
-    waiting = Waiting()
-    monkeypatch.setattr(producer, "_producer", waiting)
-    producer.take_over(5.0, topic="ledger")
-    assert producer.stage is Stage.READY
-
-
-def test_an_epoch_that_is_not_to_be_had_is_given_up_in_time() -> None:
-    """However often metadata are asked for."""
-    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
-    begun = time.monotonic()
-    with pytest.raises(KafkaError, match="init_transactions at"):
-        producer.take_over(0.5, topic="ledger")
-    assert time.monotonic() - begun < 5.0
-    producer.leave()
-
-
-def test_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that blocks is waited for up to a limit, and its producer is not closed."""
-    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
-    monkeypatch.setattr("eo_listener.kafka.producers._MARGIN", 0.0)
-    with pytest.raises(KafkaError, match="waiting at"):
-        producer._bounded("waiting", lambda _: time.sleep(1), 0.1)
-    producer.leave()
-    assert producer._producer.poll(0) == 0
-
-
-class Fenced:
-    """In the place of librdkafka's producer: tells so, and then calls back with what that did."""
-
-    def __init__(self) -> None:
-        self.fatal = Answer(Answer._FENCED, "fenced", fatal=True)
+class Librdkafka:
+    """In the place of its producer, whose queue is empty."""
 
     def __len__(self) -> int:
-        return 1
+        return 0
 
-    def flush(self, _: float) -> None:
-        raise SystemError("a callback was called") from KafkaException(self.fatal)
+    def flush(self, _: float) -> int:
+        return 0
 
     def poll(self, _: float) -> None:
         pass
@@ -92,9 +41,67 @@ class Fenced:
         pass
 
 
-def test_one_that_is_fenced_while_it_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("topic", [None, "ledger"])
+def test_an_epoch_that_is_not_to_be_had_is_given_up_in_time(
+    topic: str | None, producer: BatchProducer
+) -> None:
+    """It is closed then, or it would fence the next one once Kafka is back."""
+    begun = time.monotonic()
+    with pytest.raises(KafkaError, match="init_transactions at"):
+        producer.take_over(0.2, topic=topic)
+    assert time.monotonic() - begun < 5.0
+    producer.leave()
+    with pytest.raises(RuntimeError, match="closed"):
+        producer._producer.poll(0)
+
+
+def test_metadata_are_asked_for_while_an_epoch_is_taken(
+    producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else librdkafka may wait half a second before it looks for the coordinator again."""
+
+    class Waiting(Librdkafka):
+        """It is ready only when it was asked for metadata."""
+
+        asked = threading.Event()
+
+        def init_transactions(self, timeout: float) -> None:
+            assert self.asked.wait(timeout)
+
+        def list_topics(self, topic: str, timeout: float) -> None:
+            assert topic == "ledger"
+            self.asked.set()
+            raise KafkaException(Answer(Answer._TRANSPORT))
+
+    monkeypatch.setattr(producer, "_producer", Waiting())
+    producer.take_over(5.0, topic="ledger")
+    assert producer.stage is Stage.READY
+
+
+def test_a_call_that_never_returns(
+    producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that blocks is waited for up to a limit, and its producer is not closed."""
+    monkeypatch.setattr("eo_listener.kafka.producers._MARGIN", 0.0)
+    with pytest.raises(KafkaError, match="waiting at"):
+        producer._bounded("waiting", lambda _: time.sleep(1), 0.1)
+    producer.leave()
+    assert producer._producer.poll(0) == 0
+
+
+def test_one_that_is_fenced_while_it_sends(
+    producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Says so, though confluent-kafka calls back once more and raises a SystemError of that."""
-    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+
+    class Fenced(Librdkafka):
+        def __len__(self) -> int:
+            return 1
+
+        def flush(self, _: float) -> int:
+            fatal = Answer(Answer._FENCED, "fenced", fatal=True)
+            raise SystemError("a callback was called") from KafkaException(fatal)
+
     monkeypatch.setattr(producer, "_producer", Fenced())
     with pytest.raises(KafkaError) as caught:
         producer.flush(5)
@@ -107,38 +114,29 @@ def test_settings_that_cannot_be() -> None:
         BatchProducer({**NOWHERE, "message.timeout.ms": "90000"}, "tx", transaction_timeout=60)
 
 
-@pytest.mark.parametrize("timeout", [1, 2, LONGEST_MS / 1000])
+@pytest.mark.parametrize("timeout", [1, LONGEST_MS / 1000])
 def test_transactions_of_any_length(timeout: float) -> None:
     """From a second to the longest that librdkafka can ask for."""
     BatchProducer(NOWHERE, "tx", transaction_timeout=timeout).leave()
 
 
-class Drained:
-    """In the place of librdkafka's producer: its queue is full, and empty a moment later."""
-
-    def __init__(self) -> None:
-        self.full, self.taken = True, 0
-
-    def produce(self, *_: object, **__: object) -> None:
-        if self.full:
-            self.full = False
-            raise BufferError
-        self.taken += 1
-
-    def flush(self, _: float) -> int:
-        return 0
-
-    def __len__(self) -> int:
-        return 0
-
-
-def test_a_queue_that_is_emptied_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_is_emptied_meanwhile(
+    producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A record for which there was no room a moment ago is not larger than the whole queue."""
-    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+
+    class Drained(Librdkafka):
+        tries = 0
+
+        def produce(self, *_: Any, **__: Any) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                raise BufferError
+
     drained = Drained()
     monkeypatch.setattr(producer, "_producer", drained)
     producer.send("t", b"value")
-    assert drained.taken == 1
+    assert drained.tries == 2
 
 
 def test_what_it_reports_is_not_kept_while_others_send() -> None:

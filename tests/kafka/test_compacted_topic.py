@@ -13,8 +13,7 @@ from confluent_kafka import Producer
 from eo_listener.kafka.compacted_topic import CompactedTopic
 from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.errors import KafkaError
-from tests.broker import Broker
-from tests.topics import Topics, unique
+from tests.topics import Topics, in_transaction, unique
 
 pytestmark = pytest.mark.kafka
 
@@ -22,33 +21,27 @@ Topic = tuple[CompactedTopic, Topics]
 
 
 @pytest.fixture
-def made(broker: Broker) -> Iterator[Topic]:
+def made(topics: Topics) -> Iterator[Topic]:
     """A topic of two partitions, from which records can be deleted."""
-    servers = broker.bootstrap_servers
-    with closing(CompactedTopic({"bootstrap.servers": servers}, unique("c"), timeout=20)) as topic:
+    properties = {"bootstrap.servers": topics.servers}
+    with closing(CompactedTopic(properties, unique("c"), timeout=20)) as topic:
         assert topic.policy() is None
         topic.create(2, {"cleanup.policy": "compact,delete"})
-        yield topic, Topics(servers)
+        yield topic, topics
 
 
 def append(
     made: Topic, *records: tuple[str, str | None], partition: int = 0, commit: bool | None = None
-) -> Producer:
+) -> None:
     """Send records; in a transaction that is committed, aborted, or (None) in none."""
     topic, topics = made
-    settings = {"bootstrap.servers": topics.servers, "log_level": "0"}
-    if commit is not None:
-        settings["transactional.id"] = unique("tx")
-    producer = Producer(settings)
-    if commit is not None:
-        producer.init_transactions(30)
-        producer.begin_transaction()
+    plain = Producer({"bootstrap.servers": topics.servers, "log_level": "0"})
+    producer = plain if commit is None else in_transaction(topics.servers)
     for key, value in records:
         producer.produce(topic.topic, value, key, partition)
     assert producer.flush(30) == 0
     if commit is not None:
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
-    return producer
 
 
 def values(made: Topic) -> dict[str, str]:
@@ -100,25 +93,17 @@ def test_a_log_that_takes_longer_than_the_time_for_one_reading(
     assert min(seen) > 30
 
 
-def test_more_partitions(made: Topic) -> None:
-    """Partitions that are added later are read too."""
+def test_more_partitions_and_records_that_are_gone(made: Topic) -> None:
+    """Both are taken as they are now, and what was read before is still known."""
     append(made, ("a", "1"))
     assert values(made) == {"a": "1"}
     topic, topics = made
     topics.widen(topic.topic, 4)
     append(made, ("d", "1"), partition=3)
     assert values(made) == {"a": "1", "d": "1"}
-
-
-def test_records_that_are_gone(made: Topic) -> None:
-    """Where the log now begins behind what was read, it is read from there, and not waited for."""
-    append(made, ("a", "1"))
-    append(made, ("c", "1"), partition=1)
-    assert values(made) == {"a": "1", "c": "1"}
     append(made, ("b", "1"), ("a", "2"))
-    topic, topics = made
     topics.forget_before(topic.topic, {0: 2})
-    assert values(made) == {"a": "2", "c": "1"}
+    assert values(made) == {"a": "2", "d": "1"}
 
 
 def test_a_topic_that_was_recreated(made: Topic) -> None:
@@ -138,10 +123,7 @@ def test_an_open_transaction(made: Topic) -> None:
     """It is pending only for a read of a key behind its first record, and is named there."""
     topic, topics = made
     append(made, ("a", "1"), ("b", "1"))
-    settings = {"bootstrap.servers": topics.servers, "transactional.id": unique("tx")}
-    producer = Producer({**settings, "log_level": 0})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = in_transaction(topics.servers)
     producer.produce(topic.topic, "open", "other", 0)
     producer.flush(30)
     append(made, ("a", "2"))

@@ -11,26 +11,25 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 
 from eo_listener.kafka import logs, simple_groups
 from eo_listener.kafka.client import Client, wire_of
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.group_stores import check, open_groups
-from eo_listener.kafka.simple_groups import LIMIT, SimpleGroups
+from eo_listener.kafka.group_stores import check
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.offsets import TopicPartition
 from tests.broker import Broker
+from tests.groups import insist
 from tests.store_facts import (
     at,
-    insist,
     look_until,
     test_a_snapshot_leaves_out_what_does_not_exist,
     test_a_snapshot_shows_a_topic_change,
     test_a_snapshot_shows_where_group_and_logs_stand,
     test_what_is_committed_is_read_back,
 )
-from tests.topics import Topics, unique
+from tests.topics import Topics, in_transaction, unique
 
 __all__ = [
     "test_a_snapshot_leaves_out_what_does_not_exist",
@@ -58,23 +57,13 @@ def reader(broker: Broker) -> Iterator[ClusterReader]:
     reader.close()
 
 
-@pytest.fixture
-def topics(broker: Broker) -> Topics:
-    return Topics(broker.bootstrap_servers)
-
-
 def test_one_deleted_topic_does_not_hide_that_the_others_landed(
     store: SimpleGroups, reader: ClusterReader, topics: Topics
 ) -> None:
     """The answer is told for each partition: librdkafka itself gives all the error of one."""
     kept, deleted, group = topics.create(), topics.create(), unique("g")
     insist(store, group, at(1, T(kept, 0), T(deleted, 0)))
-    admin = AdminClient({"bootstrap.servers": topics.servers})
-    admin.delete_topics([deleted])[deleted].result(timeout=30)
-    deadline = time.monotonic() + 20
-    while reader.partitions([deleted]):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    topics.delete(deleted)
     answer = store.commit(group, at(7, T(kept, 0), T(kept, 1), T(deleted, 0)), timeout=8)
     assert answer == {
         T(kept, 0): None,
@@ -88,32 +77,27 @@ def test_a_snapshot_of_more_than_one_request_takes(
     store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partitions beyond those of the first request are all answered."""
-    monkeypatch.setattr(logs, "_AT_ONCE", 30)
-    topic, group = topics.create(partitions=100), unique("g")
-    insist(store, group, at(3, T(topic, 99)))
-    partitions = [T(topic, number) for number in range(150)]
-    found = look_until(store, group, partitions, lambda snapshot: len(snapshot.ends) == 100)
-    assert found.held == at(3, T(topic, 99))
-
-
-def test_a_snapshot_without_a_broker_is_an_error() -> None:
-    """It raises within its time-out, with the reason, and says nothing of the group."""
-    store = SimpleGroups({"bootstrap.servers": "127.0.0.1:1"})
-    started = time.monotonic()
-    with pytest.raises(KafkaError) as failed:
-        store.snapshot("g", [T("t", 0)], timeout=3)
-    assert time.monotonic() - started < 5
-    assert "Connection refused" in (failed.value.cause or "")
-    store.close()
+    monkeypatch.setattr(logs, "_AT_ONCE", 3)
+    topic, group = topics.create(partitions=10), unique("g")
+    insist(store, group, at(3, T(topic, 9)))
+    partitions = [T(topic, number) for number in range(15)]
+    found = look_until(store, group, partitions, lambda snapshot: len(snapshot.ends) == 10)
+    assert found.held == at(3, T(topic, 9))
 
 
 def test_nobody_at_the_address_is_said_with_its_reason() -> None:
-    """The error has the reason that the connection reported, and closing does not wait for long."""
+    """Within the time-out, by commit and by snapshot; closing does not wait for long."""
     store = SimpleGroups({"bootstrap.servers": "127.0.0.1:1"})
-    with pytest.raises(KafkaError) as failed:
-        store.commit("g", at(5, T("t", 0), T("t", 1)), timeout=8)
-    assert failed.value.code == "_TRANSPORT"
-    assert "Connection refused" in (failed.value.cause or "")
+    for ask in (
+        lambda: store.commit("g", at(5, T("t", 0), T("t", 1)), timeout=3),
+        lambda: store.snapshot("g", [T("t", 0)], timeout=3),
+    ):
+        started = time.monotonic()
+        with pytest.raises(KafkaError) as failed:
+            ask()
+        assert time.monotonic() - started < 5
+        assert failed.value.code == "_TRANSPORT"
+        assert "Connection refused" in (failed.value.cause or "")
     started = time.monotonic()
     store.close()
     assert time.monotonic() - started < 7
@@ -141,14 +125,15 @@ def test_after_an_outage_no_old_complaint_remains(
 
 
 def test_many_groups_keep_a_bounded_number_of_clients(
-    store: SimpleGroups, topics: Topics, reader: ClusterReader
+    store: SimpleGroups, topics: Topics, reader: ClusterReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the number that is kept, groups take turns, and each is committed all the same."""
+    monkeypatch.setattr(simple_groups, "LIMIT", 5)
     topic = topics.create()
-    groups = [unique("g") for _ in range(140)]
+    groups = [unique("g") for _ in range(12)]
     for group in groups:
         insist(store, group, at(3, T(topic, 0)))
-    assert len(store._clients) <= LIMIT
+    assert len(store._clients) <= 5
     for group in (groups[0], groups[-1]):
         assert reader.group(group, [T(topic, 0)]) == at(3, T(topic, 0))
 
@@ -156,9 +141,7 @@ def test_many_groups_keep_a_bounded_number_of_clients(
 @contextmanager
 def transaction_on(servers: str, group: str, topic: str) -> Iterator[Producer]:
     """A transaction that moves the group to 5, open; ended here where it is not before."""
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": group, "log_level": 0})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = in_transaction(servers, group)
     client = Client({"bootstrap.servers": servers}, group)
     member = client.consumer.consumer_group_metadata()
     client.close()
@@ -206,26 +189,16 @@ def test_a_transaction_that_stays_open_holds_no_reading_up(
 
 
 def test_the_log_end_counts_an_open_transaction(topics: Topics, reader: ClusterReader) -> None:
-    """As Kafka's own tools show it: lag is what is in the log, also what cannot be read yet."""
+    """Lag is what is in the log, also what cannot be read yet; what is gone has none, and not 0."""
     topic = topics.create(partitions=1)
-    producer = Producer(
-        {"bootstrap.servers": topics.servers, "transactional.id": unique("tx"), "log_level": "0"}
-    )
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = in_transaction(topics.servers)
     for number in range(10):
         producer.produce(topic, str(number))
     assert producer.flush(30) == 0
     try:
-        assert reader.log_ends([T(topic, 0)]) == {T(topic, 0): 10}
+        assert reader.log_ends([T(topic, 0), T("nosuch", 0)]) == {T(topic, 0): 10}
     finally:
         producer.abort_transaction(30)
-
-
-def test_a_partition_that_is_gone_has_no_log_end(topics: Topics, reader: ClusterReader) -> None:
-    """It is left out, not zero."""
-    topic = topics.create(partitions=1)
-    assert reader.log_ends([T(topic, 0), T("nosuch", 0)]) == {T(topic, 0): 0}
 
 
 @pytest.mark.parametrize(
@@ -241,12 +214,6 @@ def test_settings_are_checked_for_their_mode(mode: str, properties: Mapping[str,
     check({}, mode)
     with pytest.raises(SettingsError, match="does not accept"):
         check(properties, mode)
-
-
-def test_a_mode_that_there_is_not() -> None:
-    """An unknown mode is refused with those there are."""
-    with pytest.raises(SettingsError, match="simple"):
-        open_groups({"bootstrap.servers": "x:1"}, "exactly-once")
 
 
 def test_settings_that_no_client_takes() -> None:

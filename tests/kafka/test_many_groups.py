@@ -20,6 +20,7 @@ from eo_listener.model.offsets import TopicPartition
 from tests.broker import Broker
 from tests.groups import commit
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -58,7 +59,7 @@ def test_a_process_that_dies_is_replaced(broker: Broker) -> None:
 def test_a_cluster_that_is_away(apart: bool) -> None:
     """An error of Kafka's, from whichever process has asked."""
     properties = {"bootstrap.servers": "127.0.0.1:1"}
-    with closing(ManyGroups(properties, apart=apart, timeout=2.0)) as many:
+    with closing(ManyGroups(properties, apart=apart, timeout=1.0)) as many:
         with pytest.raises(KafkaError, match="listing groups at 127"):
             many.names()
         assert many.read(["g"])["g"].error is not None
@@ -74,9 +75,8 @@ def test_the_end_waits_for_no_answer() -> None:
 
     asking = threading.Thread(target=ask)
     asking.start()
-    while many._process.pid is None:
-        time.sleep(0.05)
-    time.sleep(0.5)
+    until(lambda: many._process.pid)
+    time.sleep(0.5)  # by now it waits
     begun = time.monotonic()
     many.close()
     asking.join(30)

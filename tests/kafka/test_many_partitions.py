@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
@@ -26,14 +25,17 @@ from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.spark_session import spark
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 __all__ = ["spark"]
 
 pytestmark = pytest.mark.kafka
 
 METADATA = "x" * 100
+Place = tuple[str, tuple[TopicPartition, ...]]
 MODES = ("simple", "member", "transactional")
-MOST_AT_ONCE = 100_000  # bytes of a record batch, where a broker takes fewer than by default
+MANY = 800
+MOST_AT_ONCE = 50_000  # bytes of a record batch, where a broker takes fewer than by default
 
 
 def commit_all(
@@ -54,29 +56,24 @@ def commit_all(
 
 
 @pytest.fixture(scope="module")
-def narrow() -> Iterator[tuple[str, tuple[TopicPartition, ...]]]:
+def narrow() -> Iterator[Place]:
     """A broker that takes small record batches, and a topic of many partitions."""
     limit = {"message.max.bytes": str(MOST_AT_ONCE)}
     with Broker(version=kafka_version(), properties=limit) as broker:
-        topic = Topics(broker.bootstrap_servers).create(partitions=1500)
+        topic = Topics(broker.bootstrap_servers).create(partitions=MANY)
         with closing(ClusterReader({"bootstrap.servers": broker.bootstrap_servers})) as reader:
-            deadline = time.monotonic() + 60
-            while len(partitions := reader.partitions([topic])) < 1500:
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+            partitions = reader.partitions([topic])
         yield broker.bootstrap_servers, partitions
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_coordinator_that_takes_less_is_sent_less(
-    narrow: tuple[str, tuple[TopicPartition, ...]], mode: str
-) -> None:
+def test_a_coordinator_that_takes_less_is_sent_less(narrow: Place, mode: str) -> None:
     """What does not fit into its record batches is sent in smaller parts, until all has landed."""
     servers, partitions = narrow
     events, held = commit_all(
         servers, partitions, lambda: open_groups({"bootstrap.servers": servers}, mode)
     )
-    assert held == 1500
+    assert held == MANY
     failed = {one.code: one.cause for one in events if isinstance(one, CommitFailed)}
     (told,) = {cause for cause in failed.values() if "max.message.bytes" in cause}
     assert "__consumer_offsets" in told
@@ -86,7 +83,7 @@ def test_a_coordinator_that_takes_less_is_sent_less(
 @pytest.mark.spark
 @pytest.mark.slow
 def test_by_java_too(
-    narrow: tuple[str, tuple[TopicPartition, ...]],
+    narrow: Place,
     spark: SparkSession,  # its JVM
 ) -> None:
     """Spark's own client is told the same by its own name, and the parts get smaller."""
@@ -94,12 +91,12 @@ def test_by_java_too(
     events, held = commit_all(
         servers, partitions, lambda: JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
     )
-    assert held == 1500
+    assert held == MANY
     assert any(isinstance(one, CommitFailed) and "max.message" in one.cause for one in events)
 
 
 @pytest.fixture(scope="module")
-def wide() -> Iterator[tuple[str, tuple[TopicPartition, ...]]]:
+def wide() -> Iterator[Place]:
     """Four nodes with 20,000 partitions: one would run out of descriptors."""
     small = {"log.index.size.max.bytes": "4096"}  # kept in memory, for each partition
     with Broker(
@@ -112,21 +109,16 @@ def wide() -> Iterator[tuple[str, tuple[TopicPartition, ...]]]:
         with closing(
             ClusterReader({"bootstrap.servers": broker.bootstrap_servers}, timeout=30)
         ) as reader:
-            deadline, partitions, ready = time.monotonic() + 240, reader.partitions(), False
-            while not ready:
-                assert time.monotonic() < deadline
-                with suppress(KafkaError):  # the nodes are still making their logs
-                    partitions = reader.partitions()
-                    ready = len(reader.log_ends(partitions)) == 20_000
-                time.sleep(0.5)
+            until(  # the nodes are still making their logs
+                lambda: len(reader.log_ends(reader.partitions())) == 20_000, 240, despite=KafkaError
+            )
+            partitions = reader.partitions()
         yield broker.bootstrap_servers, partitions
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_twenty_thousand_partitions(
-    wide: tuple[str, tuple[TopicPartition, ...]], mode: str
-) -> None:
+def test_twenty_thousand_partitions(wide: Place, mode: str) -> None:
     """All are read and committed, in parts that a coordinator takes by default."""
     servers, partitions = wide
     events, held = commit_all(

@@ -1,80 +1,51 @@
-"""How long a reader of ranges waits. No broker: what comes is made up."""
+"""How long readers wait, and which answers of a broker are none yet. No broker."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import chain
+from unittest.mock import Mock
 
 import pytest
+from confluent_kafka import KafkaError as Answer
 
+from eo_listener.kafka import cluster_reader
 from eo_listener.kafka.client import ConnectionErrors
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import Held
 from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.kafka_errors import COORDINATOR_MOVES, LEADER_MOVES, NO_TOPIC, PASSING
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 
 BUSY, SILENT = TopicPartition("out", 0), TopicPartition("out", 1)
 
 
-class Message:
-    """A record."""
-
-    def __init__(self, tp: TopicPartition, offset: int) -> None:
-        self._tp, self._offset = tp, offset
-
-    def topic(self) -> str:
-        return self._tp.topic
-
-    def partition(self) -> int:
-        return self._tp.partition
-
-    def offset(self) -> int:
-        return self._offset
-
-    def error(self) -> None:
-        return None
+def message(tp: TopicPartition, offset: int) -> Mock:
+    told = {"topic": tp.topic, "partition": tp.partition, "offset": offset, "error": None}
+    return Mock(**{f"{name}.return_value": value for name, value in told.items()})
 
 
-class Traffic:
-    """A consumer that gives these messages, and then more and more of one partition."""
-
-    def __init__(self, *messages: Message) -> None:
-        self.messages = self._all(messages)
-
-    def _all(self, messages: tuple[Message, ...]) -> Iterator[Message]:
-        yield from messages
-        for offset in range(10, 300):
-            yield Message(BUSY, offset)
-        raise AssertionError("it would go on for ever")
-
-    def assign(self, _: Any) -> None:
-        pass
-
-    def unassign(self) -> None:
-        pass
-
-    def poll(self, _: float) -> Message:
-        time.sleep(0.01)
-        return next(self.messages)
-
-    def consume(self, _: int, timeout: float) -> list[Message]:
-        return []
-
-    def close(self) -> None:
-        pass
-
-
-def reader(monkeypatch: pytest.MonkeyPatch, *messages: Message) -> RangeReader:
+def reader_of(monkeypatch: pytest.MonkeyPatch, *offsets: int) -> RangeReader:
+    """One whose consumer gets these of a partition, and then more and more."""
     properties = {"bootstrap.servers": "127.0.0.1:1"}
     made = RangeReader(properties, "test", committed=False, errors=ConnectionErrors("nowhere"))
     made.close()
-    monkeypatch.setattr(made, "consumer", Traffic(*messages))
+    coming = chain(offsets, range(100, 400))
+
+    def poll(_: float) -> Mock:
+        time.sleep(0.01)
+        return message(BUSY, next(coming))  # a StopIteration: it would go on for ever
+
+    consumer = Mock(poll=poll, **{"consume.return_value": []})
+    monkeypatch.setattr(made, "consumer", consumer)
     return made
 
 
 def test_traffic_elsewhere_puts_no_deadline_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of a partition which has been read to its end, behind it or in another one."""
-    reading = reader(monkeypatch, Message(BUSY, 0)).messages(
+    reading = reader_of(monkeypatch, 0).messages(
         {BUSY: OffsetRange(0, 1), SILENT: OffsetRange(0, 1)}, time.monotonic() + 0.2, silence=0.2
     )
     assert next(reading).offset() == 0
@@ -84,7 +55,58 @@ def test_traffic_elsewhere_puts_no_deadline_off(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_to_be_read_puts_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes, as long as it comes."""
-    many = [Message(BUSY, offset) for offset in range(60)]
     ranges = {BUSY: OffsetRange(0, 60)}
-    reading = reader(monkeypatch, *many).messages(ranges, time.monotonic() + 0.3, silence=0.3)
+    reading = reader_of(monkeypatch, *range(60)).messages(
+        ranges, time.monotonic() + 0.3, silence=0.3
+    )
     assert len(list(reading)) == 60
+
+
+TP = TopicPartition("t", 0)
+
+
+def test_the_names_are_those_of_librdkafka_or_of_java() -> None:
+    """A misspelt one would never be met; what Java alone names so is listed here."""
+    by_java = {"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR"}
+    known = {Answer(code).name() for code in (*range(-200, 0), *range(130))}
+    assert {*COORDINATOR_MOVES, *LEADER_MOVES, *NO_TOPIC, *PASSING} - known <= by_java
+
+
+def answers(*codes: str) -> Callable[..., Held]:
+    """A reading that is refused with these codes first."""
+    left: Iterator[str] = iter(codes)
+
+    def ask(*_: object) -> Held:
+        for code in left:
+            raise KafkaError("not now", code=code)
+        return Held(positions={TP: Position(offset=5)}, errors={})
+
+    return ask
+
+
+def test_a_reader_waits_for_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is being made or moves gives no answer about the group, so it is asked again."""
+    monkeypatch.setattr(cluster_reader, "group_offsets", answers(*sorted(COORDINATOR_MOVES)))
+    found = ClusterReader({"bootstrap.servers": "127.0.0.1:1"}).group("g", [TP])
+    assert found == {TP: Position(offset=5)}
+
+
+@pytest.mark.parametrize(
+    ("ask", "code"),
+    [
+        # After the time-out the coordinator's error is raised; a refusal at once;
+        (answers(*["NOT_COORDINATOR"] * 1000), "NOT_COORDINATOR"),
+        (answers("GROUP_AUTHORIZATION_FAILED"), "GROUP_AUTHORIZATION_FAILED"),
+        (answers("_TRANSPORT"), "_TRANSPORT"),
+        # and a refused topic is never left out as if the group held nothing there.
+        (lambda *_: Held(positions={}, errors={"t": "REFUSED"}), "REFUSED"),
+    ],
+)
+def test_what_a_reader_does_not_wait_for(
+    ask: Callable[..., Held], code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has Kafka's code."""
+    monkeypatch.setattr(cluster_reader, "group_offsets", ask)
+    with pytest.raises(KafkaError) as refused:
+        ClusterReader({"bootstrap.servers": "127.0.0.1:1"}, timeout=0.5).group("g", [TP])
+    assert refused.value.code == code

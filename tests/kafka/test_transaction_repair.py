@@ -37,6 +37,8 @@ ONGOING = DescribedTransaction(
     started=7,
 )
 EMPTY = replace(ONGOING, state="Empty", started=None)
+ABORTING = replace(ONGOING, state="PrepareAbort")
+EXPIRED = KafkaError("none", code=NOT_FOUND)
 
 
 def transaction(*partitions: TopicPartition) -> OpenTransaction:
@@ -104,42 +106,33 @@ def repair(
     return TransactionRepair(properties, java, java.stable_offsets)  # type: ignore[arg-type]  # stands in
 
 
+OTHER = ONE._replace(producer_id=12)
+NEXT = ONE._replace(epoch=1, start=130)
+
+
 @pytest.mark.parametrize(
     ("java", "failed", "left"),
     [
         pytest.param(Java(), None, {}, id="ended"),
         pytest.param(Java(), LOST, {}, id="the answer was lost"),
-        pytest.param(
-            Java(state=KafkaError("none", code=NOT_FOUND)), None, {}, id="the id has expired"
-        ),
+        pytest.param(Java(state=EXPIRED), None, {}, id="the id has expired"),
         pytest.param(
             Java({T0: ONE}, ONGOING), LOST, {COORDINATOR: "Ongoing", "delays-0": "lost"}, id="same"
         ),
         pytest.param(Java({T0: ONE}), None, {"delays-0": "still open"}, id="at its leader"),
         pytest.param(
-            Java(state=replace(ONGOING, state="PrepareAbort")),
-            None,
-            {COORDINATOR: "PrepareAbort"},
-            id="at its coordinator",
+            Java(state=ABORTING), None, {COORDINATOR: "PrepareAbort"}, id="at its coordinator"
         ),
-        pytest.param(
-            Java({T0: ONE._replace(epoch=1, start=130)}, replace(ONGOING, started=8)),
-            None,
-            {},
-            id="the next transaction of the same producer",
-        ),
+        pytest.param(Java({T0: NEXT}, replace(ONGOING, started=8)), None, {}, id="its next one"),
         pytest.param(Java(stable=120), None, {"delays-0": "120"}, id="readers held up"),
         pytest.param(
-            Java({T0: ONE._replace(producer_id=12, start=100)}, stable=100),
-            None,
-            {},
-            id="an earlier one of another producer holds readers up",
+            Java({T0: OTHER._replace(start=100)}, stable=100), None, {}, id="by an earlier one"
         ),
         pytest.param(
-            Java({T0: ONE._replace(producer_id=12, start=130)}, stable=120),
+            Java({T0: OTHER._replace(start=130)}, stable=120),
             None,
             {"delays-0": "120"},
-            id="one behind it does not",
+            id="not by one behind it",
         ),
         pytest.param(Java(errors={T0: LOST}), None, {"delays-0": "not known"}, id="no leader"),
         pytest.param(
@@ -160,13 +153,9 @@ def test_whether_it_has_ended(
 
 
 def test_each_partition_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has ended does not hide one that has not."""
+    """One that has ended does not hide one that has not; that readers go on is waited for."""
     answer = repair(monkeypatch, Java({T1: ONE})).fence(ID, transaction(T0, T1))
     assert answer.keys() == {"delays-1"}
-
-
-def test_readers_go_on_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which is waited for."""
     java = Java(stable=117, later=1)
     assert not repair(monkeypatch, java, limit=30.0).fence(ID, transaction())
     assert java.stable == 121

@@ -55,15 +55,8 @@ def test_it_never_exceeds_its_bytes_and_reads_itself_back(
     read = CommitMetadata.parse(text)
     assert read is not None
     assert (read.query_id, read.run_id, read.batch_id) == (query[:8], run[:8], batch)
-    assert read.name == name or read.name.endswith("~")
-
-
-@given(st.text(alphabet="abcdefgh", max_size=40))
-def test_an_ordinary_name_is_kept_whole(name: str) -> None:
-    """Up to 40 plain letters nothing is cut."""
-    read = CommitMetadata.parse(metadata(name).text())
-    assert read is not None
-    assert read.name == name
+    cut = len(text.encode()) >= MAX_BYTES - 6 and read.name.endswith("~")
+    assert read.name == name or (cut and name.startswith(read.name[:-1]))
 
 
 def test_a_lone_surrogate_in_the_name_does_not_stop_a_commit() -> None:
@@ -82,17 +75,6 @@ def test_the_text_of_another_program_is_nobodys(text: str | None) -> None:
 def test_a_trailing_nul_is_dropped() -> None:
     """confluent-kafka stores a NUL after the text; other readers show it."""
     assert CommitMetadata.parse(metadata().text() + "\0") == metadata()
-
-
-@pytest.mark.parametrize("name", ["x" * 200, "\N{ROLLING ON THE FLOOR LAUGHING}" * 100, '"' * 200])
-def test_a_long_name_gives_way(name: str) -> None:
-    """As much of it as fits stays, and a mark that it was cut."""
-    text = metadata(name).text()
-    assert 120 - 6 <= len(text.encode()) <= 120
-    read = CommitMetadata.parse(text)
-    assert read is not None
-    assert read.name.endswith("~")
-    assert name.startswith(read.name[:-1])
 
 
 def test_a_name_that_just_fits_is_whole() -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import timeit
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import psutil
 
 from eo_listener.model import fault_points
 from tests.attack.faults import Fault, environment
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -77,10 +77,7 @@ def test_a_stop_and_a_resume(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     ) as process:
-        deadline = time.monotonic() + 30
-        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
         assert log.read_text().splitlines()[-1] == "there 1 stop"
         os.killpg(process.pid, signal.SIGCONT)
         output, _ = process.communicate(timeout=30)

@@ -1,10 +1,12 @@
-"""Burrow's rules, over readings instead of commits."""
+"""Lag, and Burrow's rules over readings of it instead of commits."""
 
 from __future__ import annotations
 
 import pytest
 
+from eo_listener.model.lag import compare, total
 from eo_listener.model.lag_window import COMMITS, LagTrend, LagVerdict, LagWindow, gravest
+from eo_listener.model.offsets import Position, TopicPartition
 
 OK, WARN, STALL, STOP, REWIND = LagVerdict
 
@@ -114,3 +116,29 @@ def test_the_time_to_drain(readings: list[tuple[float, int]], seconds: float | N
     for at, lag in readings:
         trend.add(at, lag)
     assert trend.drained_in == seconds
+
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def test_lag_of_each_partition() -> None:
+    """Behind, ahead (a recreated topic), never committed, and gone: each is told apart."""
+    rows = compare(
+        {A0: Position(offset=5), A1: Position(offset=9), B0: Position(offset=1)},
+        {A0: 8, A1: 2, TopicPartition("a", 2): 4},
+    )
+    assert [(row.partition.topic, row.partition.partition, row.lag) for row in rows] == [
+        ("a", 0, 3),
+        ("a", 1, -7),
+        ("a", 2, None),
+        ("b", 0, None),
+    ]
+    assert total(rows) is None
+    assert total(rows[:2]) == -4
+
+
+def test_foreign_metadata_names_nobody() -> None:
+    """A commit that is not ours has no writer."""
+    (row,) = compare({A0: Position(offset=5, metadata="theirs")}, {A0: 5})
+    assert row.writer is None
+    assert row.lag == 0

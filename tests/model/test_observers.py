@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -18,14 +19,11 @@ def test_observers_are_called_in_their_order_on_the_thread_of_the_event() -> Non
     """Each has seen an event before `notify` returns; one that stands there twice gets it twice."""
     calls: list[tuple[str, Event, int]] = []
 
-    def one(event: Event) -> None:
-        calls.append(("one", event, threading.get_ident()))
+    def observer(name: str) -> Callable[[Event], None]:
+        return lambda event: calls.append((name, event, threading.get_ident()))
 
-    def other(event: Event) -> None:
-        calls.append(("other", event, threading.get_ident()))
-
-    observers = Observers(one, one, other)
-    observers.notify(FIRST)
+    one, other = observer("one"), observer("other")
+    Observers(one, one, other).notify(FIRST)
     here = threading.get_ident()
     assert calls == [("one", FIRST, here), ("one", FIRST, here), ("other", FIRST, here)]
 

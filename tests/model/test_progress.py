@@ -30,67 +30,71 @@ def parsed(version: str, case: str) -> list[Progress]:
     return [Progress.parse(json.dumps(event)) for event in recorded(version, case)]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-class TestRecorded:
-    """The same small program on each version: three partitions, 100 rows, then ten more."""
+each_version = pytest.mark.parametrize("version", VERSIONS)
 
-    def topic(self, version: str, suffix: str) -> str:
-        return "rec" + version.replace(".", "") + suffix
 
-    def test_one_source(self, version: str) -> None:
-        """End offsets are read as the next record to read, start is None in batch 0 only."""
-        first, second = parsed(version, "one")
-        topic = self.topic(version, "a")
-        assert (first.name, first.batch_id, second.batch_id) == ("flights", 0, 1)
-        assert first.sources[0].start is None
-        assert first.sources[0].end == Offsets.of({topic: {0: 42, 1: 37, 2: 21}})
-        assert second.sources[0].start == first.sources[0].end
-        assert second.sources[0].end == Offsets.of({topic: {0: 44, 1: 42, 2: 24}})
-        assert first.run_id == second.run_id
-        assert first.query == "flights"
+def topic(version: str, suffix: str) -> str:
+    return "rec" + version.replace(".", "") + suffix
 
-    def test_two_sources_keep_their_index(self, version: str) -> None:
-        """Each source of a union has its own index and offsets."""
-        last = parsed(version, "two_sources")[-1]
-        assert [source.index for source in last.sources] == [0, 1]
-        ends = [source.end.topics() for source in last.sources if source.end]
-        assert ends == [(self.topic(version, "a"),), (self.topic(version, "b"),)]
 
-    def test_other_sources_are_left_out(self, version: str) -> None:
-        """A rate source beside a Kafka source does not shift or hide it."""
-        last = parsed(version, "rate_mixed")[-1]
-        assert [source.index for source in last.sources] == [0]
-        assert parsed(version, "rate_only")[0].sources == ()
+@each_version
+def test_one_source(version: str) -> None:
+    """End offsets are read as the next record to read, start is None in batch 0 only."""
+    first, second = parsed(version, "one")
+    assert (first.name, first.batch_id, second.batch_id) == ("flights", 0, 1)
+    assert first.sources[0].start is None
+    assert first.sources[0].end == Offsets.of({topic(version, "a"): {0: 42, 1: 37, 2: 21}})
+    assert second.sources[0].start == first.sources[0].end
+    assert second.sources[0].end == Offsets.of({topic(version, "a"): {0: 44, 1: 42, 2: 24}})
+    assert first.run_id == second.run_id
+    assert first.query == "flights"
 
-    def test_pattern_and_assign(self, version: str) -> None:
-        """subscribePattern gives every topic, assign only the partitions assigned."""
-        pattern = parsed(version, "pattern")[0].sources[0].end
-        assert pattern is not None
-        assert pattern.topics() == (self.topic(version, "p1"), self.topic(version, "p2"))
-        assigned = parsed(version, "assign")[0].sources[0].end
-        assert assigned == Offsets.of({self.topic(version, "a"): {0: 44, 2: 24}})
 
-    def test_sparks_own_numbers(self, version: str) -> None:
-        """Rows, rates, the trigger's begin and length are read; log ends stand beside the ends."""
-        second = parsed(version, "one")[1]
-        measures = second.metrics
-        assert measures.rows == 10
-        assert measures.input_rows_per_second is not None
-        assert measures.input_rows_per_second > 100
-        assert measures.processed_rows_per_second is not None
-        assert measures.started is not None
-        assert second.planned is not None
-        assert 0.0 < second.planned - measures.started < 1.0
-        assert measures.seconds is not None
-        assert 1.0 < measures.seconds < 2.0
-        assert (measures.newest, measures.watermark) == (None, None)
-        assert second.sources[0].log_ends == second.sources[0].end
+@each_version
+@pytest.mark.parametrize(
+    ("case", "topics"),
+    [
+        ("two_sources", {0: ("a",), 1: ("b",)}),
+        ("rate_mixed", {0: ("a",)}),
+        ("rate_only", {}),
+        ("pattern", {0: ("p1", "p2")}),
+        ("assign", {0: ("a",)}),
+    ],
+)
+def test_each_source_has_its_index(
+    version: str, case: str, topics: dict[int, tuple[str, ...]]
+) -> None:
+    """Sources of other kinds neither shift nor hide one; a pattern gives every topic."""
+    last = parsed(version, case)[-1]
+    ends = {source.index: source.end for source in last.sources}
+    assert {index: end.topics() for index, end in ends.items() if end} == {
+        index: tuple(topic(version, suffix) for suffix in suffixes)
+        for index, suffixes in topics.items()
+    }
+    if case == "assign":
+        assert ends[0] == Offsets.of({topic(version, "a"): {0: 44, 2: 24}})
 
-    def test_transactional_end_is_after_the_marker(self, version: str) -> None:
-        """On a topic written by one transaction each end is one more than its records: 100 + 3."""
-        end = parsed(version, "transactional")[0].sources[0].end
-        assert end is not None
-        assert sum(end.values()) == 103
+
+@each_version
+def test_sparks_own_numbers(version: str) -> None:
+    """Rows, rates, the trigger's begin and length are read; log ends stand beside the ends."""
+    second = parsed(version, "one")[1]
+    measures = second.metrics
+    assert measures.rows == 10
+    assert (measures.input_rows_per_second or 0) > 100
+    assert measures.processed_rows_per_second is not None
+    assert 0.0 < (second.planned or 0) - (measures.started or 0) < 1.0
+    assert 1.0 < (measures.seconds or 0) < 2.0
+    assert (measures.newest, measures.watermark) == (None, None)
+    assert second.sources[0].log_ends == second.sources[0].end
+
+
+@each_version
+def test_transactional_end_is_after_the_marker(version: str) -> None:
+    """On a topic written by one transaction each end is one more than its records: 100 + 3."""
+    end = parsed(version, "transactional")[0].sources[0].end
+    assert end is not None
+    assert sum(end.values()) == 103
 
 
 def event(**changes: object) -> str:
@@ -103,10 +107,12 @@ def source(**changes: object) -> list[dict[str, object]]:
     return [{"description": "KafkaV2[Subscribe[t]]", "startOffset": None, **changes}]
 
 
-def test_an_offset_given_as_text_is_read_too() -> None:
-    """Some writers of the event put the offset JSON into a string."""
-    progress = Progress.parse(event(sources=source(endOffset='{"t":{"0":5}}')))
-    assert progress.sources[0].end == Offsets.of({"t": {0: 5}})
+@pytest.mark.parametrize(
+    ("given", "end"), [('{"t":{"0":5}}', Offsets.of({"t": {0: 5}})), (None, None)]
+)
+def test_an_offset_is_text_or_none_too(given: str | None, end: Offsets | None) -> None:
+    """Some writers put the JSON into a string; an idle event has none, which is not zero."""
+    assert Progress.parse(event(sources=source(endOffset=given))).sources[0].end == end
 
 
 @pytest.mark.parametrize("took", [{"latestOffset": 250}, {}, None])
@@ -115,12 +121,6 @@ def test_a_batch_is_planned_once_its_ends_are_known(took: dict[str, int] | None)
     progress = Progress.parse(event(timestamp="1970-01-01T00:01:00.500Z", durationMs=took))
     assert progress.planned == (60.75 if took else 60.5)
     assert progress.metrics.started == 60.5
-
-
-def test_an_event_without_end_offsets_has_none() -> None:
-    """An idle event says nothing about positions, which is not position zero."""
-    progress = Progress.parse(event(sources=source(endOffset=None)))
-    assert progress.sources[0].end is None
 
 
 @pytest.mark.parametrize(
@@ -147,19 +147,13 @@ def test_anything_else_is_refused_in_one_error(text: str) -> None:
         Progress.parse(text)
 
 
-def test_log_ends_beyond_the_batch_are_kept_apart() -> None:
-    """With maxOffsetsPerTrigger a batch ends before the log does."""
-    given = source(endOffset={"t": {"0": 5}}, latestOffset={"t": {"0": 9}})
-    progress = Progress.parse(event(sources=given))
-    assert progress.sources[0].log_ends == Offsets.of({"t": {0: 9}})
-
-
-@pytest.mark.parametrize("latest", [None, "None", [], 5, {"t": {"0": -1}}, {"t": 3}])
-def test_log_ends_that_cannot_be_read_are_no_reason_to_refuse_an_event(latest: object) -> None:
-    """They are only shown: the end offsets count."""
+@pytest.mark.parametrize("latest", [{"t": {"0": 9}}, None, "None", [], 5, {"t": {"0": -1}}])
+def test_log_ends_are_kept_apart_or_left_out(latest: object) -> None:
+    """A batch may end before the log; ends that cannot be read are no reason to refuse an event."""
     progress = Progress.parse(event(sources=source(endOffset={"t": {"0": 5}}, latestOffset=latest)))
     assert progress.sources[0].end == Offsets.of({"t": {0: 5}})
-    assert progress.sources[0].log_ends is None
+    beyond = Offsets.of({"t": {0: 9}})
+    assert progress.sources[0].log_ends == (beyond if latest == {"t": {"0": 9}} else None)
 
 
 def test_event_times_are_read_in_seconds_since_the_epoch() -> None:

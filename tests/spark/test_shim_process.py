@@ -1,4 +1,4 @@
-"""The shim as a process of its own: each way in which it may not answer. No Java: a stand-in."""
+"""The shim as a process of its own: where its classes are, and how it may not answer. No Java."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import JvmError
+from eo_listener.model.errors import JvmError, SettingsError, UnavailableError
 from eo_listener.spark import shim_process
 from eo_listener.spark.java import Java
-from eo_listener.spark.shim_process import ShimProcess
+from eo_listener.spark.shim_process import ShimProcess, kafka_clients
 
 ECHO = """\
 import json, sys
@@ -54,31 +54,15 @@ def test_each_call_gets_its_answer(start: Start) -> None:
     assert shim.call("a", "ž") == "ž"
 
 
-def test_one_that_ends(start: Start) -> None:
-    """The call that waits for it fails, and each after it, at once."""
-    shim = start("import sys; sys.stdin.readline()")
-    for _ in range(2):
-        with pytest.raises(JvmError, match="has ended"):
-            shim.call("a", "{}")
-
-
-def test_one_that_hangs(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is waited for up to a limit, and ended by force."""
+@pytest.mark.parametrize("argument", ["{}", "x" * 1_000_000])
+def test_one_that_hangs(argument: str, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for up to a limit, also if the call does not fit into the pipe, and ended."""
     monkeypatch.setattr(shim_process, "_LONGEST", 0.2)
     monkeypatch.setattr(shim_process, "_END", 0.2)
-    with closing(start("import time; time.sleep(600)")) as shim, pytest.raises(JvmError):
-        shim.call("a", "{}")
-    assert shim._process is not None
-    assert shim._process.returncode == -9
-
-
-def test_one_that_does_not_read(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that does not fit into the pipe is waited for up to the same limit."""
-    monkeypatch.setattr(shim_process, "_LONGEST", 0.5)
     shim = start("import time; time.sleep(600)")
     began = time.monotonic()
-    with pytest.raises(JvmError, match="did not answer"):
-        shim.call("a", "x" * 1_000_000)
+    with closing(shim), pytest.raises(JvmError, match="did not answer"):
+        shim.call("a", argument)
     assert time.monotonic() - began < 30
     assert shim._process is not None
     assert shim._process.returncode == -9
@@ -89,11 +73,15 @@ def test_a_call_that_does_not_fit_into_the_pipe(start: Start) -> None:
     assert start(ECHO).call("a", "ž" * 300_000) == "ž" * 300_000
 
 
-@pytest.mark.parametrize("line", ["[0.003s][warning][cds] no", "{"])
-def test_an_answer_that_is_none(line: str, start: Start) -> None:
-    """What else Java prints is no answer, and what comes after it is none to the next call."""
-    shim = start(f"import sys; sys.stdin.readline(); print({line!r}, flush=True); sys.stdin.read()")
-    with pytest.raises(JvmError, match="no JSON"):
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [("[0.003s][warning][cds] no\n", "no JSON"), ("{\n", "no JSON"), ("", "has ended")],
+)
+def test_an_answer_that_is_none(line: str, why: str, start: Start) -> None:
+    """What else Java prints, or its end, is no answer; each call after it fails at once."""
+    program = f"import sys; sys.stdin.readline(); print({line!r}, end='', flush=True)"
+    shim = start(program if not line else f"{program}; sys.stdin.read()")
+    with pytest.raises(JvmError, match=why):
         shim.call("a", "{}")
     with pytest.raises(JvmError, match="has ended"):
         shim.call("a", "{}")
@@ -118,3 +106,56 @@ def test_one_that_is_not_there() -> None:
     with pytest.raises(JvmError):
         shim.call("a", "{}")
     shim.close()
+
+
+OTHERS = ["jackson-annotations", "jackson-core", "jackson-databind", "slf4j-api"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Spark, no Kafka, and no cache of Ivy."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    monkeypatch.delenv("KAFKA_HOME", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+
+def put(folder: Path, *names: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def others() -> list[str]:
+    return [f"{name}-2.0.jar" for name in OTHERS]
+
+
+def test_the_libs_of_kafka(tmp_path: Path) -> None:
+    """The newest client, by its numbers; no sources, no tests, and nothing else of the folder."""
+    files = ["kafka-clients-3.9.0.jar", "kafka-clients-3.10.1.jar", "kafka-clients-4.0-test.jar"]
+    libs = put(tmp_path / "libs", *files, *others(), "jackson-core-asl-1.9.jar", "log4j-2.0.jar")
+    found = [jar.name for jar in kafka_clients(libs)]
+    assert found == ["kafka-clients-3.10.1.jar", *others()]
+
+
+def test_what_spark_has_resolved(tmp_path: Path) -> None:
+    """The client is in Ivy's folder, and the rest among Spark's own jars."""
+    put(tmp_path / "spark/jars", *others())
+    ivy = put(tmp_path / "home/.ivy2.5.2/jars", "org.apache.kafka_kafka-clients-3.9.0.jar")
+    assert kafka_clients()[0] == ivy / "org.apache.kafka_kafka-clients-3.9.0.jar"
+    assert {jar.parent.name for jar in kafka_clients()[1:]} == {"jars"}
+    own = put(tmp_path / "spark/jars", "kafka-clients-3.4.1.jar")
+    assert kafka_clients()[0] == own / "kafka-clients-3.4.1.jar", "Spark's own goes first"
+
+
+def test_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The places are named, and the option."""
+    monkeypatch.setenv("KAFKA_HOME", str(tmp_path / "kafka"))
+    with pytest.raises(UnavailableError, match="--kafka-clients") as raised:
+        kafka_clients()
+    assert str(tmp_path / "kafka/libs") in str(raised.value)
+    with pytest.raises(SettingsError, match=r"no kafka-clients-\*\.jar"):
+        kafka_clients(put(tmp_path / "empty"))
+    with pytest.raises(UnavailableError):
+        kafka_clients(put(tmp_path / "half", "kafka-clients-3.9.0.jar"))

@@ -20,6 +20,7 @@ import psutil
 
 from tests.conftest import kafka_version
 from tests.spark_session import submit_environment
+from tests.waiting import until
 
 PATIENCE = 200.0
 DEMO = (sys.executable, "-m", "examples.demo")
@@ -53,11 +54,12 @@ class Demo:
 
     def wait_for(self, text: str) -> None:
         """Wait until a line on stdout or stderr holds `text`."""
-        deadline = time.monotonic() + PATIENCE
-        while not any(text in line for line in [*self.out, *self.err]):
+
+        def shown() -> bool:
             assert self.process.poll() is None, (self.out, self.err)
-            assert time.monotonic() < deadline, (self.out, self.err)
-            time.sleep(0.05)
+            return any(text in line for line in [*self.out, *self.err])
+
+        until(shown, PATIENCE, lambda: (self.out, self.err))
 
     def kill(self, word: str) -> None:
         """Kill the one process that it has started whose command line has this word."""
@@ -106,10 +108,10 @@ def demo(*arguments: str, **environment: str) -> Iterator[Demo]:
         running.close()
 
 
-def on_a_terminal(*arguments: str, until: str, **environment: str) -> tuple[int, str]:
+def on_a_terminal(*arguments: str, ends_at: str, **environment: str) -> tuple[int, str]:
     """Run a demo on a pseudo-terminal of 140 x 50; return its status and all that it wrote.
 
-    It gets a Ctrl-C when it has written `until`.
+    It gets a Ctrl-C when it has written `ends_at`.
     """
     own, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
@@ -131,7 +133,7 @@ def on_a_terminal(*arguments: str, until: str, **environment: str) -> tuple[int,
                     written += os.read(own, 65536)
                 except OSError:  # what Linux says when nobody holds the other end any more
                     break
-            if not ended and until.encode() in written:
+            if not ended and ends_at.encode() in written:
                 process.send_signal(signal.SIGINT)
                 ended = True
         return process.wait(10), written.decode()

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def test_a_part_that_dies_ends_the_demo(victim: str, tmp_path: Path) -> None:
 def test_it_is_seen_on_a_terminal_and_kept_until_ctrl_c(tmp_path: Path) -> None:
     """Bars and both readings of the group; then table and proof; then a group that is there."""
     options = ("--rows", "2000", "--rate", "0", "--sink", "sqlite", "--keep")
-    status, said = on_a_terminal(*options, until="until Ctrl-C", TMPDIR=str(tmp_path))
+    status, said = on_a_terminal(*options, ends_at="until Ctrl-C", TMPDIR=str(tmp_path))
     assert status == 0, said
     for shown in ("produced", "processed", "committed", "kafka-consumer-groups, "):
         assert shown in said, said
@@ -127,6 +128,12 @@ def test_wrong_options_are_refused_before_anything_starts(arguments: list[str]) 
     assert answer.returncode == 2
     assert arguments[0] in answer.stderr
     assert "starting" not in answer.stdout
+
+
+def test_the_command_line_does_not_load_spark() -> None:
+    """The query has a process of its own: the help and a wrong option do not wait for pyspark."""
+    program = "import sys, examples.demo.__main__; sys.exit('pyspark' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_every_flight_is_there() -> None:

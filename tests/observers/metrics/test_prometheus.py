@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,60 +18,38 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.events import (
-    BatchApplied,
-    BatchFailed,
     BatchReplayed,
-    CommitFailed,
-    CommitRefused,
-    Committed,
     Event,
-    ForeignCommit,
     GroupOffsetsMissing,
-    GuardViolation,
     InternalError,
     ProgressEventsMissed,
     QueryProgressed,
     QueryReported,
     QueryStateLost,
-    Refusal,
     RunGroupsChanged,
     SourceIgnored,
     SourceProgressed,
-    Violation,
-    ViolationKind,
 )
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.observers.metrics.counters import OTHER, EventCounters
 from eo_listener.observers.metrics.counts import Counted, Numbers
 from eo_listener.observers.metrics.families import Families
 from eo_listener.observers.metrics.prometheus import Prometheus
+from tests.observers.events import (
+    APPLIED,
+    BATCH,
+    FOREIGN,
+    HALTED,
+    P0,
+    P1,
+    RUN,
+    VIOLATED,
+    committed,
+    failed,
+    refused,
+)
 
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NONE = Offsets({})
-APPLIED = BatchApplied(
-    query="flights",
-    run_id="r1",
-    batch_id=3,
-    sink="a sink",
-    rows=12,
-    dead_letters=0,
-    ranges={P0: OffsetRange(5, 9)},
-    replayed={},
-    gaps={},
-    skipped={},
-    attempts=1,
-    seconds=0.1,
-)
-HALTED = BatchFailed(
-    query="flights",
-    run_id="r1",
-    batch_id=4,
-    sink=None,
-    error="GapError",
-    problem="p",
-    cause=None,
-    fix=None,
-)
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -107,49 +86,31 @@ def shows(found: Series, labels: dict[str, str], **numbers: float | None) -> boo
 
 GROUP = {"cluster": "k:9092", "consumergroup": "g"}
 QUERY = {"query": "flights"}
-WRONG = SourceIgnored(
-    query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", misconfigured=True
-)
-
-
-def committed(offsets: Offsets, group: str = "g", seconds: float = 0.02) -> Committed:
-    return Committed(cluster="k:9092", group=group, offsets=offsets, seconds=seconds)
+WRONG = SourceIgnored(**RUN, source=0, problem="p", cause="c", fix="f", misconfigured=True)
 
 
 def progressed(
     ends: Offsets, log_ends: Offsets | None, run: str = "r1", **measures: float
 ) -> QueryProgressed:
     source = SourceProgressed(source=0, cluster="k:9092", ends=ends, log_ends=log_ends)
+    whole: dict[str, Any] = {"started": 1000.0, "seconds": 2.0, **measures}
     return QueryProgressed(
-        query="flights", run_id=run, batch_id=7, metrics=measures_of(measures), sources=(source,)
+        query="flights", run_id=run, batch_id=7, metrics=BatchMetrics(**whole), sources=(source,)
     )
-
-
-def measures_of(given: dict[str, float]) -> BatchMetrics:
-    whole = {"started": 1000.0, "seconds": 2.0, **given}
-    return BatchMetrics(**whole)  # type: ignore[arg-type]  # a test names the fields it means
 
 
 def fed(
     run: str = "r1", *, ended: bool = False, groups: Iterable[str] = ("g",)
 ) -> RunGroupsChanged:
-    return RunGroupsChanged(
-        query="flights",
-        run_id=run,
-        groups=frozenset(("k:9092", group) for group in groups),
-        ended=ended,
-    )
+    keys = frozenset(("k:9092", group) for group in groups)
+    return RunGroupsChanged(query="flights", run_id=run, groups=keys, ended=ended)
 
 
 def test_the_time_of_the_last_event_is_that_of_its_arrival() -> None:
     """The newest of all runs of a query, also where that run has no batch yet."""
     times = iter((100.0, 200.0, 300.0, 400.0))
     counters = EventCounters(10, wall=lambda: next(times))
-    for event in (
-        QueryReported(query="flights", run_id="r1"),
-        progressed(Offsets({P0: 5}), None),
-        QueryReported(query="flights", run_id="r1"),
-    ):
+    for event in (QueryReported(**RUN), progressed(Offsets({P0: 5}), None), QueryReported(**RUN)):
         counters(event)
     assert _last_event(counters) == 300.0
     counters(QueryReported(query="flights", run_id="r2"))
@@ -170,9 +131,9 @@ def test_offsets_and_lag_have_the_exporters_labels() -> None:
         committed(Offsets({P0: 5, P1: 7})),
     )
     topic = {**GROUP, "topic": "t"}
-    first, second = ({**topic, "partition": number} for number in "01")
-    assert shows(found, first, consumergroup_current_offset=5, consumergroup_lag=4)
-    assert shows(found, second, consumergroup_current_offset=7, consumergroup_lag=0)
+    for partition, offset, lag in (("0", 5, 4), ("1", 7, 0)):
+        labels = {**topic, "partition": partition}
+        assert shows(found, labels, consumergroup_current_offset=offset, consumergroup_lag=lag)
     assert shows(found, topic, consumergroup_current_offset_sum=12, consumergroup_lag_sum=4)
     log = {"cluster": "k:9092", "topic": "t", "partition": "0"}
     assert shows(found, log, topic_partition_current_offset=9)
@@ -196,50 +157,19 @@ def test_what_is_committed_again_has_not_moved() -> None:
 
 
 def test_lag_follows_what_is_committed_not_what_is_processed() -> None:
-    """While commits fail the lag grows, though the query reads on."""
-    found = series(
-        progressed(Offsets({P0: 5}), Offsets({P0: 5})),
-        committed(Offsets({P0: 5})),
-        progressed(Offsets({P0: 50}), Offsets({P0: 60})),
-    )
-    assert value(found, "consumergroup_lag", **GROUP, topic="t", partition="0") == 55
-
-
-def test_a_lag_that_is_not_known_is_not_there() -> None:
-    """Without the log's end there is no lag, and none of nought."""
-    found = series(committed(Offsets({P0: 5})), progressed(Offsets({P1: 5}), None))
-    assert not [name for name, _ in found if name == "eo_listener_consumergroup_lag"]
+    """While commits fail the lag grows, though the query reads on; without a log end it is none."""
+    held, reads_on = committed(Offsets({P0: 5})), progressed(Offsets({P0: 50}), Offsets({P0: 60}))
+    for event, lag in ((reads_on, 55), (progressed(Offsets({P1: 5}), None), None)):
+        found = series(held, event)
+        assert value(found, "consumergroup_lag", **GROUP, topic="t", partition="0") == lag
 
 
 def test_commits_are_counted_by_outcome() -> None:
     """Confirmed ones with their latency, failed ones by Kafka's error name, refused by reason."""
-    failed = CommitFailed(
-        cluster="k:9092",
-        group="g",
-        errors={P0: "UNKNOWN_MEMBER_ID"},
-        code="UNKNOWN_MEMBER_ID",
-        cause="c",
-        fix="f",
-        detail=None,
-        refused=True,
-        unknown=False,
-        failures=1,
-        retry_in=1.0,
-    )
-    refused = CommitRefused(
-        cluster="k:9092",
-        group="g",
-        refusal=Refusal.BELOW_GROUP,
-        offered=Offsets({P0: 3}),
-        held=Offsets({P0: 5}),
-    )
     found = series(
-        committed(Offsets({P0: 5}), seconds=0.005),
-        committed(Offsets({P0: 6}), seconds=0.3),
-        committed(Offsets({P0: 7}), seconds=60.0),
-        failed,
-        failed,
-        refused,
+        *(committed(Offsets({P0: 5}), seconds=seconds) for seconds in (0.005, 0.3, 60.0)),
+        *[failed("UNKNOWN_MEMBER_ID")] * 2,
+        refused(),
     )
     assert shows(found, GROUP, commits_total=3)
     assert shows(found, {**GROUP, "code": "UNKNOWN_MEMBER_ID"}, commit_failures_total=2)
@@ -286,25 +216,12 @@ def test_a_query_has_sparks_numbers_and_a_lag_in_time() -> None:
 
 def test_what_goes_wrong_is_counted() -> None:
     """Violations by kind, withheld sources, gaps, foreign commits and internal errors."""
-    violation = Violation(kind=ViolationKind.GAP, partition=P0, start=5, until=9)
-    violated = GuardViolation(
-        query="flights", run_id="r1", batch_id=3, source=0, violations=(violation,), withheld=True
-    )
-    missed = ProgressEventsMissed(query="flights", run_id="r1", after_batch=3, before_batch=9)
-    foreign = ForeignCommit(
-        cluster="k:9092",
-        group="g",
-        found=Offsets({P0: 3}),
-        ours=Offsets({P0: 5}),
-        writer=None,
-        zombie=False,
-    )
     found = series(
         progressed(Offsets({P0: 5}), None),
-        violated,
-        missed,
+        replace(VIOLATED, withheld=True),
+        ProgressEventsMissed(**RUN, after_batch=3, before_batch=9),
         WRONG,
-        foreign,
+        FOREIGN,
         InternalError(where="w", problem="p"),
     )
     assert shows(
@@ -338,11 +255,9 @@ def test_a_source_that_is_ignored_is_a_state_of_the_newest_run() -> None:
 def test_batches_of_exactly_once_are_counted() -> None:
     """By outcome, with their rows; batch_failures by error; offsets accepted as lost."""
     applied = replace(APPLIED, dead_letters=1, gaps={P0: OffsetRange(5, 9)})
-    replayed = BatchReplayed(
-        query="flights", run_id="r1", batch_id=3, sink="a sink", discarded=False
-    )
+    replayed = BatchReplayed(**BATCH, discarded=False)
     unknown = replace(applied, rows=None, dead_letters=None, gaps={})
-    left = QueryStateLost(query="flights", run_id="r1", batch_id=0, sink="a sink")
+    left = QueryStateLost(**BATCH)
     found = series(left, left, applied, unknown, replayed, HALTED)
     assert shows(found, {**QUERY, "outcome": "applied"}, sink_batches_total=2)
     assert shows(found, {**QUERY, "outcome": "replayed"}, sink_batches_total=1)
@@ -395,8 +310,9 @@ def test_offsets_that_vanished_have_no_series() -> None:
     """A group that has lost an offset is not shown with it."""
     gone = GroupOffsetsMissing(cluster="k:9092", group="g", offsets=Offsets({P0: 5}))
     found = series(committed(Offsets({P0: 5, P1: 7})), gone)
-    names = [labels for name, labels in found if name == "eo_listener_consumergroup_current_offset"]
-    assert [dict(labels)["partition"] for labels in names] == ["1"]
+    for partition, offset in (("0", None), ("1", 7)):
+        labels = {**GROUP, "topic": "t", "partition": partition}
+        assert value(found, "consumergroup_current_offset", **labels) == offset
 
 
 def test_series_are_bounded_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -422,41 +338,28 @@ def test_series_are_bounded_and_that_is_said_once(caplog: pytest.LogCaptureFixtu
     assert len(caplog.records) == 1
 
 
-class Clock:
-    """A clock that is set."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def counters(tally: EventCounters) -> dict[Counted, dict[tuple[str, ...], int]]:
     return {family: dict(counted) for family, counted in tally.numbers().counts.items()}
 
 
 def test_series_of_what_has_ended_go() -> None:
     """Five minutes after its end a query is gone, with its groups, but for those others feed."""
-    clock = Clock()
-    tally = EventCounters(100, clock=clock)
+    now = [0.0]
+    tally = EventCounters(100, clock=lambda: now[0])
     empty = counters(tally)
     tally(fed("r1", groups=("alone", "shared")))
     tally(progressed(Offsets({P0: 5}), Offsets({P0: 5})))
     tally(fed("r2", groups=("shared",)))
     for group in ("alone", "shared"):
         tally(committed(Offsets({P0: 5}), group))
-    for event in (
-        APPLIED,
-        HALTED,
-        GroupOffsetsMissing(cluster="k:9092", group="alone", offsets=NONE),
-    ):
+    missing = GroupOffsetsMissing(cluster="k:9092", group="alone", offsets=NONE)
+    for event in (APPLIED, HALTED, missing):
         tally(event)
     tally(fed("r1", ended=True, groups=("alone", "shared")))
     tally(committed(Offsets({P0: 5}), "alone"))
-    clock.now = 299.0
+    now[0] = 299.0
     assert set(tally.numbers().held) == {("k:9092", "alone"), ("k:9092", "shared")}
-    clock.now = 301.0
+    now[0] = 301.0
     left = tally.numbers()
     assert set(left.held) == set(left.last_commits) == {("k:9092", "shared")}
     assert set(left.last_moves) == {("k:9092", "shared")}
@@ -465,7 +368,7 @@ def test_series_of_what_has_ended_go() -> None:
     assert left.counts[Counted.SINK_ROWS] == {("flights",): 12}
     assert list(left.runs) == ["r2"]
     tally(fed("r2", ended=True, groups=("shared",)))
-    clock.now = 700.0
+    now[0] = 700.0
     left = tally.numbers()
     assert (left.held, left.last_commits, left.runs, left.sinks) == ({}, {}, {}, {})
     assert left.last_moves == {}
@@ -475,9 +378,6 @@ def test_series_of_what_has_ended_go() -> None:
 def test_a_copy_of_the_numbers_does_not_change() -> None:
     """A scrape draws it while events go on; each part of it is as it was when it was taken."""
     tally = EventCounters(10)
-    violated = GuardViolation(
-        query="flights", run_id="r1", batch_id=3, source=0, violations=(), withheld=True
-    )
 
     def tell(*ends: int) -> None:
         for number, end in enumerate(ends):
@@ -494,7 +394,7 @@ def test_a_copy_of_the_numbers_does_not_change() -> None:
     taken = tally.numbers()
     before = text(taken)
     tell(7, 9)
-    tally(violated)
+    tally(VIOLATED)
     tally(GroupOffsetsMissing(cluster="k:9092", group="g", offsets=Offsets({P0: 9})))
     assert text(taken) == before
     assert text(tally.numbers()) != before

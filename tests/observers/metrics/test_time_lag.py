@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from eo_listener.model.offsets import Offsets
 from eo_listener.observers.metrics.counts import TimeLag
 
@@ -12,32 +14,26 @@ def at(offset: int) -> Offsets:
     return Offsets.of({"t": {0: offset}})
 
 
-def test_a_query_that_takes_all_there_is_has_no_lag() -> None:
-    """Without a limit on the batch, Spark reads up to the ends that it saw."""
+@pytest.mark.parametrize(
+    ("batches", "lags"),
+    [
+        # Spark reads up to the ends that it saw, without a limit on the batch.
+        ([(0, 5, 5), (1, 7, 7), (2, 7, 7)], [0.0, 0.0, 0.0]),
+        # How long what lay there at the start had been lying is not known to an event.
+        ([(10, 1, 3), (20, 3, 9)], [None, 11.0]),
+        # Trigger.AvailableNow reads the log ends once; each of its batches reports these again.
+        ([(0, 0, 3), (1, 1, 3), (2, 2, 3), (3, 3, 3)], [None, None, None, 0.0]),
+    ],
+)
+def test_a_second_after_each_batch(
+    batches: list[tuple[int, int, int]], lags: list[float | None]
+) -> None:
+    """Of each batch its start, where it ended, and where the log did then."""
     source = TimeLag()
     assert source.lag(9.0) is None
-    for second, end in enumerate((5, 7, 7)):
-        ends = at(end)
-        source.progressed(float(second), ends, ends)
-        assert source.lag(second + 1.0) == 0.0
-
-
-def test_nothing_is_said_before_the_first_ends_are_reached() -> None:
-    """How long what lay there at the start had been lying is not known to an event."""
-    source = TimeLag()
-    source.progressed(10.0, at(1), at(3))
-    assert source.lag(11.0) is None
-    source.progressed(20.0, at(3), at(9))
-    assert source.lag(21.0) == 11.0
-
-
-def test_the_same_ends_again_are_no_later_reading() -> None:
-    """Trigger.AvailableNow reads the log ends once, and each of its batches reports these again."""
-    source = TimeLag()
-    for second in range(4):
-        source.progressed(float(second), at(second), at(3))
-    assert source.lag(4.0) == 0.0
-    assert source.since == 0.0
+    for (second, end, log_end), lag in zip(batches, lags, strict=True):
+        source.progressed(float(second), at(end), at(log_end))
+        assert source.lag(second + 1.0) == lag
 
 
 def test_a_partition_that_lags_alone_counts() -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
@@ -75,11 +76,14 @@ class Recorder:
     def fill(self, topic: str, records: int = 20) -> None:
         self._topics.fill(f"{topic}-{self._version}", records)
 
+    def run_one(self, name: str, steps: int, **how: Any) -> None:
+        self.run(name, self.source(name), lambda _: self.fill(name), steps, **how)
+
     def all(self) -> None:
         spark = self._spark
-        self.run("plain", self.source("plain"), lambda _: self.fill("plain"), 3)
+        self.run_one("plain", 3)
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
-        self.run("purged", self.source("purged"), lambda _: self.fill("purged"), 6)
+        self.run_one("purged", 6)
         spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
         self.joined()
         twice = self.source("twice")
@@ -89,21 +93,13 @@ class Recorder:
             "asyncProgressTrackingEnabled": "true",
             "asyncProgressTrackingCheckpointIntervalMs": "3000",
         }
-        self.run(
-            "async", self.source("async"), lambda _: self.fill("async"), 6, options=asynchronous
-        )
-        self.run(
-            "continuous",
-            self.source("continuous"),
-            lambda _: self.fill("continuous"),
-            3,
-            trigger={"continuous": "500 milliseconds"},
-        )
+        self.run_one("async", 6, options=asynchronous)
+        self.run_one("continuous", 3, trigger={"continuous": "500 milliseconds"})
         rows = spark.readStream.format("rate").load()
         self.run("rate", rows, lambda _: time.sleep(1.5), 1)
         if self._version >= "4.2":
             spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
-            self.run("v2", self.source("v2"), lambda _: self.fill("v2"), 2)
+            self.run_one("v2", 2)
             self.joined("v2-join")
             spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
             named = self.source("v2-named", called="flights")

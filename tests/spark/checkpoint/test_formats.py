@@ -12,7 +12,6 @@ from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
     Checkpoint,
-    CheckpointError,
     FileFindingKind,
     SourceOffsets,
     log_files,
@@ -269,15 +268,3 @@ def test_a_text_that_is_no_commit(text: str, kind: FileFindingKind) -> None:
     assert caught.value.kind is kind
     for version in (1, 2, 3):
         check_commit(f'v{version}\n{{"nextBatchWatermarkMs":0,"stateUniqueIds":{{}}}}')
-
-
-def test_a_finding_says_file_cause_and_what_to_do(tmp_path: Path) -> None:
-    """The error of one file is one line with all three, and keeps the finding as a value."""
-    whole = unpack("4.0.0", "plain", tmp_path)
-    surgery.empty(whole / "offsets" / "2")
-    with pytest.raises(CheckpointError) as caught:
-        Checkpoint(str(whole)).offsets(2)
-    assert caught.value.finding.kind is FileFindingKind.EMPTY
-    assert "offsets/2 is empty" in str(caught.value)
-    assert caught.value.cause
-    assert caught.value.fix

@@ -13,6 +13,7 @@ import pytest
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint import CheckpointError, CheckpointPlans
 from eo_listener.spark.checkpoint.errors import Unreadable
@@ -32,12 +33,20 @@ def written(version: str, name: str, folder: Path, batch: int) -> Path:
     return folder
 
 
+def ranges_of(plan: PlannedBatch) -> Ranges:
+    return {index: dict(spans) for index, spans in plan.sources.items()}
+
+
+def plan_of(version: str, name: str, folder: Path, batch: int) -> PlannedBatch:
+    return CheckpointPlans(str(written(version, name, folder, batch)), "run").plan(None, batch)
+
+
 def planned(version: str, name: str, folder: Path, batch: int) -> Ranges:
-    plan = CheckpointPlans(str(written(version, name, folder, batch)), "run").plan(None, batch)
+    plan = plan_of(version, name, folder, batch)
     assert plan.batch_id == batch
     assert (plan.run_id, plan.query, len(plan.query_id)) == ("run", None, 36)
     assert not plan.topic_ids
-    return {index: dict(spans) for index, spans in plan.sources.items()}
+    return ranges_of(plan)
 
 
 def spans(topic: str, *ends: int, start: int = 0) -> dict[TopicPartition, OffsetRange]:
@@ -96,12 +105,11 @@ def test_two_sources_that_stand_alike(tmp_path: Path) -> None:
         offsets.with_name(f".{offsets.name}.crc").unlink()
         offsets.write_text(text + "\n" + text.splitlines()[-1])
     plan = CheckpointPlans(str(folder), "run").plan(None, 1)
-    assert {index: dict(held) for index, held in plan.sources.items()} == {0: ranges, 1: ranges}
+    assert ranges_of(plan) == {0: ranges, 1: ranges}
 
 
 def beside_a_stream_used_twice(folder: Path, place: int) -> Path:
-    """A checkpoint of version 1 before its first batch is done: two lines of one stream, then one
-    of another, whose beginning is in the folder of that number."""
+    """Version 1: two lines of one stream, then one of another that begins in folder `place`."""
     written("4.0.0", "twice", folder, 0)
     line = (folder / "offsets" / "0").read_text().splitlines()[-1]
     (folder / "offsets" / ".0.crc").unlink()
@@ -118,7 +126,7 @@ def beside_a_stream_used_twice(folder: Path, place: int) -> Path:
 def test_a_source_after_a_stream_used_twice(tmp_path: Path) -> None:
     """In version 1 it is counted by the streams before it, not by their lines."""
     plan = CheckpointPlans(str(beside_a_stream_used_twice(tmp_path, 1)), "run").plan(None, 0)
-    assert {index: dict(held) for index, held in plan.sources.items()} == {
+    assert ranges_of(plan) == {
         0: spans("twice-4.0.0", 8, 7, 5),
         1: spans("other", 8, 7, 5),
     }
@@ -134,10 +142,7 @@ def test_no_beginning_is_taken_from_the_folder_of_another_number(tmp_path: Path)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_other_sources(version: str, tmp_path: Path) -> None:
     """A source that is not Kafka is counted once it has an offset, by the plans of its batches."""
-    plans = [
-        CheckpointPlans(str(written(version, "mixed", tmp_path, batch)), "run").plan(None, batch)
-        for batch in (2, 1, 0)
-    ]
+    plans = [plan_of(version, "mixed", tmp_path, batch) for batch in (2, 1, 0)]
     last, first = plans[0], plans[-1]
     assert first.counted is None
     assert last.counted is not None
@@ -190,21 +195,16 @@ def test_state_and_logs(tmp_path: Path) -> None:
     assert plans.plan(None, 0).stateful
 
 
-@pytest.mark.parametrize("file", ["offsets/1", "offsets/0", "metadata"])
-def test_a_file_that_is_missing(file: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "batch"),
+    [("offsets/1", 1), ("offsets/0", 1), ("metadata", 1), ("sources/0/0", 0)],
+)
+def test_a_file_that_is_missing(file: str, batch: int, tmp_path: Path) -> None:
     """Without one of its files the plan is not known, and that is said by the file's name."""
-    folder = written("4.0.0", "plain", tmp_path, 1)
+    folder = written("4.0.0", "plain", tmp_path, batch)
     (folder / file).unlink()
     with pytest.raises(CheckpointError, match=f"{file} is missing"):
-        CheckpointPlans(str(folder), "run").plan(None, 1)
-
-
-def test_a_beginning_that_is_missing(tmp_path: Path) -> None:
-    """The first batch needs the file that says where its source began."""
-    folder = written("4.0.0", "plain", tmp_path, 0)
-    (folder / "sources" / "0" / "0").unlink()
-    with pytest.raises(CheckpointError, match="sources/0/0 is missing"):
-        CheckpointPlans(str(folder), "run").plan(None, 0)
+        CheckpointPlans(str(folder), "run").plan(None, batch)
 
 
 def test_a_batch_that_is_not_being_written(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_batch_that_is_not_being_written(tmp_path: Path) -> None:
 )
 def test_where_its_query_began(version: str, name: str, tmp_path: Path) -> None:
     """Asked with a later batch it is the start of the first, of each source, named or not."""
-    first = CheckpointPlans(str(written(version, name, tmp_path / "first", 0)), "run").plan(None, 0)
+    first = plan_of(version, name, tmp_path / "first", 0)
     plans = CheckpointPlans(str(written(version, name, tmp_path / "later", 1)), "run")
     later = plans.plan(None, 1)
     began = plans.began(later)

@@ -9,18 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.broker import Broker
 from tests.spark_session import spark
-from tests.topics import Topics
 
 __all__ = ["spark"]
 
 Start = Callable[..., StreamingQuery]
-
-
-@pytest.fixture(scope="session")
-def topics(broker: Broker) -> Topics:
-    return Topics(broker.bootstrap_servers)
 
 
 @pytest.fixture

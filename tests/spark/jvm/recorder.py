@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from eo_listener.spark.jvm.event_listener import wrap
 from eo_listener.spark.jvm.running_query import RunningQuery
 
 
@@ -60,3 +64,14 @@ class Forwarding(StreamingQueryListener):
     @property
     def _jlistener(self) -> Any:
         return self._java
+
+
+@contextmanager
+def listening(recorder: Recorder, spark: SparkSession) -> Iterator[Recorder]:
+    """Have a receiver told of all queries of a session."""
+    listener = Forwarding(wrap(recorder, recorder.hold, spark))
+    spark.streams.addListener(listener)
+    try:
+        yield recorder
+    finally:
+        spark.streams.removeListener(listener)

@@ -5,49 +5,41 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.driver import drain
-from eo_listener.spark.jvm.event_listener import unwrapped, wrap
+from eo_listener.spark.jvm.event_listener import unwrapped
 from eo_listener.spark.jvm.running_query import find
 from eo_listener.spark.jvm.source_options import source_options
 from tests.spark.jvm.conftest import Start
-from tests.spark.jvm.recorder import Forwarding, Recorder
+from tests.spark.jvm.recorder import Recorder, listening
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def listen(spark: SparkSession, request: pytest.FixtureRequest) -> Any:
-    def add(recorder: Recorder) -> Recorder:
-        listener = Forwarding(wrap(recorder, recorder.hold, spark))
-        spark.streams.addListener(listener)
-        request.addfinalizer(lambda: spark.streams.removeListener(listener))
-        return recorder
-
-    return add
+def listen(spark: SparkSession) -> Iterator[Any]:
+    with ExitStack() as ends:
+        yield lambda recorder: ends.enter_context(listening(recorder, spark))
 
 
-def wait_for(what: list[Any], seconds: float = 100) -> None:
-    deadline = time.monotonic() + seconds
-    while not what and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert what
+def rates(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format("rate").option("rowsPerSecond", "5").load()
 
 
 def test_life_of_a_query(spark: SparkSession, start: Start, listen: Any) -> None:
-    """Start, batches and end of a query arrive, with texts as its own progress has them.
-
-    The reference taken at the start answers when Spark itself has forgotten the query.
-    """
+    """Start, batches and end arrive; the reference answers when Spark has forgotten the query."""
     recorder = listen(Recorder())
-    query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load(), "life")
-    wait_for(recorder.texts)
+    query = start(rates(spark), "life")
+    until(lambda: recorder.texts)
     query.stop()
     assert drain(spark, 20)
     (held,) = recorder.queries
@@ -89,7 +81,7 @@ def test_idle(
     try:
         rate = spark.readStream.format("rate").option("rowsPerSecond", "1")
         query = start(rate.option("rampUpTime", "1h").load())
-        wait_for(idled.run_ids)
+        until(lambda: idled.run_ids)
     finally:
         spark.streams.removeListener(idled)
     assert idled.run_ids[0] == recorder.begun[0][1] == str(query.runId)
@@ -99,9 +91,9 @@ def test_idle(
 def test_failed_query(spark: SparkSession, start: Start, listen: Any) -> None:
     """The end of a query that failed arrives as any other."""
     recorder = listen(Recorder())
-    rate = spark.readStream.format("rate").option("rowsPerSecond", "5").load()
+    rate = rates(spark)
     query = start(rate.selectExpr("raise_error('planted trouble') x"))
-    wait_for(recorder.run_ids_ended)
+    until(lambda: recorder.run_ids_ended)
     assert recorder.run_ids_ended == [str(query.runId)]
 
 
@@ -111,17 +103,13 @@ def test_exceptions_stay_in_python(
     """A receiver that fails is logged once for each method, and gets the next event anyway."""
     recorder = listen(Recorder(fail_in="progressed"))
     with caplog.at_level(logging.ERROR, "eo_listener"):
-        query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load())
-        deadline = time.monotonic() + 20
-        while len(recorder.texts) < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        query = start(rates(spark))
+        until(lambda: len(recorder.texts) >= 3)
         query.stop()
         assert drain(spark, 20)
-    assert len(recorder.texts) >= 3
     assert len(recorder.run_ids_ended) == 1
-    assert [record.getMessage() for record in caplog.records] == [
-        "onQueryProgress failed; the query goes on, and this is not logged again"
-    ]
+    (record,) = caplog.records
+    assert "onQueryProgress" in record.getMessage()
 
 
 @pytest.mark.parametrize("method", ["hold", "started"])
@@ -131,8 +119,8 @@ def test_failing_start_leaves_the_query_alone(
     """An exception at the start, on the query's own thread, does not end the query."""
     recorder = listen(Recorder(fail_in=method))
     with caplog.at_level(logging.ERROR, "eo_listener"):
-        query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load())
-        wait_for(recorder.texts)
+        query = start(rates(spark))
+        until(lambda: recorder.texts)
     assert query.isActive
 
 
@@ -147,14 +135,14 @@ def test_drain_times_out(spark: SparkSession, start: Start, listen: Any) -> None
 
     class Slow(Recorder):
         def progressed(self, text: str) -> None:
-            time.sleep(1.5)
+            time.sleep(0.8)
 
     listen(Slow())
-    query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load())
+    query = start(rates(spark))
     query.processAllAvailable()
     query.stop()
     begun = time.monotonic()
-    assert not drain(spark, 0.2)
+    assert not drain(spark, 0.1)
     assert time.monotonic() - begun < 1.2
     assert drain(spark, 30)
 

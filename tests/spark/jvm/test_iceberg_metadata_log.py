@@ -107,10 +107,7 @@ def test_what_a_commit_has_expired_itself() -> None:
 
 
 def test_clocks_that_differ() -> None:
-    """Iceberg takes a commit that is up to a minute older than the one before it.
-
-    And a transaction with several snapshots has the time of the last one.
-    """
+    """A commit may be a minute older than that before; of a transaction the last time counts."""
     files = Files()
     files.late = {13: 5 * EACH, 14: 2 * EACH, 15: 500}
     assert files.parent(files.log(20), 15) == "snapshot 14"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,34 +82,15 @@ class Fake:
         return missing
 
 
-class Class(Fake):
+class Named(Fake):
+    """An object of Java whose class has this name."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def getSimpleName(self) -> str:  # noqa: N802 - Java's
-        return self._name
-
-    def getName(self) -> str:  # noqa: N802 - Java's
-        return f"org.apache.spark.sql.kafka010.{self._name}"
-
-
-class Stream(Fake):
-    def getClass(self) -> Class:  # noqa: N802 - Java's
-        return Class("KafkaMicroBatchStream")
-
-
-class Sequence(Fake):
-    def __init__(self, *elements: Any) -> None:
-        self._elements = elements
-
-    def size(self) -> int:
-        return len(self._elements)
-
-    def apply(self, place: int) -> Any:
-        return self._elements[place]
-
-    def distinct(self) -> Sequence:
-        return self
+    def getClass(self) -> Any:  # noqa: N802 - Java's
+        full = f"org.apache.spark.sql.kafka010.{self._name}"
+        return SimpleNamespace(getSimpleName=lambda: self._name, getName=lambda: full)
 
 
 class Offset(Fake):
@@ -141,12 +123,13 @@ class Progress(Fake):
         return self.batch == other.batch
 
 
-class ScriptedQuery(Fake):
+class ScriptedQuery(Named):
     """A query whose state moves on before each answer, as far as the plan says."""
 
     def __init__(self, states: list[State], plan: list[int]) -> None:
+        super().__init__("MicroBatchExecution")
         self._states, self._plan, self._asked, self.at = states, plan, 0, 0
-        self._stream = Stream()
+        self._stream = Named("KafkaMicroBatchStream")
 
     def go_on(self) -> State:
         if self._asked == len(self._plan):
@@ -160,25 +143,17 @@ class ScriptedQuery(Fake):
         self.go_on()
         return [state for state in self._states[: self.at + 1] if state.context == number][-1]
 
-    def getClass(self) -> Class:  # noqa: N802 - Java's
-        return Class("MicroBatchExecution")
-
-    def sources(self) -> Sequence:
-        return Sequence(self._stream)
+    def sources(self) -> Any:
+        sequence = SimpleNamespace(size=lambda: 1, apply=lambda _: self._stream)
+        sequence.distinct = lambda: sequence
+        return sequence
 
     def committedOffsets(self) -> Progress:  # noqa: N802 - Spark's
         return Progress(self.go_on().committed)
 
-    def status(self) -> Status:
-        return Status(self.go_on().message)
-
-
-class Status(Fake):
-    def __init__(self, message: str) -> None:
-        self._message = message
-
-    def message(self) -> str:
-        return self._message
+    def status(self) -> Any:
+        message = self.go_on().message
+        return SimpleNamespace(message=lambda: message)
 
 
 class Spark3(ScriptedQuery):

@@ -18,31 +18,27 @@ from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.client_config.cluster import Cluster
-from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_groups import NO_JVM, UNANSWERED, JavaGroups
 from eo_listener.kafka.logs import UNREADABLE
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import JvmError, KafkaError, SettingsError
-from eo_listener.model.events import Event
 from eo_listener.model.kafka_errors import explain
-from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.broker import Broker, Listener, parse_rows
 from tests.conftest import kafka_version
+from tests.groups import insist
 from tests.store_facts import (
     at,
-    insist,
     test_a_snapshot_leaves_out_what_does_not_exist,
     test_a_snapshot_shows_a_topic_change,
     test_a_snapshot_shows_where_group_and_logs_stand,
     test_what_is_committed_is_read_back,
 )
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 __all__ = [
     "test_a_snapshot_leaves_out_what_does_not_exist",
@@ -57,6 +53,11 @@ FREES = re.compile(r"block-manager-storage-async-thread-pool")  # Spark's, of up
 T = TopicPartition
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OWNER = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": f'{PLAIN} required username="owner" password="hunter2";',
+}
 
 
 @pytest.fixture
@@ -80,19 +81,11 @@ def jvm(spark: SparkSession) -> psutil.Process:
     return psutil.Process(view.java.lang.ProcessHandle.current().pid())
 
 
-def admins(spark: SparkSession) -> int:
-    """How many Admins of ours the JVM has open."""
+def open_admins(spark: SparkSession) -> int:
+    """How many Admins of ours the JVM has open: one without a broker ends a moment later."""
     view: Any = spark._jvm
     threads = view.java.lang.Thread.getAllStackTraces().keySet()
     return sum("| eo-listener-" in str(thread.getName()) for thread in threads)
-
-
-def all_gone(spark: SparkSession) -> bool:
-    """Wait until none is open: an Admin without a broker ends by itself after it was closed."""
-    deadline = time.monotonic() + 20
-    while admins(spark) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return admins(spark) == 0
 
 
 def test_partitions_are_answered_one_by_one(
@@ -141,10 +134,7 @@ def test_a_group_with_members_refuses(
     )
     try:
         consumer.subscribe([topic])
-        deadline = time.monotonic() + 30
-        while not consumer.assignment():
-            consumer.poll(0.1)
-            assert time.monotonic() < deadline
+        until(lambda: consumer.poll(0.1) or consumer.assignment(), 30)
         with pytest.raises(KafkaError) as refused:
             store.commit(group, at(3, T(topic, 0), T(topic, 1)), timeout=8)
         assert refused.value.code == "UNKNOWN_MEMBER_ID"
@@ -168,23 +158,14 @@ def test_nobody_at_the_address(spark: SparkSession) -> None:
         assert explain(UNANSWERED).outcome_unknown
         assert (failed.value.cause or "").startswith("no broker")
     store.close()
-    assert all_gone(spark)
+    until(lambda: not open_admins(spark), 20)
 
 
 @pytest.mark.parametrize(
     ("more", "error", "code"),
     [
         ({"sasl.login.refresh.window.factor": "hunter2"}, SettingsError, None),
-        (
-            {
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
-                'required username="u" password="hunter2";',
-            },
-            KafkaError,
-            "_AUTHENTICATION",
-        ),
+        (OWNER, KafkaError, "_AUTHENTICATION"),
     ],
 )
 def test_no_error_holds_a_secret(
@@ -227,10 +208,8 @@ def give_token(spark: SparkSession, servers: str) -> None:
     """
     jvm: Any = spark._jvm
     owner = jvm.java.util.HashMap()
-    owner.put("bootstrap.servers", servers)
-    owner.put("security.protocol", "SASL_PLAINTEXT")
-    owner.put("sasl.mechanism", "PLAIN")
-    owner.put("sasl.jaas.config", f'{PLAIN} required username="owner" password="hunter2";')
+    for name, value in {"bootstrap.servers": servers, **OWNER}.items():
+        owner.put(name, value)
     admin = jvm.org.apache.kafka.clients.admin.Admin.create(owner)
     made = admin.createDelegationToken().delegationToken().get()
     admin.close()
@@ -259,7 +238,7 @@ def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Br
     servers = own_broker.addresses("LOGIN")
     without = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
     with pytest.raises(KafkaError):
-        without.commit("tokens", at(1, T(topic, 0)), timeout=1)
+        without.commit("tokens", at(1, T(topic, 0)), timeout=0.5)
     without.close()
     give_token(spark, servers)
     store = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
@@ -325,7 +304,7 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
     insist(store, "g", at(5, T(topic, 0)))
     assert store.snapshot("g", [T(topic, 0)], timeout=8).held == at(5, T(topic, 0))
     store.close()
-    assert all_gone(spark)
+    until(lambda: not open_admins(spark), 20)
 
 
 @pytest.mark.slow
@@ -366,30 +345,6 @@ def test_many_groups_cost_no_threads(
     assert reader.group(groups[-1], [T(topic, 0)]) == at(3, T(topic, 0))
 
 
-def test_the_committer_works_over_it(spark: SparkSession, topics: Topics, broker: Broker) -> None:
-    """The committer reads, commits, refuses to go back and ends, as it does with librdkafka."""
-    topic, group = topics.create(), unique("g")
-    topics.fill(topic, 300)
-    told: list[Event] = []
-    servers = {"bootstrap.servers": broker.bootstrap_servers}
-    cluster = Cluster.of(servers)
-    committer = Committer(
-        lambda _: JavaGroups(JvmShimClient(), servers), observers=Observers(told.append)
-    )
-    for offset, partitions in ((20, (T(topic, 0), T(topic, 1))), (10, (T(topic, 0),))):
-        positions = at(offset, *partitions)
-        committer.offer(GroupOffsets(cluster=cluster, group=group, positions=positions))
-        assert committer.flush(30) or offset == 10
-    committer.close(10)
-    store = JavaGroups(JvmShimClient(), servers)
-    assert store.snapshot(group, [T(topic, 0), T(topic, 1)], timeout=8).held == at(
-        20, T(topic, 0), T(topic, 1)
-    )
-    store.close()
-    assert {"Committed", "CommitRefused"} <= {type(event).__name__ for event in told}
-    assert all_gone(spark)
-
-
 def test_a_jvm_that_stands_still(
     store: GroupStore, topics: Topics, jvm: psutil.Process, reader: ClusterReader
 ) -> None:
@@ -425,8 +380,9 @@ class Slow:
         return '{"v":1,"topics":{"t":{"0":null}}}'
 
 
-def test_a_newer_commit_waits_for_an_older_one() -> None:
-    """While a call that was given up is still out, nothing else is asked of the JVM."""
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_newer_commit_waits_for_an_older_one(hangs: bool) -> None:
+    """While a call that was given up is out, nothing else is asked; closing waits some seconds."""
     shim_client = Slow()
     store = JavaGroups(shim_client, {})
     for offset in (1, 2):
@@ -434,18 +390,10 @@ def test_a_newer_commit_waits_for_an_older_one() -> None:
             store.commit("g", at(offset, T("t", 0)), timeout=0.2)
         assert failed.value.code == UNANSWERED
     assert shim_client.asked == [1]
-    shim_client.go.set()
-    assert store.commit("g", at(3, T("t", 0)), timeout=5) == {T("t", 0): None}
-    assert shim_client.asked == [1, 3]
-    store.close()
-
-
-def test_closing_does_not_wait_for_ever() -> None:
-    """A store whose JVM hangs closes within seconds, and leaves a daemon thread at most."""
-    shim_client = Slow()
-    store = JavaGroups(shim_client, {})
-    with pytest.raises(KafkaError):
-        store.commit("g", at(1, T("t", 0)), timeout=0.1)
+    if not hangs:
+        shim_client.go.set()
+        assert store.commit("g", at(3, T("t", 0)), timeout=5) == {T("t", 0): None}
+        assert shim_client.asked == [1, 3]
     began = time.monotonic()
     store.close()
     assert time.monotonic() - began < 10

@@ -1,8 +1,9 @@
-"""Which queries are held, and for how long."""
+"""Finding the live query behind an event, and for how long it is held."""
 
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,9 @@ from pyspark.sql import SparkSession
 from eo_listener.model.errors import JvmError
 from eo_listener.model.protocols import QueryMode, QueryReader
 from eo_listener.spark.jvm.driver import LiveQueries
+from eo_listener.spark.jvm.running_jvm import KAFKA, SHIM, has_class, is_running
 from eo_listener.spark.jvm.running_query import RunningQuery, find
+from eo_listener.spark.jvm.source_options import source_options
 from tests.spark.jvm.conftest import Start
 
 pytestmark = pytest.mark.spark
@@ -92,5 +95,37 @@ def test_shim(spark: SparkSession, start: Start) -> None:
     query = start(spark.readStream.format("rate").load())
     found = find(spark, str(query.id), str(query.runId))
     assert found is not None
-    assert found.shim("PositionInspector") is not None
     assert found.shim("NoSuchInspector") is None
+
+
+def test_found_from_any_session_and_thread(spark: SparkSession, start: Start) -> None:
+    """With its name, and with its sources; another run of it, and an ended one, are not found."""
+    query = start(spark.readStream.format("rate").load(), "named")
+    query.processAllAvailable()
+    ids = str(query.id), str(query.runId)
+
+    def look() -> tuple[object, ...]:
+        found = find(spark.newSession(), *ids)
+        assert found is not None
+        return found.query_id, found.run_id, found.name, has_class(SHIM), len(source_options(found))
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(look).result(30) == (*ids, "named", True, 1)
+    assert find(spark, ids[0], str(uuid.uuid4())) is None
+    assert find(spark, str(uuid.uuid4()), ids[1]) is None
+    query.stop()
+    assert find(spark, *ids) is None
+
+
+def test_not_an_id(spark: SparkSession) -> None:
+    """An id that is no UUID is a JvmError, not a py4j exception."""
+    with pytest.raises(JvmError, match="IllegalArgumentException"):
+        find(spark, "not-an-id", "not-an-id")
+
+
+def test_classes(spark: SparkSession) -> None:
+    """The JVM says which classes it has."""
+    assert is_running()
+    assert has_class(SHIM)
+    assert has_class(KAFKA)
+    assert not has_class("io.github.eolistener.Nothing")

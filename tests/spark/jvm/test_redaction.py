@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,25 +34,13 @@ def test_what_an_error_means_is_not_lost_with_a_secret() -> None:
     assert error.says("its branch")
 
 
-def test_what_is_not_of_java_stays_as_it_is() -> None:
-    """There is nothing to hide."""
-    error = ValueError("x")
-    assert without_secrets(error) is error
-
-
 def test_a_session_that_has_ended_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its settings are asked for while an error is on its way, and that one counts."""
-    monkeypatch.setattr(SparkContext, "_active_spark_context", Ended())
+    ended = SimpleNamespace(_jvm=None, _jsc=None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", ended)
     error = BrokenError("of Java")
     shown = without_secrets(error)
     assert (str(shown), getattr(shown, "java_exception", None)) == ("BrokenError", error)
-
-
-class Ended:
-    """A SparkContext that was stopped meanwhile."""
-
-    _jvm: Any = None
-    _jsc: Any = None
 
 
 class BrokenError(Exception):
@@ -70,9 +59,9 @@ def test_secrets_of_session_application_and_hadoop(spark: SparkSession) -> None:
     """Whatever Java's exception quotes, in its text or in that of a cause."""
     assert not Secrets.configured().values
     session = spark.newSession()
-    session.conf.set("spark.sql.catalog.lake.jdbc.password", "of-catalog")
-    session.conf.set("spark.sql.catalog.lake.s3.access-key-id", "of-storage")
-    session.conf.set("spark.sql.catalog.lake.warehouse", "of-nobody")
+    settings = {"jdbc.password": "catalog", "s3.access-key-id": "storage", "warehouse": "nobody"}
+    for name, value in settings.items():
+        session.conf.set(f"spark.sql.catalog.lake.{name}", f"of-{value}")
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("fs.azure.account.key.mine.dfs.core.windows.net", "of-azure")
     said = "of-catalog of-storage of-azure of-nobody"

@@ -7,7 +7,8 @@ import os
 import ssl
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -80,16 +81,12 @@ def test_what_cannot_be_done_is_said_without_the_secret(
 def test_one_shim_client_serves_many_threads(spark: SparkSession) -> None:
     """Calls from several threads at once are each answered, by one object."""
     shim_client = JvmShimClient()
-    answers: list[str] = []
 
-    def work() -> None:
-        answers.extend(shim_client.call("groups.close", '{"client":"nobody"}') for _ in range(20))
+    def ask(_: int) -> list[str]:
+        return [shim_client.call("groups.close", '{"client":"nobody"}') for _ in range(20)]
 
-    workers = [threading.Thread(target=work) for _ in range(5)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(30)
+    with ThreadPoolExecutor(5) as pool:
+        answers = [*chain.from_iterable(pool.map(ask, range(5)))]
     assert [json.loads(answer) for answer in answers] == [{"v": 1, "closed": 0}] * 100
 
 
@@ -135,10 +132,7 @@ for state in ("live", "stopped"):
     ],
 )
 def test_what_is_not_loaded_is_named(given: str, shim_client: str, groups: str) -> None:
-    """Without a JVM, the shim, or the connector the error says what to give Spark, or to start.
-
-    For `configure` it is too late then, also when that session was stopped.
-    """
+    """The error says what to give Spark; for `configure` it is too late, also after a stop."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, given],
         cwd=Path(__file__).parents[3],

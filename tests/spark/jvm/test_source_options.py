@@ -10,12 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm import source_options as sources
-from eo_listener.spark.jvm.event_listener import wrap
 from eo_listener.spark.jvm.running_query import RunningQuery, find
 from eo_listener.spark.jvm.source_options import by_reflection, source_options
 from eo_listener.spark.shim import SourceOptions
 from tests.spark.jvm.conftest import Start
-from tests.spark.jvm.recorder import Forwarding, Recorder
+from tests.spark.jvm.recorder import Recorder, listening
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -79,9 +78,6 @@ class Plans:
     def pattern(self) -> DataFrame:
         return self.kafka("subscribePattern", f"{self.a}|{self.b}", "g-p")
 
-    def assign(self) -> DataFrame:
-        return self.kafka("assign", f'{{"{self.a}":[0]}}', "g-x")
-
     def static_join(self) -> DataFrame:
         static = self.kafka("subscribe", self.c, "g-static", stream=False)
         rows = self.spark.createDataFrame([("1",)], ["v"])
@@ -134,25 +130,19 @@ def test_unplanned(
     spark: SparkSession, start: Start, way: Callable[[RunningQuery], tuple[SourceOptions, ...]]
 ) -> None:
     """At its start, before the sources are planned, the answer is an error; the query goes on."""
-    caught: list[Exception] = []
+    caught: list[str] = []
 
     class Early(Recorder):
         def hold(self, query: RunningQuery) -> None:
             super().hold(query)
-            try:
+            with pytest.raises(JvmError) as error:
                 way(query)
-            except JvmError as error:
-                caught.append(error)
+            caught.append(str(error.value))
 
-    early = Early()
-    listener = Forwarding(wrap(early, early.hold, spark))
-    spark.streams.addListener(listener)
-    try:
+    with listening(Early(), spark):
         query = start(spark.readStream.format("rate").load())
         query.processAllAvailable()
-    finally:
-        spark.streams.removeListener(listener)
-    assert ["not planned its sources" in str(error) for error in caught] == [True]
+    assert ["not planned its sources" in text for text in caught] == [True]
     running = find(spark, str(query.id), str(query.runId))
     assert running is not None
     assert [source.kafka for source in way(running)] == [False]

@@ -297,11 +297,10 @@ def test_connect_is_refused(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("wrong", [None, SparkSession, "builder"])
-def test_not_a_builder(wrong: object) -> None:
-    """Something else than a builder is refused, with the right call."""
+def test_not_a_builder() -> None:
+    """A class instead of a builder is refused, with the right call."""
     with pytest.raises(SettingsError, match=r"configure\(SparkSession\.builder"):
-        configure(wrong)  # type: ignore[arg-type]  # on purpose
+        configure(SparkSession)  # type: ignore[arg-type]  # on purpose
 
 
 def _installation(home: Path, *jars: str) -> str:
@@ -332,10 +331,7 @@ def test_wrong_spark(
 def test_other_installation(
     fresh: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connector's Scala and Spark version are those of the jars, whatever they are.
-
-    That such a Spark and this pyspark may not fit is said; of the right one nothing is.
-    """
+    """The connector is of the jars' Scala and Spark; that pyspark is of another one is said."""
     configured({})
     assert caplog.messages == []
     home = _installation(fresh / "spark", "spark-sql_2.14-5.1.0-rc1.jar")
@@ -343,7 +339,7 @@ def test_other_installation(
     monkeypatch.setenv(VARIABLE, "pyspark-shell")
     assert configured({})[PACKAGES] == "org.apache.spark:spark-sql-kafka-0-10_2.14:5.1.0-rc1"
     (line,) = caplog.messages
-    assert line.startswith(f"pyspark is {pyspark.__version__}, and will start the Spark 5.1.0-rc1")
+    assert {pyspark.__version__, "5.1.0-rc1"} <= set(line.replace(",", "").split())
 
 
 def test_connector_installed(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,15 +361,14 @@ def test_a_java_that_this_spark_cannot_run_on(
     feature: int, fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Java too old or too new is named with its version, and with what is needed."""
-    spark = Installation.find()
-    if feature == 25 and spark.newest_java is None:
+    if feature == 25 and FOUND.newest_java is None:
         pytest.skip("this Spark starts on it")
     java = fresh / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{feature}.0.2\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(fresh))
-    needed = rf"is Java {feature}, but Spark {spark.version} needs Java {spark.oldest_java} "
+    needed = rf"Java {feature}, but Spark {FOUND.version} needs Java {FOUND.oldest_java} "
     with pytest.raises(JavaError, match=needed):
         configure(SparkSession.Builder())
 
