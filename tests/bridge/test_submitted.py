@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.bridge.submitted import Driver, is_bridge
-from tests.broker import Broker, free_port, parse_rows
+from tests.broker import Broker, parse_rows
 from tests.groups import described, positions, total
 from tests.topics import Topics, unique
 from tests.waiting import until
@@ -113,32 +111,24 @@ def jobs(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[J
 
 
 def test_a_job_that_knows_nothing_of_it(jobs: Jobs) -> None:
-    """Each batch is committed within seconds, signed with its query, and nothing is said."""
-    topic = jobs.topics.create()
-    group = jobs.start(topic)
-    jobs.drain(topic, group)
-    jobs.await_held(group, 100)
-    jobs.drain(topic, group)
-    jobs.await_held(group, 200)
-    positioned = positions(jobs.broker.bootstrap_servers, group).values()
-    written = {CommitMetadata.parse(one.metadata) for one in positioned}
-    assert {one.name for one in written if one is not None} == {group}
-    jobs.driver.tell("stop", group=group)
-    assert said(jobs.driver.log) == []  # on WARN, what is well says nothing
+    """Each batch is committed within seconds, signed with its query, and nothing is said.
 
-
-def test_queries_of_another_session(jobs: Jobs) -> None:
-    """A second session of the driver is served too, by the same bridge."""
+    A second session of the driver is served too, by the same bridge.
+    """
     topic = jobs.topics.create()
-    first = jobs.start(topic)
-    second = jobs.start(topic, session="second")
-    jobs.drain(topic, first)
-    jobs.driver.tell("drain", group=second)
-    jobs.await_held(first, 100)
-    jobs.await_held(second, 100)
+    first, second = jobs.start(topic), jobs.start(topic, session="second")
+    for records in (100, 200):
+        jobs.drain(topic, first)
+        jobs.driver.tell("drain", group=second)
+        for group in (first, second):
+            jobs.await_held(group, records)
     jobs.driver.bridge()  # there is exactly one
-    jobs.driver.tell("stop", group=first)
-    jobs.driver.tell("stop", group=second)
+    for group in (first, second):
+        positioned = positions(jobs.broker.bootstrap_servers, group).values()
+        written = {CommitMetadata.parse(one.metadata) for one in positioned}
+        assert {one.name for one in written if one is not None} == {group}
+        jobs.driver.tell("stop", group=group)
+    assert said(jobs.driver.log) == []  # on WARN, what is well says nothing
 
 
 @pytest.mark.parametrize(
@@ -150,7 +140,7 @@ def test_a_bridge_that_fails(jobs: Jobs, fault: str) -> None:
     group = jobs.start(topic)
     jobs.drain(topic, group)
     jobs.await_held(group, 100)
-    bridge, said = jobs.driver.bridge(), jobs.driver.log.count("the bridge process has failed")
+    bridge, failures = jobs.driver.bridge(), jobs.driver.log.count("process has failed")
     match fault:
         case "killed":
             bridge.kill()
@@ -162,7 +152,7 @@ def test_a_bridge_that_fails(jobs: Jobs, fault: str) -> None:
     jobs.await_held(group, 200)
     until(lambda: not is_bridge(bridge))
     assert jobs.driver.bridge().pid != bridge.pid
-    assert jobs.driver.log.count("the bridge process has failed") == said + 1
+    assert jobs.driver.log.count("process has failed") == failures + 1
     jobs.driver.tell("stop", group=group)
 
 
@@ -244,31 +234,6 @@ def test_the_end_of_spark(jobs: Jobs) -> None:
 
 
 @pytest.mark.slow
-def test_a_query_that_idles_is_shown_to_be_alive(broker: Broker, tmp_path: Path) -> None:
-    """Spark says so again and again, and the bridge's metrics have when it did last."""
-    port = free_port()
-    conf = {
-        "spark.eo.metrics.port": str(port),
-        "spark.sql.streaming.noDataProgressEventInterval": "500",
-    }
-
-    def last_event() -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            found = re.search(rb"query_last_event_timestamp_seconds{[^}]*} (\S+)", answer.read())
-        return 0.0 if found is None else float(found[1])
-
-    with Driver(tmp_path, conf=conf) as driver:
-        jobs = Jobs(driver, broker, tmp_path)
-        topic = jobs.topics.create()
-        group = jobs.start(topic)
-        jobs.drain(topic, group)
-        jobs.await_held(group, 100)
-        for _ in range(3):
-            before = last_event()
-            until(lambda: last_event() > before, 20, "nothing came")  # noqa: B023  # called at once
-
-
-@pytest.mark.slow
 def test_an_interpreter_without_the_package(broker: Broker, tmp_path: Path) -> None:
     """It is said once what is missing and what to set; the query runs on, and ends as it should."""
     empty = tmp_path / "empty"
@@ -280,7 +245,7 @@ def test_an_interpreter_without_the_package(broker: Broker, tmp_path: Path) -> N
         topic = jobs.topics.create()
         group = jobs.start(topic)
         jobs.drain(topic, group)
-        until(lambda: "eo_listener cannot run on" in driver.log)
+        until(lambda: str(python) in driver.log)
         began = time.monotonic()
         driver.tell("end")
         seconds = time.monotonic() - began

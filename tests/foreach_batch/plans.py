@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
 
 from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
+from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 
 P0, P1, P2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 U0 = TopicPartition("u", 0)
+_Error = TypeVar("_Error", bound=EoListenerError)
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
@@ -41,3 +45,12 @@ def head_of(start: int, until: int, *, batch_id: int = 6, **how: Any) -> Head:
 def judged(plan: PlannedBatch, heads: Mapping[TopicPartition, Head], **how: Any) -> Judgement:
     """The judgement, for query `flights` and sink `table delays`."""
     return judge_batch(plan, heads, name="flights", sink="table delays", **how)
+
+
+def refused(
+    error: type[_Error], plan: PlannedBatch, heads: Mapping[TopicPartition, Head], **how: Any
+) -> _Error:
+    """The error of this class with which a plan is refused, for the same query and sink."""
+    with pytest.raises(error) as raised:
+        judged(plan, heads, **how)
+    return raised.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
@@ -17,9 +17,12 @@ from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
+from eo_listener.testing import MemorySink
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 NAME = "flights"
+_Kind = TypeVar("_Kind", bound=Event)
 
 
 class Crash(BaseException):
@@ -171,11 +174,27 @@ class Stage:
             **how,
         )
 
+    def last(self, kind: type[_Kind]) -> _Kind:
+        """The newest event, which is of this kind."""
+        event = self.events[-1]
+        assert isinstance(event, kind), event
+        return event
+
     def run(self, batch_id: int, **how: Any) -> Frame:
         """Run one batch, by a driver that starts now."""
         frame = frame_of(self.plans.ranges[batch_id])
         self.batches(**how).run(frame, batch_id)
         return frame
+
+
+def stage_of(*sinks: MemorySink, **how: Any) -> Stage:
+    """A stage with batches 0 and 1 of `TWO`; `how` is more of its plans."""
+    return Stage(Plans(TWO, **how), list(sinks) or [MemorySink()])
+
+
+def rows_of(stage: Stage) -> list[int]:
+    """How many rows each sink has."""
+    return [len(sink.rows) for sink in stage.sinks if isinstance(sink, MemorySink)]
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of
+from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of, refused
 
 IN_FILE = SinkLedger("delays", LedgerPlace(address="sqlite:/x.db"))
 IN_TOPIC = SinkLedger("out", LedgerPlace(address="kafka://k:9092/l"))
@@ -54,9 +54,9 @@ def test_what_continues_or_repeats_is_recognised_by_its_range(
         moves = found.entry.moves
         if verdict is BatchVerdict.REPLAY:
             assert not moves
-            assert found.replayed == {P0: OffsetRange(*planned)}
+            assert found.replayed == {P0: planned}
         else:
-            assert moves[P0].range == OffsetRange(*planned)
+            assert moves[P0].range == planned
             assert moves[P0].verdict is verdict
             assert moves[P0].found == heads.get(P0)
             assert moves[P0].gap is None
@@ -85,18 +85,17 @@ def test_whatever_does_not_continue_is_an_error_of_its_kind(
 ) -> None:
     """Gaps, overlaps and steps back are distinguished, with the offsets in question."""
     heads = {} if head is None else {P0: head_of(*head)}
-    with pytest.raises(error) as raised:
-        judged(plan_of({P0: planned}), heads)
-    assert raised.value.ranges == {P0: OffsetRange(*offsets)}
-    assert f"t-0 {OffsetRange(*offsets)}" in str(raised.value)
+    raised = refused(error, plan_of({P0: planned}), heads)
+    assert raised.ranges == {P0: offsets}
+    assert f"t-0 {OffsetRange(*offsets)}" in str(raised)
 
 
 def test_only_a_gap_can_be_accepted() -> None:
     """With on_gap="accept" the head moves over the gap; all else stays an error."""
     found = judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, on_gap="accept")
     assert found.verdict is BatchVerdict.NEXT
-    assert found.entry.moves[P0].gap == OffsetRange(5, 7)
-    assert found.gaps == {P0: OffsetRange(5, 7)}
+    assert found.entry.moves[P0].gap == (5, 7)
+    assert found.gaps == {P0: (5, 7)}
     assert found.skipped == {}
     for planned in ((3, 9), (0, 4), (5, 3)):
         with pytest.raises((OverlapError, RegressionError)):
@@ -121,10 +120,8 @@ def test_records_that_kafka_deleted_unread_are_a_gap(
     """What failOnDataLoss=false hides is found by the log's start, joined with a gap before it."""
     heads = {} if head is None else {P0: head_of(*head)}
     plan = plan_of({P0: planned}, log_starts={P0: log_start})
-    with pytest.raises(GapError) as raised:
-        judged(plan, heads)
-    assert raised.value.ranges == {P0: OffsetRange(*gap)}
-    assert judged(plan, heads, on_gap="accept").gaps == {P0: OffsetRange(*gap)}
+    assert refused(GapError, plan, heads).ranges == {P0: gap}
+    assert judged(plan, heads, on_gap="accept").gaps == {P0: gap}
 
 
 def test_a_replay_needs_no_log() -> None:
@@ -137,9 +134,9 @@ def test_a_plan_beyond_the_end_of_the_log_is_refused() -> None:
     """A log that was cut back is named, and cannot be accepted."""
     plan = plan_of({P0: (5, 9)}, log_ends={P0: 8})
     for on_gap in ("fail", "accept"):
-        with pytest.raises(RegressionError, match="truncated") as raised:
-            judged(plan, {P0: head_of(0, 5)}, on_gap=on_gap)
-        assert raised.value.ranges == {P0: OffsetRange(8, 9)}
+        assert refused(RegressionError, plan, {P0: head_of(0, 5)}, on_gap=on_gap).ranges == {
+            P0: (8, 9)
+        }
     assert judged(replace(plan, log_ends={P0: 9}), {P0: head_of(0, 5)}).verdict is BatchVerdict.NEXT
 
 
@@ -150,7 +147,7 @@ def test_empty_ranges_have_no_verdict() -> None:
     moves = judged(plan, heads).entry.moves
     assert list(moves) == [P0, P2]
     assert moves[P2].verdict is None
-    assert (moves[P2].range, moves[P2].found) == (OffsetRange(4, 4), None)
+    assert (moves[P2].range, moves[P2].found) == ((4, 4), None)
     off = plan_of({P0: (5, 9), P1: (1, 1), P2: (9, 9)})  # judged by their next offsets
     assert list(judged(off, heads | {P2: head_of(0, 4)}).entry.moves) == [P0]
 
@@ -160,11 +157,16 @@ def test_a_range_that_another_query_has_applied_is_no_replay(alone: bool) -> Non
     """Under one name two queries, or a query from its beginning again, are told and refused."""
     heads = {P0: head_of(0, 5, query_id="other"), P1: head_of(0, 3)}
     for planned in ({P0: (0, 5)}, {P0: (0, 5), P1: (3, 3)}, {P0: (0, 5), P1: (0, 3)}):
-        with pytest.raises(OverlapError, match="under this name") as raised:
-            judged(plan_of({P1: (3, 3)} | planned), heads, on_gap="accept", per_partition=alone)
-        assert raised.value.ranges == {P0: OffsetRange(0, 5)}
-        assert "a name of its own" in str(raised.value)
-        assert "starting_offsets(ledger=" in str(raised.value)
+        raised = refused(
+            OverlapError,
+            plan_of({P1: (3, 3)} | planned),
+            heads,
+            on_gap="accept",
+            per_partition=alone,
+        )
+        assert raised.ranges == {P0: (0, 5)}
+        assert "a name of its own" in str(raised)
+        assert "starting_offsets(ledger=" in str(raised)
 
 
 def test_a_topic_that_kafka_no_longer_has_is_refused() -> None:
@@ -174,9 +176,7 @@ def test_a_topic_that_kafka_no_longer_has_is_refused() -> None:
     assert judged(plan, heads).verdict is BatchVerdict.NEXT
     gone = replace(plan, asked=True)
     for known in (heads, {}):
-        with pytest.raises(PartitionVanishedError, match="no longer has") as raised:
-            judged(gone, known, on_gap="accept")
-        assert raised.value.ranges == {P0: OffsetRange(5, 9)}
+        assert refused(PartitionVanishedError, gone, known, on_gap="accept").ranges == {P0: (5, 9)}
     assert judged(replace(gone, log_ends={P0: 9}), heads).verdict is BatchVerdict.NEXT
     replay = plan_of({P0: (0, 5), P1: (3, 3)}, topic_ids={}, asked=True)
     assert judged(replay, heads).verdict is BatchVerdict.REPLAY
@@ -195,7 +195,7 @@ def test_a_new_partition_that_is_alone_gets_its_head_after_the_others() -> None:
     found = judged(plan, heads, per_partition=True)
     assert list(found.entry.moves) == [P1]
     assert found.verdict is BatchVerdict.NEXT
-    assert found.replayed == {P0: OffsetRange(0, 5)}
+    assert found.replayed == {P0: (0, 5)}
     after = heads | {P1: found.entry.head(P1)}
     assert judged(plan, after, per_partition=True).verdict is BatchVerdict.REPLAY
 
@@ -237,9 +237,7 @@ def test_half_of_a_batch_without_offsets_is_finished() -> None:
     plan = plan_of({P0: (5, 5), P1: (3, 3)}, batch_id=7, stateful=True)
     found = judged(plan, heads, per_partition=True)
     assert (found.verdict, list(found.entry.moves)) == (BatchVerdict.NEXT, [P1])
-    with pytest.raises(PartialReplayError) as raised:
-        judged(plan, heads)
-    assert raised.value.ranges == {P0: OffsetRange(5, 5)}
+    assert refused(PartialReplayError, plan, heads).ranges == {P0: (5, 5)}
 
 
 def test_a_batch_without_offsets_of_a_lower_number_is_refused() -> None:
@@ -257,34 +255,30 @@ def test_rows_that_nothing_would_mark_are_not_written(
 ) -> None:
     """A batch without offsets of which no head stands where it stands is judged by its place."""
     heads = {P0: head_of(0, 5)}
-    with pytest.raises(error) as raised:
-        judged(plan_of({P0: planned}), heads)
-    assert raised.value.ranges == {P0: OffsetRange(*gap)}
+    assert refused(error, plan_of({P0: planned}), heads).ranges == {P0: gap}
     if error is GapError:
         found = judged(plan_of({P0: planned}), heads, on_gap="accept")
-        assert found.entry.moves[P0].gap == OffsetRange(*gap)
+        assert found.entry.moves[P0].gap == gap
 
 
 def test_some_applied_and_some_not_is_an_error_of_its_own() -> None:
     """In one transaction no batch is half applied; alone each partition may be."""
     heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
     plan = plan_of({P0: (0, 5), P1: (3, 6), P2: (0, 1)})
-    with pytest.raises(PartialReplayError) as raised:
-        judged(plan, heads)
-    assert raised.value.ranges == {P0: OffsetRange(0, 5)}
+    assert refused(PartialReplayError, plan, heads).ranges == {P0: (0, 5)}
     found = judged(plan, heads, per_partition=True)
     assert found.verdict is BatchVerdict.NEXT
     assert list(found.entry.moves) == [P1, P2]
-    assert found.replayed == {P0: OffsetRange(0, 5)}
+    assert found.replayed == {P0: (0, 5)}
 
 
 def test_a_recreated_topic_is_refused_even_where_it_has_nothing_new() -> None:
     """Offsets of another topic id are others, also of an empty range and of a replay."""
     for planned in ((5, 9), (5, 5), (0, 5)):
         plan = plan_of({P0: planned}, topic_ids={"t": "T2"})
-        with pytest.raises(TopicRecreatedError, match="its id was T, is T2") as raised:
-            judged(plan, {P0: head_of(0, 5)}, on_gap="accept")
-        assert raised.value.ranges == {P0: OffsetRange(*planned)}
+        assert refused(TopicRecreatedError, plan, {P0: head_of(0, 5)}, on_gap="accept").ranges == {
+            P0: planned
+        }
 
 
 def test_a_recreated_topic_may_be_taken_from_its_beginning() -> None:
@@ -310,9 +304,7 @@ def test_a_replay_beside_a_recreated_topic_is_mixed_without_offsets_too() -> Non
     """The new topic's head is not left out in silence; alone each partition may be."""
     heads = {P0: head_of(0, 5), U0: head_of(0, 8, topic_id="U", batch_id=7)}
     plan = plan_of({P0: (0, 0), U0: (8, 8)}, topic_ids={"t": "T2", "u": "U"})
-    with pytest.raises(PartialReplayError) as raised:
-        judged(plan, heads, on_recreated="restart")
-    assert raised.value.ranges == {U0: OffsetRange(8, 8)}
+    assert refused(PartialReplayError, plan, heads, on_recreated="restart").ranges == {U0: (8, 8)}
     found = judged(plan, heads, on_recreated="restart", per_partition=True)
     assert found.entry.moves[P0].topic_id == "T2"
 
@@ -321,9 +313,7 @@ def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
     """A checkpoint that went on over the new topic has not read its beginning: that is a gap."""
     heads = {P0: head_of(0, 5)}
     plan = plan_of({P0: (5, 9)}, topic_ids={"t": "T2"})
-    with pytest.raises(GapError) as raised:
-        judged(plan, heads, on_recreated="restart")
-    assert raised.value.ranges == {P0: OffsetRange(0, 5)}
+    assert refused(GapError, plan, heads, on_recreated="restart").ranges == {P0: (0, 5)}
     plan = replace(plan, log_starts={P0: 5})
     assert judged(plan, heads, on_recreated="restart").verdict is BatchVerdict.FIRST
     with pytest.raises(GapError):
@@ -335,12 +325,12 @@ def test_nothing_is_lost_of_a_recreated_topic_that_is_not_there_yet() -> None:
     heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
     plan = plan_of({P0: (5, 9), P1: (3, 3)}, topic_ids={"t": "T2"}, asked=True)
     plan = replace(plan, log_starts={P0: 0, P1: 0}, log_ends={P0: 9, P1: 2})
-    with pytest.raises(RegressionError) as raised:
-        judged(plan, heads, on_recreated="restart", on_gap="accept")
-    assert raised.value.ranges == {P1: OffsetRange(2, 3)}
+    assert refused(
+        RegressionError, plan, heads, on_recreated="restart", on_gap="accept"
+    ).ranges == {P1: (2, 3)}
     plan = replace(plan, log_ends={P0: 9, P1: 3})
     found = judged(plan, heads, on_recreated="restart", on_gap="accept")
-    assert found.gaps == {P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)}
+    assert found.gaps == {P0: (0, 5), P1: (0, 3)}
 
 
 def test_an_unknown_topic_id_is_no_other_id() -> None:
@@ -354,9 +344,7 @@ def test_an_unknown_topic_id_is_no_other_id() -> None:
 def test_a_partition_that_is_no_longer_read_is_refused() -> None:
     """A topic that is read must be read whole; one that no source reads is not checked."""
     heads = {P0: head_of(0, 5), P1: head_of(0, 3), U0: head_of(0, 8, topic_id="U")}
-    with pytest.raises(PartitionVanishedError) as raised:
-        judged(plan_of({P0: (5, 9)}), heads)
-    assert raised.value.ranges == {P1: OffsetRange(3, 3)}
+    assert refused(PartitionVanishedError, plan_of({P0: (5, 9)}), heads).ranges == {P1: (3, 3)}
     assert judged(plan_of({P0: (5, 9), P1: (3, 3)}), heads).verdict is BatchVerdict.NEXT
 
 
@@ -364,9 +352,7 @@ def test_partitions_of_a_recreated_topic_are_let_go_with_it() -> None:
     """Where it was taken from its start, now or in a batch before; else their loss is told."""
     heads = {P0: head_of(0, 5, topic_id="older")}
     plan = plan_of({P1: (0, 3)}, log_ends={P1: 3}, asked=True)
-    with pytest.raises(PartitionVanishedError) as raised:
-        judged(plan, heads, on_first="accept")
-    assert raised.value.ranges == {P0: OffsetRange(5, 5)}
+    assert refused(PartitionVanishedError, plan, heads, on_first="accept").ranges == {P0: (5, 5)}
     again = judged(plan, heads, on_first="accept", on_recreated="restart")
     assert again.entry.moves.keys() == {P1}
     taken = heads | {P1: head_of(0, 2)}
@@ -400,37 +386,32 @@ def test_the_gravest_of_a_batch_is_raised_with_all_its_partitions(least: int) ->
     if TopicPartition("t", 4) not in ranges:
         del heads[TopicPartition("t", 4)]
     plan = plan_of(ranges, continued=frozenset(ranges))
-    with pytest.raises(GuardError) as raised:
-        judged(plan, heads, other_heads=OtherHeads(sink="delays", heads={}))
-    assert type(raised.value) is error
-    assert set(raised.value.ranges) == (set(named) or {P2})
+    raised = refused(GuardError, plan, heads, other_heads=OtherHeads(sink="delays", heads={}))
+    assert type(raised) is error
+    assert set(raised.ranges) == (set(named) or {P2})
 
 
 def test_an_error_of_many_partitions_stays_short() -> None:
     """The first few are named, the others counted, all of them kept."""
     ranges = {TopicPartition("t", number): (7, 9) for number in range(1000)}
-    with pytest.raises(GapError) as raised:
-        judged(plan_of(ranges), {tp: head_of(0, 5) for tp in ranges})
-    assert len(str(raised.value)) < 800
-    assert "t-4 5..7 and 995 more partitions" in str(raised.value)
-    assert len(raised.value.ranges) == 1000
+    raised = refused(GapError, plan_of(ranges), {tp: head_of(0, 5) for tp in ranges})
+    assert len(str(raised)) < 800
+    assert "t-4 5..7 and 995 more partitions" in str(raised)
+    assert len(raised.ranges) == 1000
     few = dict(list(ranges.items())[:5])
-    with pytest.raises(GapError) as raised:
-        judged(plan_of(few), {tp: head_of(0, 5) for tp in few})
-    assert "t-4 5..7. " in str(raised.value)
+    assert "t-4 5..7. " in str(refused(GapError, plan_of(few), {tp: head_of(0, 5) for tp in few}))
 
 
 def test_a_gap_of_a_ledger_that_no_command_knows() -> None:
     """That of a user's own store: no command is named; one of ours can be accepted by it."""
     for ledger in (None, SinkLedger("delays", None)):
-        with pytest.raises(GapError) as raised:
-            judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, ledger=ledger)
-        assert "eo-listener" not in str(raised.value)
-        assert 'on_gap="accept"' in str(raised.value)
-    with pytest.raises(GapError) as raised:
-        judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, ledger=IN_FILE)
+        raised = refused(GapError, plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, ledger=ledger)
+        assert "eo-listener" not in str(raised)
+        assert 'on_gap="accept"' in str(raised)
     accept = "eo-listener ledger accept sqlite:/x.db --sink delays --query flights"
-    assert f"{accept} --partition t-0 --gap 5..7 --execute; " in str(raised.value.fix)
+    assert f"{accept} --partition t-0 --gap 5..7 --execute; " in str(
+        refused(GapError, plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, ledger=IN_FILE).fix
+    )
 
 
 @pytest.mark.parametrize(
@@ -469,16 +450,16 @@ def test_rows_apart_from_their_ledger_are_looked_at_first(address: str, looks: b
 def test_a_topic_of_another_name_is_carried_over_by_a_command() -> None:
     """A KafkaSink has no table that could be renamed: its topics or its name= were changed."""
     there = {LedgerKey("a", "flights"): {P0: head_of(7, 9)}}
-    with pytest.raises(NotInLedgerError, match="another sink") as raised:
-        judged(
-            plan_of({P0: (7, 9)}),
-            {},
-            other_heads=OtherHeads(sink="out", heads=there),
-            ledger=IN_TOPIC,
-        )
+    raised = refused(
+        NotInLedgerError,
+        plan_of({P0: (7, 9)}),
+        {},
+        other_heads=OtherHeads(sink="out", heads=there),
+        ledger=IN_TOPIC,
+    )
     carried = "eo-listener ledger rename kafka://k:9092/l --sink a --query flights --to-sink out"
-    assert f"carry its ledger over: {carried} --execute; and keep" in str(raised.value.fix)
-    assert "ALTER TABLE" not in str(raised.value)
+    assert f"carry its ledger over: {carried} --execute; and keep" in str(raised.fix)
+    assert "ALTER TABLE" not in str(raised)
 
 
 def test_a_name_is_typed_as_it_is_read() -> None:
@@ -521,9 +502,7 @@ def test_what_cannot_be_proved_is_refused() -> None:
     with pytest.raises(SettingsError, match="has no source"):
         judged(plan_of({}, sources={}), {})
     twice = {0: {P0: OffsetRange(0, 5)}, 1: {P0: OffsetRange(0, 5)}}
-    with pytest.raises(SettingsError, match="two sources") as raised:
-        judged(plan_of({}, sources=twice), {})
-    assert "two clusters" in str(raised.value)
+    assert "two clusters" in str(refused(SettingsError, plan_of({}, sources=twice), {}))
 
 
 def test_each_move_knows_its_source() -> None:
@@ -547,6 +526,4 @@ def test_a_stateful_batch_of_no_partitions_is_refused() -> None:
     plan = plan_of({}, sources={0: {}}, stateful=True)
     with pytest.raises(SettingsError, match="no partition"):
         judged(plan, {})
-    with pytest.raises(PartitionVanishedError, match="no partition") as raised:
-        judged(plan, {P0: head_of(0, 5)})
-    assert raised.value.ranges == {P0: OffsetRange(5, 5)}
+    assert refused(PartitionVanishedError, plan, {P0: head_of(0, 5)}).ranges == {P0: (5, 5)}

@@ -14,7 +14,6 @@ from eo_listener import exactly_once, starting_offsets
 from eo_listener.foreach_batch.exactly_once import Batch
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.attack import surgery
 from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs
@@ -124,15 +123,6 @@ def test_two_calls_of_one_function_in_a_batch(jobs: Jobs, topics: Topics) -> Non
     assert values(sink) == list(range(5))
 
 
-def test_a_query_without_a_name(jobs: Jobs, topics: Topics) -> None:
-    """Refused, as the ledger needs one, and nothing written."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 5)
-    sink = MemorySink()
-    assert "SettingsError: " in jobs.failure(jobs.read(topic), exactly_once(sink), name=None)
-    assert not sink.rows
-
-
 def test_a_transform_that_asks_for_its_batch(jobs: Jobs, topics: Topics) -> None:
     """It gets the number, the ranges and those of the tasks; each sink may get its own rows."""
     topic = topics.create(partitions=2)
@@ -150,23 +140,6 @@ def test_a_transform_that_asks_for_its_batch(jobs: Jobs, topics: Topics) -> None
     assert sum(span.until - span.start for span in batches[0].ranges.values()) == 30
     assert values(even) == list(range(0, 30, 2))
     assert values(odd) == list(range(1, 30, 2))
-
-
-def test_an_error_of_the_transform(jobs: Jobs, topics: Topics) -> None:
-    """It goes up to Spark as it is; nothing is written, and the restart writes all."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 5)
-    sink = MemorySink()
-
-    def broken(frame: DataFrame) -> DataFrame:
-        raise LookupError("no such thing")
-
-    function = exactly_once(sink, transform=broken)
-    assert "LookupError: no such thing" in jobs.failure(jobs.read(topic), function)
-    assert not sink.rows
-    assert not sink.applied("q")
-    jobs.drain(jobs.read(topic), exactly_once(sink))
-    assert values(sink) == list(range(5))
 
 
 def test_what_is_wrong_is_said_first(
@@ -211,44 +184,3 @@ def test_a_frame_that_has_run_is_held_too(jobs: Jobs, topics: Topics, listed: bo
     jobs.drain(data, exactly_once(one, two, transform=transform))
     assert values(one) == values(two) == list(range(10))
     assert computed.value == 10
-
-
-def test_lost_records(jobs: Jobs, topics: Topics) -> None:
-    """What Kafka deleted before it was read fails the query, unless the loss is accepted."""
-    topic = topics.create(partitions=1)
-    tp = TopicPartition(topic, 0)
-    topics.fill(topic, 5)
-    sink, events = MemorySink(), []  # type: ignore[var-annotated]  # of Event
-    data = jobs.read(topic, failOnDataLoss="false")
-    jobs.drain(data, exactly_once(sink))
-    topics.fill(topic, 10)
-    topics.forget_before(topic, {0: 8})
-    assert "errors.GapError: " in jobs.failure(data, exactly_once(sink))
-    assert len(sink.rows) == 5
-    jobs.drain(data, exactly_once(sink, on_gap="accept", observers=[events.append]))
-    assert [row["offset"] for row in sink.rows] == [*range(5), *range(8, 15)]
-    assert [event.gaps for event in events if isinstance(event, BatchApplied)] == [
-        {tp: OffsetRange(5, 8)}
-    ]
-
-
-def test_two_queries_with_one_sink(
-    jobs: Jobs, topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are refused while both run: it writes one batch at a time."""
-    monkeypatch.setattr("eo_listener.foreach_batch.exactly_once._SINK_TIMEOUT", 0.1)
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 5)
-    sink = MemorySink()
-    second = exactly_once(sink, name="second")
-
-    def nested(frame: DataFrame, batch: Batch) -> DataFrame:
-        with pytest.raises(SettingsError, match="memory rows"):
-            second(frame, batch.id)
-        return frame
-
-    jobs.drain(jobs.read(topic), exactly_once(sink, transform=nested))
-    assert values(sink) == [*range(5)]
-    topics.fill(topic, 1)
-    jobs.drain(jobs.read(topic), second, checkpoint="another")
-    assert len(sink.rows) == 11

@@ -9,17 +9,24 @@ import pytest
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.model.errors import NotInLedgerError
 from eo_listener.model.events import BatchApplied
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
-from tests.foreach_batch.stage import P0, P1, Crash, Plans, Run, Stage, crashing, frame_of
+from tests.foreach_batch.stage import (
+    P0,
+    P1,
+    TWO,
+    Crash,
+    Plans,
+    Run,
+    Stage,
+    crashing,
+    frame_of,
+    rows_of,
+    stage_of,
+)
 
 P2 = TopicPartition("t", 2)
-TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 READ = frozenset([P0, P1])
-
-
-def stage_of(*sinks: MemorySink, **how: Any) -> Stage:
-    return Stage(Plans(TWO, **how), list(sinks))
 
 
 QUIET = {1: {P0: (100, 103), P1: (7, 7)}, 2: {P0: (103, 105), P1: (7, 9)}}
@@ -48,8 +55,8 @@ def test_each_sink_is_judged_by_where_the_query_began() -> None:
     store.heads["two", "flights"] = {}
     with pytest.raises(NotInLedgerError) as raised:
         stage.run(2)
-    assert raised.value.ranges == {P0: OffsetRange(0, 103)}
-    assert [len(sink.rows) for sink in sinks] == [3, 3]
+    assert raised.value.ranges == {P0: (0, 103)}
+    assert rows_of(stage) == [3, 3]
 
 
 @pytest.mark.parametrize("initial", [{P1: 7}, {P0: 0, P1: 7}, {P0: 101, P1: 7}])
@@ -58,7 +65,7 @@ def test_what_began_elsewhere_is_doubted(initial: dict[TopicPartition, int]) -> 
     stage = Stage(Plans(QUIET, continued=READ, initial=initial), [MemorySink()])
     with pytest.raises(NotInLedgerError) as raised:
         stage.run(1)
-    assert raised.value.ranges == {P0: OffsetRange(0, 100)}
+    assert raised.value.ranges == {P0: (0, 100)}
 
 
 def test_a_beginning_that_cannot_be_read_is_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,9 +101,9 @@ def test_a_sink_that_is_added_is_taken_up_by_consent_alone() -> None:
     stage.plans.continued = READ
     with pytest.raises(NotInLedgerError, match="new to a query"):
         stage.run(1)
-    assert (len(one.rows), len(two.rows)) == (3, 0)
+    assert rows_of(stage) == [3, 0]
     stage.run(1, on_first="accept")
-    assert (len(one.rows), len(two.rows)) == (7, 4)
+    assert rows_of(stage) == [7, 4]
     stage.run(1)  # the consent is needed no more
 
 
@@ -108,7 +115,7 @@ def test_a_crash_between_two_sinks_accuses_nobody() -> None:
     with crashing("batch.applied"), pytest.raises(Crash):
         stage.run(0)
     stage.run(0)
-    assert [len(sink.rows) for sink in sinks] == [3, 3]
+    assert rows_of(stage) == [3, 3]
 
 
 @pytest.mark.parametrize("names", [("one", "two"), ("two", "one")])

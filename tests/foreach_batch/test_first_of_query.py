@@ -15,8 +15,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from eo_listener import SqliteSink, exactly_once
-from eo_listener.model.events import BatchApplied, Event
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink
 from tests.attack import surgery
 from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs, PerBatch
@@ -46,28 +44,6 @@ def test_a_renamed_query(jobs: Jobs, topics: Topics) -> None:
     topics.fill(topic, 5)
     jobs.drain(data, exactly_once(sink, on_first="accept"), name="new")
     assert len({row["offset"] for row in sink.rows}) == len(sink.rows) == 20
-
-
-def test_an_emptied_store(jobs: Jobs, topics: Topics) -> None:
-    """The checkpoint stayed: nothing is written, or from here on by consent, which is recorded."""
-    topic = topics.create(partitions=1)
-    data, events = jobs.read(topic), list[Event]()
-    topics.fill(topic, 10)
-    jobs.drain(data, exactly_once(MemorySink()))
-    topics.fill(topic, 5)
-    emptied = MemorySink()
-    text = jobs.failure(data, exactly_once(emptied))
-    assert "NotInLedgerError" in text
-    assert f"{topic}-0 0..10" in text
-    assert emptied.rows == []
-    jobs.drain(data, exactly_once(emptied, on_first="accept", observers=[events.append]))
-    assert [row["offset"] for row in emptied.rows] == list(range(10, 15))
-    (told,) = events
-    assert isinstance(told, BatchApplied)
-    assert told.skipped == {TopicPartition(topic, 0): OffsetRange(0, 10)}
-    topics.fill(topic, 5)
-    jobs.drain(data, exactly_once(emptied))  # the consent is needed no more
-    assert len(emptied.rows) == 10
 
 
 def test_queries_that_begin_anywhere_are_not_accused(jobs: Jobs, topics: Topics) -> None:

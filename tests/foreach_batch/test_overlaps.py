@@ -10,9 +10,7 @@ from eo_listener.model.errors import ForeignWriterError, OverlapError, SettingsE
 from eo_listener.model.events import BatchApplied, BatchReplayed
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.foreach_batch.overlap import Overlap
-from tests.foreach_batch.stage import P0, P1, ListFrames, Plans, Stage, frame_of
-
-TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
+from tests.foreach_batch.stage import P0, P1, TWO, ListFrames, Plans, Stage, frame_of
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -51,9 +49,7 @@ def test_a_stateful_batch_that_a_predecessor_wrote_is_run_for_its_state() -> Non
     store = MemoryStore()
     stage = Stage(Plans(TWO, stateful=True), [Meanwhile(store, other(store, 0, stateful=True))])
     frame = stage.run(0)
-    (told,) = stage.events
-    assert isinstance(told, BatchReplayed)
-    assert told.discarded
+    assert stage.last(BatchReplayed).discarded
     assert stage.frames.log == ["discard"]
     assert frame.computed > 0
     assert len(store.rows["rows"]) == 3
@@ -90,10 +86,8 @@ def test_a_partition_that_another_has_written_is_left_out() -> None:
 
     stage = Stage(Plans(TWO), [Meanwhile(store, half, per_partition=True)])
     stage.run(0)
-    (told,) = stage.events
-    assert isinstance(told, BatchApplied)
-    assert list(told.replayed) == [P0]
-    assert list(told.ranges) == [P1]
+    told = stage.last(BatchApplied)
+    assert (list(told.replayed), list(told.ranges)) == ([P0], [P1])
     assert len(store.rows["rows"]) == 3
 
 
@@ -117,7 +111,7 @@ def test_it_is_judged_once_more_and_not_for_ever() -> None:
         stage.run(1)
     stage.sinks[:] = [moving]
     stage.run(1)
-    assert isinstance(stage.events[-1], BatchReplayed)
+    stage.last(BatchReplayed)
     assert len(store.rows["rows"]) == 7
 
 

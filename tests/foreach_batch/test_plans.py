@@ -101,7 +101,10 @@ def noting(
 
 
 def test_what_spark_knows_of_rows_that_change(jobs: Jobs, topics: Topics) -> None:
-    """A random filter or a UDF before foreachBatch, of which the batch's frame shows nothing."""
+    """A random filter or a UDF before foreachBatch, of which the batch's frame shows nothing.
+
+    Of a query without a name no name.
+    """
     topic = topics.create(partitions=1)
     topics.fill(topic, 3)
     # Spark folds a comparison with rand() that is always true.
@@ -111,9 +114,9 @@ def test_what_spark_knows_of_rows_that_change(jobs: Jobs, topics: Topics) -> Non
         (data, data.where("rand() < 0.5"), data.withColumn("value", once("value")))
     ):
         planning, plans = QueryPlanReader(None, {}), list[PlannedBatch]()
-        jobs.drain(frame, noting(planning, plans), checkpoint=str(number))
+        jobs.drain(frame, noting(planning, plans), checkpoint=str(number), name=None)
         planning.close()
-        assert [plan.deterministic for plan in plans] == [number == 0]
+        assert [(plan.query, plan.deterministic) for plan in plans] == [(None, number == 0)]
 
 
 def test_new_partitions_begin_at_zero(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
@@ -144,9 +147,9 @@ def test_several_sources(jobs: Jobs, topics: Topics, recorder: Recorder) -> None
     jobs.drain(data, recorder)
     plan = recorder.plans[-1]
     assert plan.sources == {
-        0: {TopicPartition(one, 0): OffsetRange(5, 5)},
+        0: {TopicPartition(one, 0): (5, 5)},
         1: {
-            tp: OffsetRange(5, 9) if tp.topic == three else OffsetRange(5, 5)
+            tp: (5, 9) if tp.topic == three else (5, 5)
             for tp in sorted(TopicPartition(topic, 0) for topic in (two, three))
         },
     }
@@ -229,7 +232,7 @@ def test_the_checkpoint_stands_in(
     folder = unpack("4.0.0", "plain", tmp_path)
     newest = Checkpoint(str(folder)).batches().planned[-1]
     surgery.before_commit(folder)
-    far = "a DataFrame of Spark Connect"
+    far = "a frame of Spark Connect"
     with caplog.at_level("INFO", "eo_listener"):
         found = QueryPlanReader(str(folder), {}).plan(far, newest)
     assert found.sources == CheckpointPlans(str(folder), "r").plan(far, newest).sources

@@ -13,22 +13,13 @@ from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.observers import Observers
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink, SinkFault
-from tests.foreach_batch.stage import P0, P1, Frame, Plans, Run, Stage, frame_of
+from tests.foreach_batch.stage import P0, TWO, Frame, Run, frame_of, stage_of
 
-TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 PART = {P0: (0, 2)}
-
-
-def stage_of(*sinks: MemorySink) -> Stage:
-    return Stage(Plans(TWO), list(sinks))
 
 
 def whole(number: int = 0) -> Frame:
     return frame_of(TWO[number])
-
-
-def written(sink: MemorySink) -> int:
-    return len(sink.rows)
 
 
 class Unanswered(MemorySink):
@@ -60,9 +51,9 @@ def test_behind_a_call_that_returned_it_is_refused(replayed: bool, again: Any) -
             batches.run(second, 0)
         assert second.computed == computed
     assert [type(event) for event in stage.events[told:]] == [BatchFailed, BatchFailed]
-    assert written(sink) == 3
+    assert len(sink.rows) == 3
     batches.run(whole(1), 1)
-    assert written(sink) == 7
+    assert len(sink.rows) == 7
 
 
 def test_another_run_may_have_what_a_call_has_returned_for() -> None:
@@ -130,7 +121,7 @@ def test_two_for_one_sink_and_name_are_refused(restarts: int) -> None:
             with pytest.raises(SettingsError, match="memory rows got batch"):
                 second.run(whole(batch), batch)
             other.run(whole(batch), batch)
-    assert written(sink) == (14 if restarts == 1 else 6)
+    assert len(sink.rows) == (14 if restarts == 1 else 6)
 
 
 def test_another_may_take_over_from_one_that_failed() -> None:

@@ -14,12 +14,14 @@ import pytest
 
 from eo_listener import exactly_once
 from eo_listener.foreach_batch.exactly_once import Batch, adapted
+from eo_listener.foreach_batch.process_writes import PROCESS_WRITES
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink
 from tests.foreach_batch.file_sink import FileSink
 
+MODULE = sys.modules["eo_listener.foreach_batch.exactly_once"]  # the name is the function's too
 TP = TopicPartition("t", 0)
 PLAN = PlannedBatch(
     query_id="i",
@@ -140,8 +142,17 @@ def test_an_error_that_is_its_own_cause(monkeypatch: pytest.MonkeyPatch) -> None
 
     once = exactly_once(MemorySink(), name="q")
     monkeypatch.setattr(once._batches, "run", run)
-    module = sys.modules["eo_listener.foreach_batch.exactly_once"]
-    monkeypatch.setattr(module, "in_session_of", lambda _: nullcontext())
+    monkeypatch.setattr(MODULE, "in_session_of", lambda _: nullcontext())
     with pytest.raises(SettingsError, match="wrong"):
         once(None, 0)  # type: ignore[arg-type]  # no DataFrame is needed
     once.close()
+
+
+def test_a_sink_that_another_batch_uses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two queries with one sink: it writes one batch at a time."""
+    monkeypatch.setattr(MODULE, "_SINK_TIMEOUT", 0.1)
+    sink = MemorySink()
+    second = exactly_once(sink, name="second")
+    with PROCESS_WRITES.exclusive([sink], 0), pytest.raises(SettingsError, match="memory rows"):
+        second(None, 0)  # type: ignore[arg-type]  # no DataFrame is needed
+    second.close()

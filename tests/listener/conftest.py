@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +20,9 @@ from tests.topics import Topics
 __all__ = ["spark"]  # a fixture, here for the tests of this folder
 
 
+_Kind = TypeVar("_Kind", bound=Event)
+
+
 class Recording:
     """A listener on the session, and all events that it told."""
 
@@ -26,6 +30,14 @@ class Recording:
         self.events: list[Event] = []
         self._spark = spark
         self._added: list[OffsetCommitListener] = []
+
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def observed(self, **settings: Any) -> OffsetCommitListener:
+        """Add a listener with these settings, whose events are recorded."""
+        return self.add(OffsetCommitListener(**settings, observers=[self.events.append]))
 
     def add(self, listener: OffsetCommitListener) -> OffsetCommitListener:
         """Add to the session's listeners until the test ends."""
@@ -50,7 +62,7 @@ def recording(spark: SparkSession) -> Iterator[Recording]:
 @pytest.fixture
 def listener(recording: Recording) -> OffsetCommitListener:
     """A listener with default settings, whose events are recorded."""
-    return recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    return recording.observed()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 import urllib.request
 
 import pytest
@@ -13,6 +12,7 @@ from eo_listener import OffsetCommitListener
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -55,7 +55,5 @@ def test_a_listener_checks_its_group_when_it_begins(
     topics.fill(topic, 1)
     with caplog.at_level(logging.WARNING, "eo_listener"):
         queries.drain(queries.read(subscribe=topic, kafka__consumer__commit__groupid=group))
-        deadline = time.monotonic() + 90
-        while "preflight" not in caplog.text and time.monotonic() < deadline:
-            time.sleep(0.2)
+        until(lambda: "preflight" in caplog.text, 90)
     assert "offsets.retention.minutes" in caplog.text

@@ -21,19 +21,11 @@ from tests.groups import total
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 NOBODY = "127.0.0.1:1"
-
-
-def eventually(what: Callable[[], bool], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if what():
-            return True
-        time.sleep(0.2)
-    return False
 
 
 @pytest.mark.slow
@@ -48,7 +40,7 @@ def test_a_broker_that_is_killed_and_comes_back(
     topics = Topics(broker.bootstrap_servers)
     queries = Queries(spark, broker, tmp_path_factory.mktemp("outage"))
     topic, group = topics.create(), unique("g")
-    recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    recording.observed()
     query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"})
     stop = threading.Event()
@@ -60,20 +52,18 @@ def test_a_broker_that_is_killed_and_comes_back(
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert eventually(lambda: any(isinstance(e, Committed) for e in recording.events), 60)
+    until(lambda: any(isinstance(e, Committed) for e in recording.events), 60)
     before = len(recording.events)
     broker.kill()
     time.sleep(20)
     broker.restart()
-    assert eventually(
-        lambda: any(isinstance(e, Committed) for e in recording.events[before:]), 60
-    ), "no commit after the broker came back"
+    until(lambda: any(isinstance(e, Committed) for e in recording.events[before:]), 60)
     stop.set()
     writer.join(30)
     assert producer.flush(60) == 0
     query.processAllAvailable()
     assert query.isActive
-    assert eventually(lambda: all(row.lag == 0 for row in queries.described(group)), 30)
+    until(lambda: all(row.lag == 0 for row in queries.described(group)), 30)
     queries.assert_drained(group, topic)
     query.stop()
     assert query.exception() is None
@@ -92,11 +82,7 @@ def test_a_commit_in_the_outage_waits_and_lands(
     topic, group = topics.create(), unique("g")
     Topics(other.bootstrap_servers).create_as(topic)
     Topics(other.bootstrap_servers).fill(topic, 1000)  # a log that reaches what is committed
-    listener = recording.add(
-        OffsetCommitListener(
-            bootstrap_servers=other.bootstrap_servers, observers=[recording.events.append]
-        )
-    )
+    listener = recording.observed(bootstrap_servers=other.bootstrap_servers)
     query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
     topics.fill(topic, 20)
     query.processAllAvailable()
@@ -111,7 +97,7 @@ def test_a_commit_in_the_outage_waits_and_lands(
         assert listener.flush(30)
     query.stop()
     assert total(other.bootstrap_servers, group) == 120
-    failures = [event for event in recording.events if isinstance(event, CommitFailed)]
+    failures = recording.of(CommitFailed)
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     causes = {failure.cause for failure in failures}
     assert len(warnings) == len(causes) < len(failures)
@@ -172,7 +158,7 @@ def test_a_group_with_members_is_refused_and_explained(
         consumer.poll(0.2)
         return bool(consumer.assignment())
 
-    assert eventually(joined)
+    until(joined)
     with caplog.at_level(logging.INFO, "eo_listener"):
         queries.drain(queries.read(subscribe=topic, eo__commit__group=group))
         assert not listener.flush(10)
@@ -190,7 +176,7 @@ def test_one_client_a_group_is_reused(
 ) -> None:
     """Twenty commits later this process holds as many connections to the broker as after a few."""
     topic, group = topics.create(), unique("g")
-    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    listener = recording.observed()
     query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
     port = int(broker.bootstrap_servers.rsplit(":", 1)[1])
 
@@ -206,8 +192,8 @@ def test_one_client_a_group_is_reused(
         assert listener.flush()
         counts.append(connections())
     query.stop()
-    assert len([e for e in recording.events if isinstance(e, Committed)]) >= 25
+    assert len(recording.of(Committed)) >= 25
     assert max(counts[5:]) <= counts[4]
     before = connections()
     listener.close()
-    assert eventually(lambda: connections() < before, 10)
+    until(lambda: connections() < before, 10)

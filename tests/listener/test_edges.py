@@ -40,7 +40,7 @@ def test_a_batch_whose_event_was_lost_is_caught_up_without_new_data(
     queries.drain(data)  # nobody listens: the state that the crash leaves
     assert held(queries, group) == 100
     assert first is not None
-    recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    recording.observed()
     query = queries.start(data, drain=available_now)
     try:
         until(lambda: any(isinstance(event, Committed) for event in recording.events), 60)
@@ -66,33 +66,6 @@ def test_a_query_that_fails_leaves_its_last_batch_committed(
     assert listener.flush()
     (row,) = queries.described(group)
     assert (row.current_offset, row.lag) == (40, 50)
-
-
-def test_the_full_map_is_committed_again_while_a_query_idles(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
-    """Each recommit commits every partition, though only one of two sources had any news."""
-    busy, idle, group = topics.create(), topics.create(), unique("g")
-    topics.fill(busy, 30)
-    topics.fill(idle, 30)
-    recording.add(OffsetCommitListener(recommit_interval=2.0, observers=[recording.events.append]))
-    data = queries.read(subscribe=f"{busy},{idle}", eo__commit__group=group)
-    query = queries.start(data, drain=False)
-    try:
-        query.processAllAvailable()
-        topics.fill(busy, 3)
-        query.processAllAvailable()
-        time.sleep(1.0)
-        recording.events.clear()
-
-        def whole() -> list[Committed]:
-            commits = [event for event in recording.events if isinstance(event, Committed)]
-            return [event for event in commits if len(event.offsets) == 6]
-
-        until(lambda: len(whole()) >= 2, 60)
-    finally:
-        query.stop()
-    queries.assert_drained(group, busy, idle)
 
 
 @pytest.mark.parametrize("recommit_interval", [2.0, 3600.0])
@@ -181,7 +154,7 @@ def test_asynchronous_progress_follows_the_checkpoint(
     finally:
         query.stop()
     queries.assert_drained(group, topic)
-    (noticed,) = [event for event in recording.events if isinstance(event, QueryModeDetected)]
+    (noticed,) = recording.of(QueryModeDetected)
     assert "asynchronous" in noticed.mode
 
 
@@ -203,5 +176,5 @@ def test_a_continuous_query_is_committed_without_events(
     finally:
         query.stop()
     queries.assert_drained(group, topic, partitions=1)
-    (noticed,) = [event for event in recording.events if isinstance(event, QueryModeDetected)]
+    (noticed,) = recording.of(QueryModeDetected)
     assert noticed.mode == "continuous"

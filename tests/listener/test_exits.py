@@ -36,7 +36,7 @@ def run(*arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
     [
         ("nothing", 0),
         pytest.param("query-only", 0, marks=pytest.mark.slow),
-        ("spark-only", 0),
+        pytest.param("spark-only", 0, marks=pytest.mark.slow),
         pytest.param("query-then-spark", 0, marks=pytest.mark.slow),
         pytest.param("close-first", 0, marks=pytest.mark.slow),
         pytest.param("close-last", 0, marks=pytest.mark.slow),
@@ -67,21 +67,14 @@ def test_a_query_whose_session_was_stopped_holds_nobody_up(
 ) -> None:
     """Spark tells of no end then: the query in the next session commits all that it has read."""
     topic, group = topics.create(), unique("g")
-    command = [sys.executable, "-m", "tests.listener.two_sessions"]
-    answer = subprocess.run(
-        [*command, broker.bootstrap_servers, topic, group, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=ROOT,
-        check=False,
-    )
+    topics.fill(topic, 10)
+    answer, _ = run(broker.bootstrap_servers, topic, group, str(tmp_path), "another-session")
     assert answer.returncode == 0, answer.stderr[-3000:]
-    said = [line for line in answer.stdout.splitlines() if line.startswith("FLUSHED")]
-    assert said == ["FLUSHED True"] * 2, answer.stderr[-3000:]
+    assert answer.stdout.count("FLUSHED True") == 2, answer.stderr[-3000:]
     assert total(broker.bootstrap_servers, group) == 50
 
 
+@pytest.mark.slow
 def test_a_dead_kafka_does_not_hold_up_the_end(
     broker: Broker, topics: Topics, tmp_path: Path
 ) -> None:
@@ -93,6 +86,6 @@ def test_a_dead_kafka_does_not_hold_up_the_end(
     )
     assert answer.returncode == 0, answer.stderr[-3000:]
     assert seconds < 20.0
-    assert answer.stderr.count("eo_listener WARNING") == 1
-    assert "closed before these offsets were confirmed" in answer.stderr
+    (line,) = [one for one in answer.stderr.splitlines() if "eo_listener WARNING" in one]
+    assert all(f"{topic}-{partition}" in line for partition in range(3))
     assert "Traceback" not in answer.stderr

@@ -41,10 +41,10 @@ def test_a_backlog_is_reported_while_it_is_read(
     queries.drain(timed.withWatermark("at", "1 minute"), name=group)
     assert listener.flush()
 
-    told = [event for event in recording.events if isinstance(event, QueryProgressed)]
+    told = recording.of(QueryProgressed)
     seen = [sum((one.log_ends or one.ends).values()) for event in told for one in event.sources]
     assert set(seen) == {100}
-    fed = [event for event in recording.events if isinstance(event, RunGroupsChanged)]
+    fed = recording.of(RunGroupsChanged)
     assert [(event.query, event.ended) for event in fed] == [(group, False), (group, True)]
 
     labels = {

@@ -77,7 +77,7 @@ def test_a_restart_from_an_older_checkpoint(
     queries.assert_drained(group, topic, partitions=1)
     history = OffsetsTopic(queries.broker).effects(group)
     assert audit(history) == ()
-    refused = [event for event in recording.events if isinstance(event, CommitRefused)]
+    refused = recording.of(CommitRefused)
     rewound = [one.rewound_from for one in history if one.rewound_from is not None]
     if on_rewind == "refuse":
         assert rewound == []
@@ -90,36 +90,12 @@ def test_a_restart_from_an_older_checkpoint(
         assert not refused
 
 
-def test_a_new_checkpoint_in_the_same_driver(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
-    """The listener lives on, the query begins anew: where allowed, its group begins anew too."""
-    topic, group = topics.create(partitions=1), unique("g")
-    data = queries.read(subscribe=topic, eo__commit__group=group, maxOffsetsPerTrigger="50")
-    listener = recording.add(
-        OffsetCommitListener(on_rewind="allow", observers=[recording.events.append])
-    )
-    topics.fill(topic, 150)
-    queries.drain(data, "first")
-    assert listener.flush()
-    query = queries.start(data, "first", checkpoint="new", drain=True)
-    assert query.awaitTermination(90)
-    assert listener.flush()
-    queries.assert_drained(group, topic, partitions=1)
-    history = OffsetsTopic(queries.broker).effects(group)
-    assert audit(history) == ()
-    assert 150 in [one.rewound_from for one in history]
-    assert not [event for event in recording.events if isinstance(event, CommitRefused)]
-
-
 def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics: Topics) -> None:
     """Another run of the query, and a tool, are told apart; what they put back is healed."""
     topic, group = topics.create(partitions=1), unique("g")
     tp = TopicPartition(topic, 0)
     topics.fill(topic, 30)
-    listener = recording.add(
-        OffsetCommitListener(recommit_interval=1.0, observers=[recording.events.append])
-    )
+    listener = recording.observed(recommit_interval=1.0)
     data = queries.read(subscribe=topic, eo__commit__group=group, failOnDataLoss="false")
     query = queries.start(data, "mine", drain=False)
     query.processAllAvailable()
@@ -134,7 +110,7 @@ def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics
         listener.flush()
     query.stop()
     assert listener.flush()
-    told = [event for event in recording.events if isinstance(event, ForeignCommit)]
+    told = recording.of(ForeignCommit)
     assert [(event.zombie, event.writer) for event in told] == [(True, zombie), (False, None)]
     assert all(event.found[tp] == 10 for event in told)
     queries.assert_drained(group, topic, partitions=1)
@@ -148,8 +124,7 @@ def delete(queries: Queries, group: str) -> None:
 
 def vanished(recording: Recording, group: str) -> list[GroupOffsetsMissing]:
     """What was told of this group."""
-    found = [event for event in recording.events if isinstance(event, GroupOffsetsMissing)]
-    return [event for event in found if event.group == group]
+    return [event for event in recording.of(GroupOffsetsMissing) if event.group == group]
 
 
 def test_a_deleted_group_is_reported_and_filled_again_by_a_recommit(
@@ -158,9 +133,7 @@ def test_a_deleted_group_is_reported_and_filled_again_by_a_recommit(
     """Its query idles, and recommits come more often than the group is otherwise looked at."""
     topic, group = topics.create(partitions=2), unique("g")
     topics.fill(topic, 30)
-    listener = recording.add(
-        OffsetCommitListener(recommit_interval=1.0, observers=[recording.events.append])
-    )
+    listener = recording.observed(recommit_interval=1.0)
     query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
     query.processAllAvailable()
     assert listener.flush()
@@ -180,36 +153,6 @@ def test_a_deleted_group_is_reported_and_filled_again_by_a_recommit(
     queries.assert_drained(group, topic, partitions=2)
 
 
-@pytest.mark.slow
-def test_a_deleted_group_is_filled_again_while_the_query_commits(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
-    """One partition comes back with its batches; the idle one is missed, told and comes back."""
-    topic, group = topics.create(partitions=2), unique("g")
-    topics.fill(topic, 30)
-    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
-    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
-    query.processAllAvailable()
-    assert listener.flush()
-    before = {tp: position.offset for tp, position in queries.positions(group).items()}
-    delete(queries, group)
-
-    def told() -> bool:
-        topics.fill(topic, 1)  # the same key, so one partition
-        query.processAllAvailable()
-        time.sleep(1.0)
-        return bool(vanished(recording, group))
-
-    until(told, 180)
-    query.stop()
-    assert listener.flush()
-    after = {tp: position.offset for tp, position in queries.positions(group).items()}
-    (idle,) = (tp for tp in before if after[tp] == before[tp])
-    (event,) = vanished(recording, group)
-    assert event.offsets[idle] == before[idle]
-    queries.assert_drained(group, topic, partitions=2)
-
-
 def test_a_recreated_topic_gets_nothing_of_the_old_one(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
@@ -217,9 +160,7 @@ def test_a_recreated_topic_gets_nothing_of_the_old_one(
     topic, other, group = topics.create(partitions=1), topics.create(partitions=1), unique("g")
     topics.fill(topic, 100)
     topics.fill(other, 10)
-    listener = recording.add(
-        OffsetCommitListener(recommit_interval=1.0, observers=[recording.events.append])
-    )
+    listener = recording.observed(recommit_interval=1.0)
     data = queries.read(
         subscribe=f"{topic},{other}", eo__commit__group=group, failOnDataLoss="false"
     )
@@ -229,14 +170,10 @@ def test_a_recreated_topic_gets_nothing_of_the_old_one(
     topics.delete(topic)
     topics.create_as(topic, 1)
     topics.fill(topic, 300)
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not any(
-        isinstance(event, TopicRecreated) for event in recording.events
-    ):
-        time.sleep(0.2)
+    until(lambda: recording.of(TopicRecreated))
     query.stop()
     assert not listener.flush()  # the query is further than its group: that is no success
-    (told,) = [event for event in recording.events if isinstance(event, TopicRecreated)]
+    (told,) = recording.of(TopicRecreated)
     assert (told.topic, told.was == told.now) == (topic, False)
     held = queries.positions(group)
     assert TopicPartition(topic, 0) not in held
@@ -249,7 +186,7 @@ def test_two_queries_on_one_partition_and_group(
     """The slower of them decides, and the sharing is told once."""
     topic, group = topics.create(partitions=1), unique("g")
     tp = TopicPartition(topic, 0)
-    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    listener = recording.observed()
     data = queries.read(subscribe=topic, eo__commit__group=group)
     fast = queries.start(data, "fast", checkpoint="fast", drain=False)
     slow = queries.start(data, "slow", checkpoint="slow", drain=False)
@@ -261,5 +198,4 @@ def test_two_queries_on_one_partition_and_group(
     assert listener.flush()
     assert queries.positions(group)[tp].offset == 30
     fast.stop()
-    told = [event for event in recording.events if isinstance(event, PartitionsShared)]
-    assert [event.readers for event in told] == [("fast", "slow")]
+    assert [event.readers for event in recording.of(PartitionsShared)] == [("fast", "slow")]

@@ -6,8 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -30,13 +29,15 @@ from eo_listener.model.events import (
 )
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
-from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.testing import Fault, MemoryGroups, MemoryQueries
+from tests.commit.tracking.memory_tracking import OPTIONS, event
 from tests.threads import none_left
+from tests.waiting import until
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 K = Cluster.of({"bootstrap.servers": "k:9092"})
 OTHER = Cluster.of({"bootstrap.servers": "other:9092"})
+_Kind = TypeVar("_Kind", bound=Event)
 QUICK = Backoff(first=0.01, longest=0.05, refused_first=30.0, repeat_after=0.01)
 
 
@@ -53,6 +54,11 @@ def hanging(release: threading.Event) -> Fault:
         release.wait(10.0)
 
     return hold
+
+
+def failing(code: str) -> Fault:
+    """A request that fails for each of its partitions."""
+    return lambda group, positions: dict.fromkeys(positions, code)
 
 
 class RecordedCommitter:
@@ -74,7 +80,7 @@ class RecordedCommitter:
     def store(self, cluster: Cluster = K) -> MemoryGroups:
         return self.stores.setdefault(cluster, MemoryGroups())
 
-    def of(self, kind: type[Event]) -> list[Event]:
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
         return [event for event in self.events if isinstance(event, kind)]
 
 
@@ -84,16 +90,6 @@ def house() -> Iterator[RecordedCommitter]:
         house = RecordedCommitter()
         yield house
         house.committer.close(2.0)
-
-
-def test_offers_are_committed_and_reported(house: RecordedCommitter) -> None:
-    """What is offered lands in the group, and an event says so."""
-    house.committer.offer(commit(5))
-    assert house.committer.flush(5.0)
-    assert house.store().groups["g"][P0].offset == 5
-    assert [e.offsets for e in house.of(Committed) if isinstance(e, Committed)] == [
-        Offsets({P0: 5})
-    ]
 
 
 def test_a_flush_waits_for_the_observers() -> None:
@@ -137,9 +133,7 @@ def test_a_dead_cluster_does_not_hold_up_another(house: RecordedCommitter) -> No
     house.store(K).faults.append(hanging(release))
     house.committer.offer(commit(5, cluster=K))
     house.committer.offer(commit(7, cluster=OTHER))
-    deadline = time.monotonic() + 5.0
-    while not house.store(OTHER).history and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: house.store(OTHER).history)
     assert house.store(OTHER).groups["g"][P0].offset == 7
     assert house.store(K).history == []
     release.set()
@@ -154,24 +148,21 @@ def test_faults_of_every_kind_end_in_a_commit(house: RecordedCommitter) -> None:
     def crash(group: str, positions: Mapping[TopicPartition, Position]) -> None:
         raise RuntimeError("a bug in a client library")
 
-    house.store().faults.extend(
-        [
-            whole,
-            lambda group, positions: dict.fromkeys(positions, "NOT_COORDINATOR"),
-            lambda group, positions: {},
-            crash,
-        ]
-    )
+    house.store().faults.extend([whole, failing("NOT_COORDINATOR"), lambda group, at: {}, crash])
     house.committer.offer(commit(5))
     assert house.committer.flush(5.0)
     assert house.store().groups["g"][P0].offset == 5
-    codes = [e.code for e in house.of(CommitFailed) if isinstance(e, CommitFailed)]
-    assert codes == ["_TIMED_OUT", "NOT_COORDINATOR", "_MISSING_ANSWER", "_MALFUNCTION"]
+    assert [failed.code for failed in house.of(CommitFailed)] == [
+        "_TIMED_OUT",
+        "NOT_COORDINATOR",
+        "_MISSING_ANSWER",
+        "_MALFUNCTION",
+    ]
 
 
 def test_flush_gives_up_at_once_on_a_refusal(house: RecordedCommitter) -> None:
     """What lasts until somebody acts is not waited for at the end of a program."""
-    house.store().faults.extend([lambda g, p: dict.fromkeys(p, "UNKNOWN_MEMBER_ID")] * 3)
+    house.store().faults.extend([failing("UNKNOWN_MEMBER_ID")] * 3)
     house.committer.offer(commit(5))
     started = time.monotonic()
     assert not house.committer.flush(20.0)
@@ -187,7 +178,6 @@ def test_close_is_bounded_and_names_what_is_lost(house: RecordedCommitter) -> No
     house.committer.close(0.5)
     assert time.monotonic() - started < 8.0
     (lost,) = house.of(CommitAbandoned)
-    assert isinstance(lost, CommitAbandoned)
     assert lost.offsets == Offsets({P0: 5})
     release.set()
     for thread in threading.enumerate():
@@ -240,7 +230,6 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     assert house.committer.flush(10.0)
     assert house.store().groups["g"][P0].offset == 5
     (reported,) = house.of(InternalError)
-    assert isinstance(reported, InternalError)
     assert reported.problem == "RuntimeError"
     assert "a bug of ours" in caplog.text
 
@@ -258,90 +247,10 @@ def test_hanging_groups_do_not_keep_a_healthy_one_from_the_last_flush(
     house.store().faults.extend([slow] * 100)
     for group in ("a", "b", "c"):
         house.committer.offer(commit(5, group=group))
-    deadline = time.monotonic() + 30
-    while len(house.of(CommitFailed)) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: len(house.of(CommitFailed)) >= 3)
     house.committer.offer(commit(5, group="healthy"))
     house.committer.close(1.5)
     assert house.store().groups["healthy"][P0].offset == 5
-
-
-def test_an_observer_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A failing observer is logged; the next observer and the commits go on."""
-    seen: list[Event] = []
-
-    def broken(event: Event) -> None:
-        raise RuntimeError("observer")
-
-    store = MemoryGroups()
-    committer = Committer(
-        lambda cluster: store, observers=Observers(broken, seen.append), retry=QUICK
-    )
-    for offset in (5, 6):
-        committer.offer(commit(offset))
-        assert committer.flush(5.0)
-    committer.close(2.0)
-    assert store.groups["g"][P0].offset == 6
-    assert len(seen) == 2
-    assert "observer of eo_listener" in caplog.text
-
-
-def progress(batch: int, end: int | None, run: str = "r1") -> Progress:
-    source = SourceProgress(
-        index=0,
-        description="",
-        start=None,
-        end=None if end is None else Offsets({P0: end}),
-    )
-    return Progress(
-        query_id="q1", run_id=run, name="q", batch_id=batch, timestamp="", sources=(source,)
-    )
-
-
-OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
-
-
-def test_the_tracker_asks_a_run_once_and_commits_its_newest(house: RecordedCommitter) -> None:
-    """Options are read once a run; the newest event decides; the end of a run is forgotten."""
-    queries = MemoryQueries(OPTIONS)
-    tracker = TrackerThread(GroupRouting(), queries, house.committer, house.observers)
-    for batch in range(50):
-        tracker.progressed(progress(batch, 100 + batch))
-    tracker.progressed(progress(50, None))
-    tracker.ended("r1")
-    tracker.close(time.monotonic() + 5.0)
-    assert house.committer.flush(5.0)
-    assert house.store().groups["g"][P0].offset == 149
-    assert queries.asked == 1
-    assert queries.forgotten == ["r1"]
-
-
-def test_a_jvm_that_hangs_ends_in_time(
-    house: RecordedCommitter, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Closing does not wait for a Spark that no longer answers; each batch left is named."""
-    release = threading.Event()
-
-    class Hanging(MemoryQueries):
-        def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-            release.wait(30.0)
-            return OPTIONS
-
-    tracker = TrackerThread(GroupRouting(), Hanging(None), house.committer, house.observers)
-    tracker.progressed(progress(1, 5))
-    started = time.monotonic()
-    tracker.close(time.monotonic() + 0.3)
-    assert time.monotonic() - started < 10.0
-    (lost,) = house.of(InternalError)
-    assert isinstance(lost, InternalError)
-    assert (lost.where, "batch 1 " in lost.problem) == ("query q", True)
-    tracker.progressed(progress(2, 6))
-    assert "batch 2 " in caplog.text
-    release.set()
-    for thread in threading.enumerate():
-        if thread.name == "eo-listener-tracker":
-            thread.join(5.0)
 
 
 def workers() -> list[threading.Thread]:
@@ -351,24 +260,18 @@ def workers() -> list[threading.Thread]:
 def test_what_nothing_feeds_any_more_is_given_back(
     house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster's thread and client go some time after its last run, and come when they are needed.
-
-    So forty passwords, one after the other, are one thread at a time.
-    """
+    """A cluster's thread and client go some time after its last run, and come back when needed."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     clusters = [
         Cluster.of({"bootstrap.servers": "k:9092", "sasl.password": str(number)})
-        for number in range(40)
+        for number in range(5)
     ]
     for cluster in clusters:
         house.committer.offer(commit(5, cluster=cluster))
         house.committer.offer(commit(5, cluster=OTHER))
         assert house.committer.flush(5.0)
         house.committer.set_used_clusters([OTHER])
-        deadline = time.monotonic() + 10.0
-        while len(workers()) > 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: len(workers()) <= 1)
         assert house.store(cluster).closed
     assert not house.store(OTHER).closed
     house.committer.offer(commit(6, cluster=clusters[0]))
@@ -382,7 +285,7 @@ def test_what_is_not_confirmed_is_not_given_back(
 ) -> None:
     """What Kafka refuses is kept, and tried, though its run has ended long ago."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
-    house.store().faults.append(lambda g, p: dict.fromkeys(p, "UNKNOWN_MEMBER_ID"))
+    house.store().faults.append(failing("UNKNOWN_MEMBER_ID"))
     house.committer.offer(commit(5))
     assert not house.committer.flush(5.0)
     house.committer.set_used_clusters(())
@@ -401,9 +304,8 @@ def test_a_run_that_has_ended_feeds_nothing(
     tracker = TrackerThread(
         GroupRouting(), MemoryQueries(OPTIONS), house.committer, house.observers
     )
-    second = replace(progress(0, 5), query_id="q2", run_id="r2", name="second")
-    tracker.progressed(progress(0, 5))
-    tracker.progressed(second)
+    tracker.progressed(event(0, None, 5))
+    tracker.progressed(event(0, None, 5, run="r2", query="q2"))
     assert tracker.flush(time.monotonic() + 5.0)
     tracker.ended("r1")
     assert tracker.flush(time.monotonic() + 5.0)
@@ -411,10 +313,7 @@ def test_a_run_that_has_ended_feeds_nothing(
     time.sleep(0.3)
     assert len(workers()) == 1
     tracker.ended("r2")
-    deadline = time.monotonic() + 10.0
-    while workers():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not workers())
     assert house.store().closed
     tracker.close(time.monotonic() + 2.0)
 
@@ -425,16 +324,13 @@ def test_a_driver_that_fences_itself_is_reported_so(house: RecordedCommitter) ->
     house.committer.offer(commit(5, cluster=again))
     house.committer.offer(commit(5, cluster=OTHER, group="other"))
     assert house.committer.flush(5.0)
-    house.store(K).faults.append(lambda g, p: dict.fromkeys(p, "FENCED_INSTANCE_ID"))
+    house.store(K).faults.append(failing("FENCED_INSTANCE_ID"))
     house.committer.offer(commit(5))
     house.committer.flush(5.0)
     (fenced,) = house.of(CommitterFenced)
-    assert isinstance(fenced, CommitterFenced)
     assert "group of that name at k:9092,l:9092 too" in fenced.cause
     assert "same kafka.bootstrap.servers" in fenced.fix
-    house.store(OTHER).faults.append(lambda g, p: dict.fromkeys(p, "FENCED_INSTANCE_ID"))
+    house.store(OTHER).faults.append(failing("FENCED_INSTANCE_ID"))
     house.committer.offer(commit(6, cluster=OTHER, group="other"))
     house.committer.flush(5.0)
-    alone = house.of(CommitterFenced)[-1]
-    assert isinstance(alone, CommitterFenced)
-    assert "this driver" not in alone.cause
+    assert "this driver" not in house.of(CommitterFenced)[-1].cause

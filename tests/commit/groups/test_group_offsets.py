@@ -62,11 +62,6 @@ def test_one_part_that_skips_losses_is_enough(first: bool) -> None:
     assert [one.lossy for one in combine(parts)] == [True, False]
 
 
-def test_nothing_combined_is_nothing() -> None:
-    """Combining no parts gives no group."""
-    assert combine(()) == ()
-
-
 def test_what_was_combined_is_left_as_it_was() -> None:
     """A part may be combined again, with fewer others."""
     low, high = part({T0: 5}), part({T0: 8, T1: 1})

@@ -25,6 +25,12 @@ def marked(offset: int, run: str = "r0") -> Position:
     return Position(offset=offset, metadata=metadata.text())
 
 
+def by_sink(offset: int, run: str = "r1", query: str = "q1") -> Position:
+    """What a sink has committed in the transaction of a batch."""
+    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=0).of_sink()
+    return Position(offset=offset, metadata=metadata.text())
+
+
 def fresh(offset: int) -> PartitionState:
     """A partition with its first offer."""
     state = PartitionState()
@@ -38,6 +44,15 @@ def settled(offset: int) -> PartitionState:
     state.confirm(by(offset), 0.0, 60.0)
     state.repeat = None
     return state
+
+
+def sent(state: PartitionState, now: float = 0.0) -> tuple[int, CommitMetadata]:
+    """The offset that is to be sent now, and its metadata."""
+    position = state.sendable(now)
+    assert position is not None
+    metadata = CommitMetadata.parse(position.metadata)
+    assert metadata is not None
+    return position.offset, metadata
 
 
 @pytest.mark.parametrize(
@@ -128,10 +143,8 @@ def test_a_rewind_is_declared_from_what_the_group_holds() -> None:
     state = settled(5)
     assert state.offer(by(9), ALLOW, recommit=False) is None
     assert state.offer(by(3), ALLOW, recommit=False) is None
-    assert state.pending is not None
-    metadata = CommitMetadata.parse(state.pending.metadata)
-    assert metadata is not None
-    assert (state.pending.offset, metadata.rewound_from) == (3, 5)
+    offset, metadata = sent(state)
+    assert (offset, metadata.rewound_from) == (3, 5)
 
 
 def test_what_is_lower_or_lost_does_not_displace_what_waits() -> None:
@@ -208,11 +221,8 @@ def test_what_goes_back_is_what_was_rewound_and_may(
     assert below == (None if goes else 5)
     if goes:
         list(state.compare(by(5), END, policy))
-        sent = state.sendable(0.0)
-        assert sent is not None
-        metadata = CommitMetadata.parse(sent.metadata)
-        assert metadata is not None
-        assert (sent.offset, metadata.rewound_from) == (3, 5)
+        offset, metadata = sent(state)
+        assert (offset, metadata.rewound_from) == (3, 5)
 
 
 def test_accepted_marks_are_passed() -> None:
@@ -227,11 +237,8 @@ def test_withheld_lets_through_what_came_before_and_marks_it() -> None:
     state = fresh(5)
     state.withhold(by(9).metadata)
     assert state.offer(by(9), REFUSE, recommit=False) is None
-    sent = state.sendable(0.0)
-    assert sent is not None
-    metadata = CommitMetadata.parse(sent.metadata)
-    assert metadata is not None
-    assert (sent.offset, metadata.withheld) == (5, True)
+    offset, metadata = sent(state)
+    assert (offset, metadata.withheld) == (5, True)
 
 
 def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
@@ -239,10 +246,10 @@ def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
     state = PartitionState()
     state.withhold(by(9).metadata)
     assert list(state.compare(by(4, run="r0"), END, REFUSE)) == []
-    sent = state.sendable(0.0)
-    assert sent is not None
-    assert (sent.offset, '"g":1' in sent.metadata) == (4, True)
-    state.confirm(sent, 0.0, 60.0)
+    offset, metadata = sent(state)
+    assert (offset, metadata.withheld) == (4, True)
+    assert state.pending is not None
+    state.confirm(state.pending, 0.0, 60.0)
     assert state.next_try(REFUSE) == 60.0  # to repeat it
 
 
@@ -253,17 +260,6 @@ def test_recommitting_sends_the_same_once_more() -> None:
     assert state.sendable(0.0) is None
     state.offer(by(5), REFUSE, recommit=True)
     assert state.sendable(0.0) == by(5)
-
-
-def test_what_is_withheld_is_recommitted_where_it_stands() -> None:
-    """The mark does not expire either."""
-    state = settled(5)
-    state.withhold(by(9).metadata)
-    confirmed = state.sendable(0.0)
-    assert confirmed is not None
-    state.confirm(confirmed, 0.0, 60.0)
-    state.offer(by(9), REFUSE, recommit=True)
-    assert state.sendable(0.0) == confirmed
 
 
 def test_where_a_log_began_is_known_for_earlier_moments_too() -> None:
@@ -326,12 +322,6 @@ def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     assert state.offer(by(7), ALLOW, recommit=False) is None
     assert Discrepancy.BELOW_GROUP in list(state.compare(by(9, run="r2"), END, ALLOW))
     assert state.sendable(0.0) is None
-
-
-def by_sink(offset: int, run: str = "r1", query: str = "q1") -> Position:
-    """What a sink has committed in the transaction of a batch."""
-    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=0).of_sink()
-    return Position(offset=offset, metadata=metadata.text())
 
 
 @pytest.mark.parametrize("found", [by_sink(5), by_sink(6), by_sink(6, run="r0")])
@@ -402,11 +392,9 @@ def test_a_sink_of_the_next_run_has_the_group_too() -> None:
 
 def test_a_sink_of_another_query_is_foreign() -> None:
     """One group, two queries: named as ever."""
-    state = settled(5)
-    found = by_sink(6, query="q2")
-    assert [*state.compare(found, END, REFUSE)] == [Discrepancy.FOREIGN]
-    state = fresh(5)
-    assert [*state.compare(found, END, REFUSE)] == [Discrepancy.BELOW_GROUP]
+    other = by_sink(6, query="q2")
+    assert [*settled(5).compare(other, END, REFUSE)] == [Discrepancy.FOREIGN]
+    assert [*fresh(5).compare(other, END, REFUSE)] == [Discrepancy.BELOW_GROUP]
 
 
 def test_the_guards_mark_goes_over_what_a_sink_has_committed() -> None:
@@ -414,7 +402,5 @@ def test_the_guards_mark_goes_over_what_a_sink_has_committed() -> None:
     state = PartitionState()
     state.withhold(by(9).metadata)
     assert [*state.compare(by_sink(5), END, REFUSE)] == []
-    sent = state.sendable(1.0)
-    assert sent is not None
-    assert sent.offset == 5
-    assert '"g":1' in sent.metadata
+    offset, metadata = sent(state)
+    assert (offset, metadata.withheld) == (5, True)

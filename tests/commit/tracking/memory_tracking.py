@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.policy import OnRewind, Policy
-from eo_listener.commit.tracking.event_buffer import EventBuffer
+from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
@@ -53,6 +53,23 @@ class MemoryTracking:
             guard=guard,
             recommit_interval=HOUR,
         )
+
+    def hear(self, now: float, *events: Progress) -> bool:
+        """Let these events come, then serve."""
+        for one in events:
+            self.buffer.progressed(one)
+        return self.serve(now)
+
+    def start(self, now: float, run: str, *, query: str = "q1", name: str | None = None) -> bool:
+        """Let the start of a run be told, then serve."""
+        self.buffer.started(Started(query_id=query, run_id=run, name=name))
+        return self.serve(now)
+
+    def end(self, now: float, *runs: str) -> bool:
+        """Let the ends of these runs be told, then serve."""
+        for run in runs:
+            self.buffer.ended(run)
+        return self.serve(now)
 
     def serve(self, now: float, *, check_all: bool = False) -> bool:
         """Run the tracker's loop once and wait for commits; return whether all are confirmed."""
@@ -131,8 +148,8 @@ def source(
 
 def event(
     batch: int,
-    start: int | Mapping[TopicPartition, int] | None,
-    end: int | Mapping[TopicPartition, int] | None,
+    start: int | Mapping[TopicPartition, int] | None = None,
+    end: int | Mapping[TopicPartition, int] | None = None,
     run: str = "r1",
     query: str = "q1",
     *,
@@ -151,6 +168,6 @@ def event(
     )
 
 
-def position(batch: int, at: int | Mapping[TopicPartition, int]) -> LivePosition:
+def position(batch: int, at: int | Mapping[TopicPartition, int] = 5) -> LivePosition:
     """What a run has made durable, of its one source."""
     return LivePosition(batch_id=batch, committed={0: offsets(at) or Offsets()})

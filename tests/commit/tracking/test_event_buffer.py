@@ -10,22 +10,8 @@ from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
 from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import ViolationKind
-from eo_listener.model.offsets import Offsets, TopicPartition
-from eo_listener.model.progress import Progress, SourceProgress
-
-P0 = TopicPartition("t", 0)
-
-
-def event(batch: int, start: int | None, end: int, run: str = "r1") -> Progress:
-    source = SourceProgress(
-        index=0,
-        description="",
-        start=None if start is None else Offsets({P0: start}),
-        end=Offsets({P0: end}),
-    )
-    return Progress(
-        query_id="q1", run_id=run, name=None, batch_id=batch, timestamp="", sources=(source,)
-    )
+from eo_listener.model.progress import Progress
+from tests.commit.tracking.memory_tracking import event
 
 
 def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.commit.tracking.event_buffer import Started
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import FormatError
@@ -61,39 +60,29 @@ def test_what_each_guard_does_with_a_gap(
 ) -> None:
     """It withholds and marks the source, or only reports the gap."""
     tracking = tracker(opened, guard)
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 7, 9))
-    tracking.buffer.progressed(event(2, 9, 12))
-    tracking.serve(1.0)
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.hear(1.0, event(1, 7, 9), event(2, 9, 12))
     assert kinds(tracking) == reported
     assert [one.withheld for one in tracking.of(GuardViolation)] == [mark] * len(reported)
     assert (tracking.held, marked(tracking)) == (held, mark)
 
 
 def test_the_first_event_of_a_run_is_judged_by_what_it_restored(
-    opened: list[MemoryTracking],
+    tracking: MemoryTracking,
 ) -> None:
     """A query whose first batch does not begin where its checkpoint ended is withheld."""
-    tracking = tracker(opened)
     tracking.queries.positions["r1"] = position(4, 10)
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    tracking.serve(0.0)
+    tracking.start(0.0, "r1")
     tracking.serve(0.2)
     assert tracking.held == 10
-    tracking.buffer.progressed(event(5, 12, 15))
-    tracking.buffer.progressed(event(6, 15, 20))
-    tracking.serve(1.0)
+    tracking.hear(1.0, event(5, 12, 15), event(6, 15, 20))
     assert kinds(tracking) == [(5, ViolationKind.GAP)]
     assert tracking.held == 10
 
 
-def test_missing_events_are_reported_and_are_no_gap(opened: list[MemoryTracking]) -> None:
+def test_missing_events_are_reported_and_are_no_gap(tracking: MemoryTracking) -> None:
     """Spark drops events when its bus is full: the batches around the gap are named."""
-    tracking = tracker(opened)
-    tracking.buffer.progressed(event(5, 0, 10))
-    tracking.buffer.progressed(event(9, 30, 40))
-    tracking.serve(0.0)
+    tracking.hear(0.0, event(5, 0, 10), event(9, 30, 40))
     (reported,) = tracking.of(ProgressEventsMissed)
     assert (reported.after_batch, reported.before_batch, reported.run_id) == (5, 9, "r1")
     assert not tracking.of(GuardViolation)
@@ -101,10 +90,9 @@ def test_missing_events_are_reported_and_are_no_gap(opened: list[MemoryTracking]
 
 
 def test_events_that_come_twice_are_reported_once_for_all_runs(
-    opened: list[MemoryTracking],
+    tracking: MemoryTracking,
 ) -> None:
     """A listener that was added twice is one mistake, however many queries there are."""
-    tracking = tracker(opened)
     for run in ("r1", "r2"):
         for number in range(3):
             for _ in range(2):
@@ -116,15 +104,12 @@ def test_events_that_come_twice_are_reported_once_for_all_runs(
     assert len(tracking.of(QueryProgressed)) == 6
 
 
-def test_an_event_that_cannot_be_read_is_an_internal_error(opened: list[MemoryTracking]) -> None:
+def test_an_event_that_cannot_be_read_is_an_internal_error(tracking: MemoryTracking) -> None:
     """An event that cannot be read is reported as InternalError, and stops nothing."""
-    tracking = tracker(opened)
-    tracking.buffer.unreadable(FormatError("a progress event of Spark cannot be read"))
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
+    tracking.buffer.unreadable(FormatError("no JSON"))
+    tracking.hear(0.0, event(0, None, 5))
     (reported,) = tracking.of(InternalError)
-    assert reported.where == "a progress event"
-    assert "cannot be read" in reported.problem
+    assert (reported.where, "no JSON" in reported.problem) == ("a progress event", True)
     assert tracking.held == 5
 
 
@@ -133,36 +118,26 @@ def test_a_withheld_source_holds_back_partitions_that_it_gets_later_too(
 ) -> None:
     """Of two sources one is withheld: what it reads anew is not committed, the other goes on."""
     tracking = tracker(opened, options=TWO)
-    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    tracking.serve(1.0)
-    tracking.buffer.progressed(event(2, 9, {P0: 12, P1: 3}, more=(source(1, {U0: 9}, {U0: 12}),)))
-    tracking.serve(2.0)
+    tracking.hear(0.0, event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    tracking.hear(1.0, event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    tracking.hear(2.0, event(2, 9, {P0: 12, P1: 3}, more=(source(1, {U0: 9}, {U0: 12}),)))
     assert (tracking.at(P0), tracking.at(P1), tracking.at(U0)) == (5, None, 12)
     assert kinds(tracking) == [(1, ViolationKind.GAP)]
 
 
 def test_each_further_violation_of_a_withheld_source_is_reported(
-    opened: list[MemoryTracking],
+    tracking: MemoryTracking,
 ) -> None:
     """Withheld once is withheld; what else goes wrong is worth knowing."""
-    tracking = tracker(opened)
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.buffer.progressed(event(1, 7, 9))
-    tracking.buffer.progressed(event(2, 20, 25))
-    tracking.serve(0.0)
+    tracking.hear(0.0, event(0, None, 5), event(1, 7, 9), event(2, 20, 25))
     assert kinds(tracking) == [(1, ViolationKind.GAP), (2, ViolationKind.GAP)]
 
 
-def test_a_withheld_source_is_recommitted_where_it_stands(opened: list[MemoryTracking]) -> None:
+def test_a_withheld_source_is_recommitted_where_it_stands(tracking: MemoryTracking) -> None:
     """Its mark and its offset outlive the retention of the group, newer offsets do not come."""
-    tracking = tracker(opened)
     tracking.queries.positions["r1"] = position(2, 20)
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 7, 9))
-    tracking.serve(1.0)
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.hear(1.0, event(1, 7, 9))
     del tracking.store.history[:]
     tracking.pass_until(2.5 * HOUR, since=1.0)
     assert len(tracking.store.history) >= 2
@@ -175,13 +150,10 @@ def test_a_withheld_source_does_not_hold_up_the_other_where_both_read_a_new_part
 ) -> None:
     """The lower offset is that of the sources that are committed; marks come with the recommit."""
     tracking = tracker(opened, options=TWO)
-    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    tracking.serve(1.0)
+    tracking.hear(0.0, event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    tracking.hear(1.0, event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
     both = (source(1, {U0: 9}, {U0: 12, P1: 7}),)
-    tracking.buffer.progressed(event(2, 9, {P0: 12, P1: 3}, more=both))
-    tracking.serve(2.0)
+    tracking.hear(2.0, event(2, 9, {P0: 12, P1: 3}, more=both))
     assert (tracking.at(P0), tracking.at(P1), tracking.at(U0)) == (5, 7, 12)
     assert kinds(tracking) == [(1, ViolationKind.GAP)]
     assert not tracking.of(PartitionsShared)
@@ -191,10 +163,8 @@ def test_a_withheld_source_holds_up_its_own_cluster_alone(opened: list[MemoryTra
     """Two sources on two clusters: one is marked, the other goes on and is renewed."""
     other = {"kafka.bootstrap.servers": "other:9092", "eo.commit.group": "h"}
     tracking = tracker(opened, options={0: OPTIONS[0], 1: other})
-    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    tracking.serve(1.0)
+    tracking.hear(0.0, event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    tracking.hear(1.0, event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
     assert marked(tracking)
     assert (tracking.held, tracking.at(U0, "h")) == (5, 9)
     shown = [[one.cluster for one in told.sources] for told in tracking.of(QueryProgressed)]
@@ -215,14 +185,15 @@ def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
     """The options came later: the other source is committed, and of this one nothing."""
     tracking = tracker(opened, options=TWO)
     tracking.queries.given = None
-    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    tracking.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    tracking.serve(0.0)
+    tracking.hear(
+        0.0,
+        event(0, None, 5, more=(source(1, None, {U0: 5}),)),
+        event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)),
+    )
     assert kinds(tracking) == [(1, ViolationKind.GAP)]
     assert [why.source for why in tracking.of(SourceIgnored)] == [1]
     tracking.queries.given = TWO
-    tracking.buffer.progressed(event(2, 9, 12, more=(source(1, {U0: 9}, {U0: 12}),)))
-    tracking.serve(1.0)
+    tracking.hear(1.0, event(2, 9, 12, more=(source(1, {U0: 9}, {U0: 12}),)))
     tracking.pass_until(1.5 * HOUR, since=1.0)
     assert (tracking.at(P0), tracking.at(U0)) == (None, 12)
     assert [why.source for why in tracking.of(SourceIgnored)] == [1]
@@ -231,26 +202,23 @@ def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
 # What the query itself says
 
 
-def test_a_position_ahead_of_its_event_waits_for_it(opened: list[MemoryTracking]) -> None:
+def test_a_position_ahead_of_its_event_waits_for_it(tracking: MemoryTracking) -> None:
     """The guard sees a batch before its offsets are committed, at a recommit too."""
-    tracking = tracker(opened)
     tracking.queries.positions["r1"] = position(0, 5)
     tracking.buffer.progressed(event(0, None, 5))
     tracking.pass_until(10.0)
     tracking.queries.positions["r1"] = position(1, 9)
     tracking.serve(61.0)
     assert tracking.held == 5
-    tracking.buffer.progressed(event(1, 7, 9))
-    tracking.serve(62.0)
+    tracking.hear(62.0, event(1, 7, 9))
     assert tracking.held == 5
     assert kinds(tracking) == [(1, ViolationKind.GAP)]
 
 
 def test_one_whose_event_was_dropped_is_committed_some_seconds_later(
-    opened: list[MemoryTracking],
+    tracking: MemoryTracking,
 ) -> None:
     """Waiting is for once: what Spark has dropped never comes."""
-    tracking = tracker(opened)
     tracking.queries.positions["r1"] = position(0, 5)
     tracking.buffer.progressed(event(0, None, 5))
     tracking.pass_until(10.0)
@@ -261,11 +229,9 @@ def test_one_whose_event_was_dropped_is_committed_some_seconds_later(
     assert tracking.held == 9
 
 
-def test_a_flush_waits_for_no_event(opened: list[MemoryTracking]) -> None:
+def test_a_flush_waits_for_no_event(tracking: MemoryTracking) -> None:
     """Before it all events were delivered: what is durable is offered at once."""
-    tracking = tracker(opened)
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
+    tracking.hear(0.0, event(0, None, 5))
     tracking.queries.positions["r1"] = position(1, 9)
     assert tracking.serve(1.0, check_all=True)
     assert tracking.held == 9
@@ -277,12 +243,11 @@ def read_nothing(batch: int) -> Progress:
 
 
 def test_a_query_without_kafka_is_reported_of_once_and_not_measured(
-    opened: list[MemoryTracking],
+    tracking: MemoryTracking,
 ) -> None:
     """There is nothing to commit; its batches are not shown either."""
-    tracking = tracker(opened)
     for batch in range(3):
-        tracking.buffer.progressed(read_nothing(batch))
-        tracking.serve(float(batch))
+        tracking.hear(float(batch), read_nothing(batch))
+    assert [why.source for why in tracking.of(SourceIgnored)] == [None]
     assert not tracking.of(QueryProgressed)
     assert tracking.store.groups == {}

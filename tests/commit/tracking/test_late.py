@@ -50,8 +50,7 @@ def late(tracking: MemoryTracking, now: float, *batches: int) -> list[int]:
     """Let events of ten records each come; where the group is after each of them."""
     held = []
     for batch in batches:
-        tracking.buffer.progressed(event(batch, 10 * batch, 10 * batch + 10))
-        tracking.serve(now + batch / 10)
+        tracking.hear(now + batch / 10, event(batch, 10 * batch, 10 * batch + 10))
         held.append(tracking.held)
     return held
 
@@ -75,8 +74,7 @@ def test_a_late_event_is_judged_all_the_same(begun: Begun) -> None:
     tracking = begun()
     tracking.queries.positions["r1"] = position(5, 60)
     tracking.pass_until(80.0, since=4.0)
-    tracking.buffer.progressed(event(1, 15, 20))
-    tracking.serve(80.0)
+    tracking.hear(80.0, event(1, 15, 20))
     (reported,) = tracking.of(GuardViolation)
     assert [one.kind for one in reported.violations] == [ViolationKind.GAP]
 
@@ -93,12 +91,10 @@ def test_events_of_a_run_that_was_started_again_come_late(
     tracking.pass_until(20.0, since=12.0)
     assert tracking.held == 50
     assert late(tracking, 20.0, 1, 2, 3) == [50, 50, 50]
-    tracking.buffer.progressed(event(5, 50, 60, run="r2"))
-    tracking.serve(20.5)
+    tracking.hear(20.5, event(5, 50, 60, run="r2"))
     assert tracking.held == 60
     tracking.buffer.progressed(event(4, 41, 50))
-    tracking.buffer.ended("r1")
-    tracking.serve(21.0)
+    tracking.end(21.0, "r1")
     assert [reported.batch_id for reported in tracking.of(GuardViolation)] == [4]
     tracking.pass_until(500.0, since=21.0)
     assert tracking.queries.forgotten == ["r1"]
@@ -133,10 +129,8 @@ def test_a_last_batch_without_rows_takes_no_successor_back(
     tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(18.0, since=12.0)
     tracking.queries.positions["r2"] = position(3, 30)
-    tracking.buffer.progressed(event(3, 20, 30, run="r2"))
-    tracking.serve(18.5)
-    tracking.buffer.progressed(event(2, 20, 20))
-    tracking.serve(25.0)
+    tracking.hear(18.5, event(3, 20, 30, run="r2"))
+    tracking.hear(25.0, event(2, 20, 20))
     assert tracking.held == 30
     assert not tracking.of(CommitRefused)
 
@@ -154,8 +148,7 @@ def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end
     tracking.pass_until(1.0)
     assert tracking.at() is None
     queries.deaf = False
-    tracking.buffer.progressed(event(0, None, 10))
-    tracking.serve(2.0)
+    tracking.hear(2.0, event(0, None, 10))
     assert tracking.held == 10
 
 
@@ -172,8 +165,7 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other(begun: Begun) -> Non
     tracking.queries.positions["r2"] = position(3, 40)
     tracking.serve(100.0)
     tracking.buffer.ended("r1")
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    tracking.serve(101.0)
+    tracking.start(101.0, "r1")
     tracking.pass_until(4000.0, since=101.0)
     assert tracking.held == 40
     assert tracking.queries.forgotten == ["r1"]
@@ -185,13 +177,10 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other(begun: Begun) -> Non
 def test_a_late_event_of_a_run_that_is_kept_ends_no_other(begun: Begun) -> None:
     """Only a run with batches above those of the newest is newer than that."""
     tracking = begun()
-    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    tracking.serve(5.0)
+    tracking.start(5.0, "r2")
     late(tracking, 6.0, 1)
-    tracking.buffer.progressed(event(2, 20, 30, run="r2"))
-    tracking.serve(7.0)
-    tracking.buffer.progressed(event(1, 10, 20, run="never heard of"))
-    tracking.serve(8.0)
+    tracking.hear(7.0, event(2, 20, 30, run="r2"))
+    tracking.hear(8.0, event(1, 10, 20, run="never heard of"))
     tracking.pass_until(500.0, since=8.0)
     assert "r2" not in tracking.queries.forgotten
 
@@ -203,8 +192,7 @@ def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard(begun: Begun) 
     tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(80.0, since=5.0)
     assert "r1" in tracking.queries.forgotten
-    tracking.buffer.progressed(event(1, 10, 20, run="r2"))
-    tracking.serve(81.0)
+    tracking.hear(81.0, event(1, 10, 20, run="r2"))
     assert late(tracking, 82.0, 2) == [30]
     tracking.pass_until(300.0, since=83.0)
     assert late(tracking, 301.0, 3) == [40]

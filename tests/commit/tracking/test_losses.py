@@ -43,14 +43,12 @@ def test_records_that_were_gone_when_a_batch_was_planned(
     """With failOnDataLoss=false Spark skips them in silence; what was known before counts."""
     tracking = tracker(opened, options=options)
     tracking.store.starts[P0] = 25
-    tracking.buffer.progressed(event(0, None, 10))
-    tracking.serve(0.0)
+    tracking.hear(0.0, event(0, None, 10))
     known = tracking.committer.log_starts
     monkeypatch.setattr(
         tracking.committer, "log_starts", lambda commit, by: known(commit, by + 1e9)
     )  # the worker's clock is the real one
-    tracking.buffer.progressed(event(1, start, end, planned=planned))
-    tracking.serve(1.0)
+    tracking.hear(1.0, event(1, start, end, planned=planned))
     assert kinds(tracking) == reported
     assert tracking.held == (10 if reported else end)
 
@@ -66,8 +64,7 @@ def test_where_a_log_begins_is_asked_of_the_cluster_that_the_source_reads(
         tracking.committer, "log_starts", lambda commit, by: {P0: starts[str(commit.cluster)]}
     )
     more = (source(1, 10, 40),)
-    tracking.buffer.progressed(event(0, 10, 40, more=more, planned=0.0))
-    tracking.serve(0.0)
+    tracking.hear(0.0, event(0, 10, 40, more=more, planned=0.0))
     assert [reported.source for reported in tracking.of(GuardViolation)] == [1]
     assert (tracking.held, tracking.at(P0, "h")) == (40, None)
 
@@ -100,11 +97,12 @@ def test_losses_are_looked_for_in_all_batches_whose_events_waited(
     monkeypatch.setattr(
         tracking.committer, "log_starts", lambda commit, by: {P0: 25 if by >= 2.0 else 0}
     )
-    tracking.buffer.progressed(event(0, None, 10, planned=0.0))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 10, 20, planned=1.0))
-    tracking.buffer.progressed(event(2, 20, 40, planned=2.0))
-    tracking.buffer.progressed(event(3, 40, 50, planned=3.0))
-    tracking.serve(4.0)
+    tracking.hear(0.0, event(0, None, 10, planned=0.0))
+    tracking.hear(
+        4.0,
+        event(1, 10, 20, planned=1.0),
+        event(2, 20, 40, planned=2.0),
+        event(3, 40, 50, planned=3.0),
+    )
     assert kinds(tracking) == [(2, ViolationKind.LOST)]
     assert tracking.held == 10

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.model.events import ViolationKind
 from eo_listener.model.offsets import Offsets, TopicPartition
-from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
-
-HOUR = 3600.0
-P0 = TopicPartition("t", 0)
+from tests.commit.tracking.memory_tracking import HOUR, P0, event, position, source
 
 
-def run() -> QueryRun:
-    return QueryRun(query_id="q", run_id="r", name=None, due=0.0, options={0: {}})
-
-
-def at(batch: int, offset: int = 5) -> LivePosition:
-    return LivePosition(batch_id=batch, committed={0: Offsets({P0: offset})})
-
-
-def event(batch: int, start: int | None = None, end: int | None = None) -> Progress:
-    source = SourceProgress(
-        index=0,
-        description="",
-        start=None if start is None else Offsets({P0: start}),
-        end=None if end is None else Offsets({P0: end}),
-    )
-    return Progress(
-        query_id="q", run_id="r", name=None, batch_id=batch, timestamp="", sources=(source,)
-    )
+def run(**how: Any) -> QueryRun:
+    """A run whose first check is due at once; `how` are other fields of it."""
+    return QueryRun(query_id="q1", run_id="r1", name=None, due=0.0, **{"options": {0: {}}, **how})
 
 
 def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
@@ -44,10 +27,10 @@ def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
         assert not one.on_position(None, now, HOUR, early=False)
         assert now < one.next_check <= now + 1.0
         now = one.next_check
-    assert one.on_position(at(3), now, HOUR, early=False)
+    assert one.on_position(position(3), now, HOUR, early=False)
     assert one.next_check <= now + 5.0  # Spark restores in two steps
     now = one.next_check
-    assert not one.on_position(at(4), now, HOUR, early=False)
+    assert not one.on_position(position(4), now, HOUR, early=False)
     assert one.next_check > now + HOUR / 2
 
 
@@ -65,7 +48,7 @@ def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
     """Events and the checks after them do not delay the recommit."""
     one, now, beats = run(), 0.0, []
     while now < 5 * HOUR:
-        if one.on_position(at(3), now, HOUR, early=False):
+        if one.on_position(position(3), now, HOUR, early=False):
             beats.append(now)
         now = one.next_check
         one.on_event(now)
@@ -77,12 +60,12 @@ def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
 def test_events_that_fall_silent_lead_to_a_snapshot() -> None:
     """The last event of a busy time may have been dropped: a minute later the query is asked."""
     one = run()
-    one.on_position(at(3), 0.0, HOUR, early=False)
-    one.on_position(at(3), 2.0, HOUR, early=False)
+    one.on_position(position(3), 0.0, HOUR, early=False)
+    one.on_position(position(3), 2.0, HOUR, early=False)
     for now in (10.0, 20.0, 30.0):
         one.on_event(now)
         assert one.next_check == now + 60.0
-    one.on_position(at(4), 90.0, HOUR, early=False)
+    one.on_position(position(4), 90.0, HOUR, early=False)
     assert one.next_check == HOUR
 
 
@@ -90,34 +73,34 @@ def test_a_snapshot_soon_after_an_event_does_not_stand_for_the_one_after_the_sil
     """A check soon after an event does not replace the one a minute after the last event."""
     one = run()
     one.on_event(0.0)
-    one.on_position(at(3), 0.1, HOUR, early=False)
+    one.on_position(position(3), 0.1, HOUR, early=False)
     one.plan_check(2.1)
-    one.on_position(at(3), 2.1, HOUR, early=False)
+    one.on_position(position(3), 2.1, HOUR, early=False)
     assert one.next_check == 60.0
-    one.on_position(at(3), 60.0, HOUR, early=False)
+    one.on_position(position(3), 60.0, HOUR, early=False)
     assert one.next_check > HOUR / 2
 
 
 def test_a_position_waits_for_its_event_but_not_for_ever() -> None:
     """What is ahead of the newest event is not judged yet; a dropped event holds it up once."""
     one = run()
-    assert not one.is_early(at(7))  # no event at all so far: the catch-up at the start
+    assert not one.is_early(position(7))  # no event at all so far: the catch-up at the start
     one.newest = event(6)
-    assert one.is_early(at(7))
+    assert one.is_early(position(7))
     one.newest = event(8)
-    assert one.is_early(at(9))
-    assert not one.is_early(at(10))  # the event of batch 9 should be here by now
+    assert one.is_early(position(9))
+    assert not one.is_early(position(10))  # the event of batch 9 should be here by now
     one.newest = event(10)
-    assert not one.is_early(at(10))
+    assert not one.is_early(position(10))
 
 
 def test_a_position_that_the_newest_event_has_reported_has_passed_nothing() -> None:
     """What comes below it is no late event but a step back, which must be judged as one."""
     one = run()
     assert one.take(event(6, 0, 5), 0.0)
-    one.offered(at(6, 5))
+    one.offered(position(6, 5))
     assert one.take(event(7, 3, 4), 1.0)
-    one.offered(at(8, 9))
+    one.offered(position(8, 9))
     assert not one.take(event(8, 4, 6), 2.0)
 
 
@@ -132,7 +115,7 @@ def test_an_event_that_lacks_a_partition_and_is_not_behind_is_not_late() -> None
 def test_a_run_that_is_over_is_kept_for_a_minute_after_each_late_event() -> None:
     """More of them may be on their way, and each is to be judged."""
     one = run()
-    one.offered(at(8, 9))
+    one.offered(position(8, 9))
     one.finished, one.due = True, 5.0
     assert not one.take(event(7, 5, 7), 4.0)
     assert one.due == 64.0
@@ -141,21 +124,16 @@ def test_a_run_that_is_over_is_kept_for_a_minute_after_each_late_event() -> None
 def test_a_full_map_that_is_overdue_and_has_nothing_to_send_is_tried_once_a_second() -> None:
     """An overdue recommit without offsets is tried each second, not in a busy loop."""
     one = run()
-    assert one.on_position(at(3), 0.0, HOUR, early=False)
+    assert one.on_position(position(3), 0.0, HOUR, early=False)
     assert not one.on_position(None, HOUR + 10.0, HOUR, early=False)
     assert one.next_check == HOUR + 11.0
 
 
 def test_what_is_polled() -> None:
     """Queries whose checkpoint lags behind events, or that may skip losses, are asked often."""
-    for one in (
-        QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS),
-        QueryRun(
-            query_id="q", run_id="r", name=None, due=0.0, options={0: {"failondataloss": "false"}}
-        ),
-    ):
-        one.on_position(at(1), 0.0, HOUR, early=False)
-        one.on_position(at(1), 2.0, HOUR, early=False)
+    for one in (run(mode=QueryMode.CONTINUOUS), run(options={0: {"failondataloss": "false"}})):
+        one.on_position(position(1), 0.0, HOUR, early=False)
+        one.on_position(position(1), 2.0, HOUR, early=False)
         assert one.next_check <= 10.0
 
 
@@ -165,14 +143,14 @@ def test_what_is_polled() -> None:
 def test_one_source_that_skips_losses_is_enough(skipping: tuple[int, ...], watched: bool) -> None:
     """One source with failOnDataLoss=false has the whole query asked often."""
     given = {one: {"failondataloss": str(one not in skipping).lower()} for one in range(2)}
-    assert replace(run(), options=given).is_polled is watched
-    assert not replace(run(), options=None).is_polled
+    assert run(options=given).is_polled is watched
+    assert not run(options=None).is_polled
 
 
 def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None:
     """One failed read of a continuous query does not leave its group alone for an hour."""
-    one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
-    one.on_position(at(1), 0.0, HOUR, early=False)
+    one = run(mode=QueryMode.CONTINUOUS)
+    one.on_position(position(1), 0.0, HOUR, early=False)
     one.on_position(None, 2.0, HOUR, early=False)
     assert one.next_check <= 10.0
 
@@ -181,25 +159,25 @@ def test_a_position_whose_number_is_too_low_waits_for_its_event_too() -> None:
     """Spark moves offsets and number one after the other: the offsets say which batch it is."""
     one = run()
     one.newest = event(6, 0, 5)
-    assert not one.is_early(at(6, 5))
-    assert not one.is_early(at(5, 5))  # of batch 6, by its offsets
-    assert one.is_early(at(6, 9))  # of batch 7
-    assert not one.is_early(at(6, 9))  # whose event was dropped
+    assert not one.is_early(position(6, 5))
+    assert not one.is_early(position(5, 5))  # of batch 6, by its offsets
+    assert one.is_early(position(6, 9))  # of batch 7
+    assert not one.is_early(position(6, 9))  # whose event was dropped
     one.newest = event(7, 5, 9)
-    assert not one.is_early(at(6, 9))
+    assert not one.is_early(position(6, 9))
 
 
 @pytest.mark.parametrize(
     ("restored", "first", "kinds"),
     [
-        (at(3, 10), event(4, 10, 15), []),
-        (at(3, 10), event(4, 12, 15), [ViolationKind.GAP]),
-        (at(3, 10), event(4, 8, 15), [ViolationKind.REPEAT]),
-        (at(3, 10), event(4, 10, 8), [ViolationKind.BACKWARD]),
-        (at(3, 15), event(4, 10, 15), []),  # where batch 4 ended: the number is too low
-        (at(4, 15), event(4, 10, 15), []),
-        (at(2, 10), event(4, 12, 15), []),  # nothing is known of batch 3
-        (at(3, 10), event(4, 12, None), []),
+        (position(3, 10), event(4, 10, 15), []),
+        (position(3, 10), event(4, 12, 15), [ViolationKind.GAP]),
+        (position(3, 10), event(4, 8, 15), [ViolationKind.REPEAT]),
+        (position(3, 10), event(4, 10, 8), [ViolationKind.BACKWARD]),
+        (position(3, 15), event(4, 10, 15), []),  # where batch 4 ended: the number is too low
+        (position(4, 15), event(4, 10, 15), []),
+        (position(2, 10), event(4, 12, 15), []),  # nothing is known of batch 3
+        (position(3, 10), event(4, 12, None), []),
         (None, event(4, 12, 15), []),
     ],
 )
@@ -216,11 +194,7 @@ def test_the_first_event_is_judged_by_what_was_restored(
 
 def test_of_two_sources_one_alone_does_not_say_that_the_number_is_too_low() -> None:
     """A batch that is read once more in one source is found, though the other stands still."""
-    source = SourceProgress(
-        index=0, description="", start=Offsets({P0: 0}), end=Offsets({P0: 5}), log_ends=None
-    )
-    other = replace(source, index=1, start=Offsets({P0: 7}), end=Offsets({P0: 9}))
-    first = replace(event(4), sources=(source, other))
+    first = event(4, 0, 5, more=(source(1, 7, 9),))
     one = run()
     restored = LivePosition(batch_id=3, committed={0: Offsets({P0: 5}), 1: Offsets({P0: 7})})
     one.on_position(restored, 0.0, HOUR, early=False)
@@ -231,28 +205,28 @@ def test_the_first_position_is_what_was_restored() -> None:
     """Later ones are where the run has come to."""
     one = run()
     one.on_position(None, 0.0, HOUR, early=False)
-    one.on_position(at(3, 10), 1.0, HOUR, early=False)
-    one.on_position(at(9, 90), 2.0, HOUR, early=False)
-    assert one.restored == at(3, 10)
+    one.on_position(position(3, 10), 1.0, HOUR, early=False)
+    one.on_position(position(9, 90), 2.0, HOUR, early=False)
+    assert one.restored == position(3, 10)
 
 
 def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
     """Five seconds, not a recommit: the event may have been dropped."""
     one = run()
-    one.on_position(at(3), 0.0, HOUR, early=False)
-    one.on_position(at(3), 2.0, HOUR, early=False)
-    one.on_position(at(4), 100.0, HOUR, early=True)
+    one.on_position(position(3), 0.0, HOUR, early=False)
+    one.on_position(position(3), 2.0, HOUR, early=False)
+    one.on_position(position(4), 100.0, HOUR, early=True)
     assert one.next_check == 105.0
-    one.on_position(at(4), 105.0, 2.0, early=True)
+    one.on_position(position(4), 105.0, 2.0, early=True)
     assert one.next_check == 107.0
 
 
 def test_the_full_map_is_due_with_each_recommit_alone() -> None:
     """Checks that come more often recommit nothing; one that is a little early does."""
-    one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
-    assert one.on_position(at(1), 0.0, 100.0, early=False)
+    one = run(mode=QueryMode.CONTINUOUS)
+    assert one.on_position(position(1), 0.0, 100.0, early=False)
     recommitted_at = [
-        now for now in range(1, 301) if one.on_position(at(1), float(now), 100.0, early=False)
+        now for now in range(1, 301) if one.on_position(position(1), float(now), 100.0, early=False)
     ]
     assert recommitted_at == [90, 180, 270]
 

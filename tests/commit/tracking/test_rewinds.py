@@ -35,28 +35,22 @@ def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(
     allowing: MemoryTracking,
 ) -> None:
     """The run that has committed more is over: what the new one has read counts, recorded."""
-    allowing.buffer.progressed(event(0, None, 100))
-    assert allowing.serve(0.0)
+    assert allowing.hear(0.0, event(0, None, 100))
     allowing.buffer.ended("r1")
-    allowing.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
-    allowing.serve(1.0)
-    allowing.buffer.progressed(event(1, 30, 40, run="r2", query="q2"))
-    assert allowing.serve(2.0)
+    allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
+    assert allowing.hear(2.0, event(1, 30, 40, run="r2", query="q2"))
     assert allowing.held == 40
     assert rewound_from(allowing) == [None, 100]
     assert not allowing.of(CommitRefused)
 
 
-def test_one_whose_end_was_never_reported_is_no_obstacle(
-    allowing: MemoryTracking, queries: MemoryQueries
-) -> None:
+def test_one_whose_end_was_never_reported_is_no_obstacle(allowing: MemoryTracking) -> None:
     """At the new query's first event the old run is asked, and found to have ended."""
     allowing.buffer.progressed(event(0, None, 100))
-    queries.positions["r1"] = position(0, 100)
+    allowing.queries.positions["r1"] = position(0, 100)
     assert allowing.serve(0.0)
-    queries.over.add("r1")
-    allowing.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
-    assert allowing.serve(200.0)
+    allowing.queries.over.add("r1")
+    assert allowing.hear(200.0, event(0, None, 30, run="r2", query="q2"))
     assert allowing.held == 30
 
 
@@ -66,30 +60,24 @@ def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(allowing: MemoryT
     allowing.buffer.progressed(event(0, None, 100))
     allowing.tracker.serve(allowing.buffer.take(), allowing.moment(0.0))
     allowing.buffer.ended("r1")
-    allowing.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
-    assert allowing.serve(1.0)
+    assert allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
     assert allowing.held == 30
 
 
 def test_a_slower_query_beside_another_is_no_rewind(allowing: MemoryTracking) -> None:
     """Both are alive, and the faster was first to report: its group is not taken back."""
-    allowing.buffer.progressed(event(0, None, 100))
-    allowing.serve(0.0)
-    allowing.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
-    allowing.serve(1.0)
+    allowing.hear(0.0, event(0, None, 100))
+    allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
     assert allowing.held == 100
     assert {told.refusal for told in allowing.of(CommitRefused)} == {Refusal.BELOW_COMMITTED}
 
 
 def test_by_default_nothing_goes_back(tracking: MemoryTracking) -> None:
     """A new checkpoint is refused until it has passed what its group holds."""
-    tracking.buffer.progressed(event(0, None, 100))
-    tracking.serve(0.0)
+    tracking.hear(0.0, event(0, None, 100))
     tracking.buffer.ended("r1")
-    tracking.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
-    tracking.serve(1.0)
+    tracking.hear(1.0, event(0, None, 30, run="r2", query="q2"))
     assert tracking.held == 100
     assert len(tracking.of(CommitRefused)) == 1
-    tracking.buffer.progressed(event(1, 30, 130, run="r2", query="q2"))
-    tracking.serve(2.0)
+    tracking.hear(2.0, event(1, 30, 130, run="r2", query="q2"))
     assert tracking.held == 130

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +15,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
+from tests.commit.tracking.memory_tracking import event
 
 SERVERS = {"kafka.bootstrap.servers": "k:9092"}
 
@@ -49,14 +50,22 @@ def groups(route: RoutedOffsets) -> dict[str, dict[TopicPartition, int]]:
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
+def own(group: str, **more: str) -> dict[str, str]:
+    """Reader options that name a group."""
+    return options(eo_commit_group=group, **more)
+
+
+T, U = {"t": {0: 5}}, {"u": {0: 6}}
+TURNED = {"kafka.bootstrap.servers": "a:1,b:1", "eo.commit.group": "g"}
+SPACED = {**TURNED, "kafka.bootstrap.servers": "b:1, a:1"}
+
+
 class TestWhichGroup:
     """An explicit mapping goes before the options, these before the template."""
 
     def test_the_option_people_already_use(self) -> None:
         """`kafka.consumer.commit.groupid` names the group, the source its own servers."""
-        route = GroupRouting().route(
-            progress({"t": {0: 5}}), {0: options(kafka_consumer_commit_groupid="g")}
-        )
+        route = GroupRouting().route(progress(T), {0: options(kafka_consumer_commit_groupid="g")})
         assert groups(route) == {"g": {T0: 5}}
         assert str(route.commits[0].cluster) == "k:9092"
         written = CommitMetadata.parse(route.commits[0].positions[T0].metadata)
@@ -64,37 +73,64 @@ class TestWhichGroup:
             name="q", query_id="11111111", run_id="22222222", batch_id=7
         )
 
-    def test_our_own_option(self) -> None:
-        """`eo.commit.group` names the group as well."""
-        route = GroupRouting().route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
-        assert groups(route) == {"g": {T0: 5}}
-
     @pytest.mark.parametrize(
-        "mapping",
+        ("mapping", "template", "sources", "found"),
         [
-            {"q": "mine"},
-            {"11111111-aaaa": "mine"},
-            {"q": {"t": "mine", "*": "rest"}},
-            {"q": {"*": "mine", "u": "other"}},
+            ({}, None, [(T, own("g"))], {"g": {T0: 5}}),
+            ({"q": "mine"}, "x-{topic}", [(T, own("g"))], {"mine": {T0: 5}}),
+            ({"11111111-aaaa": "mine"}, None, [(T, own("g"))], {"mine": {T0: 5}}),
+            ({"q": {"t": "mine", "*": "rest"}}, None, [(T, own("g"))], {"mine": {T0: 5}}),
+            ({"q": {"*": "mine", "u": "v"}}, None, [(T, own("g"))], {"mine": {T0: 5}}),
+            (  # of one source, a topic may go to a group of its own
+                {"q": {"u": "special", "*": "rest"}},
+                None,
+                [(T | U, options())],
+                {"rest": {T0: 5}, "special": {U0: 6}},
+            ),
+            (
+                {},
+                "{query_name}-{topic}-{query_id}-{{b}}-c",
+                [(T, options())],
+                {"q-t-11111111-aaaa-{b}-c": {T0: 5}},
+            ),
+            ({}, "x-{topic}", [(T, own("g"))], {"g": {T0: 5}}),
+            ({}, None, [(T, own("a")), (U, own("b"))], {"a": {T0: 5}, "b": {U0: 6}}),
+            ({}, None, [(T, own("a")), (U, own("a"))], {"a": {T0: 5, U0: 6}}),
+            ({}, None, [(T, SPACED), (U, TURNED)], {"g": {T0: 5, U0: 6}}),  # one cluster
+            (  # a self-join reads a partition twice: only what both have read is done
+                {},
+                None,
+                [({"t": {0: 5, 1: 9}}, own("a")), ({"t": {0: 8, 1: 3}}, own("a"))],
+                {"a": {T0: 5, T1: 3}},
+            ),
+            ({"q": "g"}, None, [(T, SERVERS)], {"g": {T0: 5}}),
         ],
     )
-    def test_the_mapping_wins(self, mapping: Groups) -> None:
-        """A mapping by query, by id, or by query and topic goes before the source's option."""
-        routing = rules_of(mapping, "x-{topic}")
-        route = routing.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
-        assert groups(route) == {"mine": {T0: 5}}
+    def test_where_each_source_goes(
+        self,
+        mapping: Groups,
+        template: str | None,
+        sources: Sequence[tuple[Mapping[str, Mapping[int, int]], Mapping[str, str]]],
+        found: dict[str, dict[TopicPartition, int]],
+    ) -> None:
+        """By mapping, option and template, in this order; what goes to one group is one commit."""
+        ends, given = zip(*sources, strict=True)
+        route = rules_of(mapping, template).route(progress(*ends), dict(enumerate(given)))
+        assert groups(route) == found
+        assert len(route.commits) == len(found)
+        assert not route.ignored
 
     @pytest.mark.parametrize("group", ["gr\udcfc", "words-counter\0zzz", "a\nb", "a "])
     def test_a_group_that_kafka_would_not_get_is_left_alone(self, group: str) -> None:
         """From an option or through the query's name: said as a mistake, and not committed."""
-        given = progress({"t": {0: 5}}, name=group)
+        given = progress(T, name=group)
         by_name = rules_of(template="{query_name}").route(given, {0: options()})
-        by_option = GroupRouting().route(given, {0: options(eo_commit_group=group)})
+        by_option = GroupRouting().route(given, {0: own(group)})
         for route in (by_name, by_option):
             assert not route.commits
             (why,) = route.ignored
             assert why.misconfigured
-            assert why.problem.startswith(f"the group of this source {group!r}")
+            assert repr(group) in why.problem
             assert why.fix
 
     @pytest.mark.parametrize(
@@ -112,64 +148,22 @@ class TestWhichGroup:
     ) -> None:
         """`failOnDataLoss=false` of one source counts for all that its group is committed."""
         given = {
-            index: {**options(eo_commit_group="g"), **({"failondataloss": one} if one else {})}
+            index: own("g", **({"failondataloss": one} if one else {}))
             for index, one in enumerate(reported)
         }
         ends = [{f"t{index}": {0: 5}} for index in given]
         (commit,) = GroupRouting().route(progress(*ends), given).commits
         assert commit.lossy is lossy
 
-    def test_a_source_at_a_port_that_there_is_not(self) -> None:
-        """librdkafka would connect to another one."""
-        given = {**options(eo_commit_group="g"), "kafka.bootstrap.servers": "k:99999"}
-        route = GroupRouting().route(progress({"t": {0: 5}}), {0: given})
-        assert not route.commits
-        assert "'k:99999' has no valid port" in route.ignored[0].problem
-
-    def test_a_topic_goes_before_its_query(self) -> None:
-        """Of one source, one topic may go to a group of its own."""
-        routing = rules_of({"q": {"u": "special", "*": "rest"}})
-        route = routing.route(progress({"t": {0: 5}, "u": {0: 6}}), {0: options()})
-        assert groups(route) == {"rest": {T0: 5}, "special": {U0: 6}}
-
-    def test_the_template_comes_last(self) -> None:
-        """The template fills in query, id and topic where nothing else names a group."""
-        routing = rules_of(template="spark-{query_name}-{topic}-{query_id}")
-        route = routing.route(progress({"t": {0: 5}}), {0: options()})
-        assert groups(route) == {"spark-q-t-11111111-aaaa": {T0: 5}}
-        route = routing.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
-        assert groups(route) == {"g": {T0: 5}}
-
-    def test_two_sources_two_groups_or_one(self) -> None:
-        """Sources keep their own groups, and are united where they name the same one."""
-        both = progress({"t": {0: 5}}, {"u": {0: 6}})
-        apart = {0: options(eo_commit_group="a"), 1: options(eo_commit_group="b")}
-        assert groups(GroupRouting().route(both, apart)) == {"a": {T0: 5}, "b": {U0: 6}}
-        together = {0: options(eo_commit_group="a"), 1: options(eo_commit_group="a")}
-        route = GroupRouting().route(both, together)
-        assert groups(route) == {"a": {T0: 5, U0: 6}}
-        assert len(route.commits) == 1
-
     def test_two_clusters_are_two_commits(self) -> None:
         """The same group name on two clusters is two groups."""
         other = {"kafka.bootstrap.servers": "other:9092", "eo.commit.group": "a"}
-        both = progress({"t": {0: 5}}, {"u": {0: 6}})
-        route = GroupRouting().route(both, {0: options(eo_commit_group="a"), 1: other})
+        route = GroupRouting().route(progress(T, U), {0: own("a"), 1: other})
         assert [str(c.cluster) for c in route.commits] == ["k:9092", "other:9092"]
-
-    def test_of_two_sources_on_one_partition_the_lesser_counts(self) -> None:
-        """A self-join reads a partition twice: only what both have read is done."""
-        twice = progress({"t": {0: 5, 1: 9}}, {"t": {0: 8, 1: 3}})
-        same = {i: options(eo_commit_group="a") for i in (0, 1)}
-        assert groups(GroupRouting().route(twice, same)) == {"a": {T0: 5, T1: 3}}
 
     def test_an_event_without_end_offsets_commits_nothing(self) -> None:
         """No end offset, no commit, no complaint."""
-        source = SourceProgress(index=0, description="", start=None, end=None)
-        idle = Progress(
-            query_id="i", run_id="r", name=None, batch_id=1, timestamp="", sources=(source,)
-        )
-        route = GroupRouting().route(idle, {0: options(eo_commit_group="a")})
+        route = GroupRouting().route(event(1, query="i"), {0: own("a")})
         assert route == RoutedOffsets(query="i", sources={})
 
 
@@ -179,8 +173,8 @@ class TestSomeOfTheSources:
     routed = GroupRouting().route(
         progress({"t": {0: 5}}, {"t": {0: 8}, "u": {0: 6}}, {"x": {0: 1}}),
         {
-            0: options(eo_commit_group="a"),
-            1: options(eo_commit_group="a", failondataloss="false"),
+            0: own("a"),
+            1: own("a", failondataloss="false"),
             2: options(),
         },
     )
@@ -223,13 +217,8 @@ class TestNoGroup:
         ("given", "problem", "fix", "wrong"),
         [
             (options(), "no consumer group", "kafka.consumer.commit.groupid", False),
-            (options(eo_commit_group=" "), "is empty", "leave the option out", True),
-            (
-                options(kafka_consumer_commit_groupid=""),
-                "kafka.consumer.commit.groupid is empty",
-                "leave the option out",
-                True,
-            ),
+            (own(" "), "is empty", "leave the option out", True),
+            (options(kafka_consumer_commit_groupid=""), "groupid is empty", "leave", True),
             (options(eo_commit_groupid="g"), "'eo.commit.groupid'", "groupid", True),
             (
                 options(kafka_consumer_commit_group_id="g"),
@@ -238,19 +227,10 @@ class TestNoGroup:
                 True,
             ),
             (options(kafka_commit_groupid="g"), "'kafka.commit.groupid'", "groupid", True),
-            (
-                options(eo_commit_group="a", kafka_consumer_commit_groupid="b"),
-                "two groups, 'b' and 'a'",
-                "only one",
-                True,
-            ),
+            (own("a", kafka_consumer_commit_groupid="b"), "'b' and 'a'", "only one", True),
             ({"eo.commit.group": "g"}, "bootstrap servers", "bootstrap_servers=", True),
-            (
-                options(eo_commit_group="g", kafka_security_protocol="hunter2"),
-                "kafka.security.protocol names no security protocol",
-                "SASL_SSL",
-                True,
-            ),
+            (own("g", kafka_security_protocol="hunter2"), "security.protocol", "SASL_SSL", True),
+            (own("g", kafka_bootstrap_servers="k:99999"), "'k:99999'", "", True),
             (None, "could not be read", "groups=", True),
         ],
     )
@@ -258,15 +238,38 @@ class TestNoGroup:
         self, given: Mapping[str, str] | None, problem: str, fix: str, wrong: bool
     ) -> None:
         """Each mistake has its own text, and names what to change."""
-        options_ = None if given is None else {0: given}
-        route = GroupRouting().route(progress({"t": {0: 5}}), options_)
+        route = GroupRouting().route(progress(T), None if given is None else {0: given})
         assert route.commits == ()
         (why,) = route.ignored
         assert problem in why.problem
         assert fix in why.fix
         assert "hunter2" not in repr(why)
-        assert why.misconfigured is wrong
-        assert why.source == 0
+        assert (why.misconfigured, why.source) == (wrong, 0)
+
+    @pytest.mark.parametrize(
+        ("name", "template", "problem"),
+        [
+            (None, "x-{query_name}", "'x-{query_name}'"),  # it would be a group called None
+            (" ", "{query_name}", "' '"),
+        ],
+    )
+    def test_a_template_that_makes_no_group(
+        self, name: str | None, template: str, problem: str
+    ) -> None:
+        """The template is shown, or what it gives, and what is to be given."""
+        route = rules_of(template=template).route(progress(T, name=name), {0: options()})
+        assert route.commits == ()
+        (why,) = route.ignored
+        assert problem in why.problem
+        assert ("queryName" in why.fix) is (name is None)
+        assert why.misconfigured
+
+    def test_a_misspelt_option_goes_before_the_template(self) -> None:
+        """A group that the user meant is not replaced by the template's."""
+        given = options(kafka_consumer_commit_group_id="g")
+        route = rules_of(template="x-{topic}").route(progress(T), {0: given})
+        assert route.commits == ()
+        assert route.ignored[0].misconfigured
 
     @pytest.mark.parametrize(
         "innocent",
@@ -274,7 +277,7 @@ class TestNoGroup:
     )
     def test_other_options_are_no_misspelling(self, innocent: str) -> None:
         """Spark's own options are not taken for a misspelled group option."""
-        route = GroupRouting().route(progress({"t": {0: 5}}), {0: {**SERVERS, innocent: "x"}})
+        route = GroupRouting().route(progress(T), {0: {**SERVERS, innocent: "x"}})
         assert route.ignored[0].misconfigured is False
 
     @pytest.mark.parametrize(
@@ -289,54 +292,17 @@ class TestNoGroup:
 
     def test_one_bad_source_does_not_stop_the_other(self) -> None:
         """The good source of a query is committed beside the bad one."""
-        both = progress({"t": {0: 5}}, {"u": {0: 6}})
-        route = GroupRouting().route(both, {0: options(), 1: options(eo_commit_group="g")})
+        route = GroupRouting().route(progress(T, U), {0: options(), 1: own("g")})
         assert groups(route) == {"g": {U0: 6}}
         assert [why.source for why in route.ignored] == [0]
 
     @pytest.mark.parametrize("bad", ["a", "u"])
     def test_one_topic_without_a_group_does_not_stop_the_others(self, bad: str) -> None:
         """Of one source, the topics that have a group are committed; the other is named."""
-        route = rules_of({"q": {"t": "g"}}).route(
-            progress({"t": {0: 5}, bad: {0: 6}}), {0: options()}
-        )
+        route = rules_of({"q": {"t": "g"}}).route(progress(T | {bad: {0: 6}}), {0: options()})
         assert groups(route) == {"g": {T0: 5}}
         (why,) = route.ignored
         assert why.problem.startswith(f"topic {bad}: ")
-
-    def test_a_misspelt_option_goes_before_the_template(self) -> None:
-        """A group that the user meant is not replaced by the template's."""
-        route = rules_of(template="x-{topic}").route(
-            progress({"t": {0: 5}}), {0: options(kafka_consumer_commit_group_id="g")}
-        )
-        assert route.commits == ()
-        assert route.ignored[0].misconfigured
-
-    def test_two_spellings_of_the_servers_are_one_cluster(self) -> None:
-        """The order of the servers and spaces between them make no second client."""
-        one = {"kafka.bootstrap.servers": "b:1, a:1", "eo.commit.group": "g"}
-        two = {"kafka.bootstrap.servers": "a:1,b:1", "eo.commit.group": "g"}
-        route = GroupRouting().route(progress({"t": {0: 5}}, {"u": {0: 6}}), {0: one, 1: two})
-        assert groups(route) == {"g": {T0: 5, U0: 6}}
-
-    def test_a_template_with_a_name_needs_a_name(self) -> None:
-        """An unnamed query does not end up in a group called None."""
-        route = rules_of(template="x-{query_name}").route(
-            progress({"t": {0: 5}}, name=None), {0: options()}
-        )
-        assert route.commits == ()
-        assert "queryName" in route.ignored[0].fix
-        assert "'x-{query_name}' needs the name" in route.ignored[0].problem
-        assert "without queryName" in route.ignored[0].cause
-
-    def test_a_template_that_makes_no_group(self) -> None:
-        """The error shows what the template gives, and has no cause of its own."""
-        route = rules_of(template="{query_name}").route(
-            progress({"t": {0: 5}}, name=" "), {0: options()}
-        )
-        (why,) = route.ignored
-        assert why.problem.endswith("must be the name of a consumer group, got ' '")
-        assert (why.cause, why.misconfigured) == ("", True)
 
 
 PLAIN = {
@@ -365,7 +331,7 @@ class TestSecurity:
 
     def cluster(self, *sources: Mapping[str, str], routing: GroupRouting | None = None) -> Cluster:
         """The one cluster that sources with these options are committed to."""
-        given = {i: {**options(eo_commit_group="g"), **one} for i, one in enumerate(sources)}
+        given = {i: {**own("g"), **one} for i, one in enumerate(sources)}
         topics = ({f"t{i}": {0: 5}} for i in range(len(sources)))
         route = (routing or GroupRouting()).route(progress(*topics), given)
         (commit,) = route.commits
@@ -415,7 +381,7 @@ class TestSecurity:
         """A cluster is named by its servers alone."""
         cluster = self.cluster(given)
         assert str(cluster) == "k:9092"
-        assert "hunter2" not in repr(cluster)
+        assert "hunter2" not in repr((cluster, GroupRouting(kafka={"sasl.password": "hunter2"})))
 
     def test_delegation_tokens_are_javas(self) -> None:
         """Where Spark has tokens, a source that says nothing of security is left to Java."""
@@ -424,7 +390,7 @@ class TestSecurity:
         )
         reported = {**SERVERS, TOKENS: "true"}
         clients = [
-            routing.route(progress({"t": {0: 5}}), given).commits[0].cluster.client
+            routing.route(progress(T), given).commits[0].cluster.client
             for given in ({0: reported}, {0: {**reported, **PLAIN}}, {0: SERVERS}, None)
         ]
         assert clients == ["java", "librdkafka", "librdkafka", "librdkafka"]
@@ -457,9 +423,7 @@ class TestSecurity:
 class TestSettings:
     """What the user gives is checked when it is given."""
 
-    @pytest.mark.parametrize(
-        "group", ["words-counter\0zzz", "gr\udcfc", "a\nb", " x", "x{query_name}\x1b"]
-    )
+    @pytest.mark.parametrize("group", ["words-counter\0zzz", "gr\udcfc", "a\nb", " x", "", "  "])
     def test_a_group_that_kafka_would_not_get_is_refused(self, group: str) -> None:
         """It would be another group to Kafka, or end the process."""
         for given in ({"q": group}, {"q": {"t": group}}):
@@ -468,11 +432,22 @@ class TestSettings:
         with pytest.raises(SettingsError, match="group_template"):
             rules_of(template=group)
 
-    @pytest.mark.parametrize("given", ["my-group", {"my-group"}, ["q", "g"], None])
-    def test_groups_that_are_no_mapping_are_refused(self, given: Any) -> None:
+    @pytest.mark.parametrize(
+        "given", ["my-group", {"my-group"}, ["q", "g"], None, {"q": None}, {"q": {"t": 5}}]
+    )
+    def test_groups_that_are_no_mapping_of_names_are_refused(self, given: Any) -> None:
         """A single group for all is a template."""
-        with pytest.raises(SettingsError, match="group_template='group'"):
+        with pytest.raises(SettingsError, match="group"):
             rules_of(given)
+
+    @pytest.mark.parametrize(
+        "template",
+        ["{nosuch}", "{", "{}", "{query_name.x}", "{query_name!s}", "{topic:d}", "{topic}\x1b"],
+    )
+    def test_a_bad_template_is_refused(self, template: str) -> None:
+        """A template has known fields only."""
+        with pytest.raises(SettingsError):
+            rules_of(template=template)
 
     def test_a_transactional_commit_needs_a_group_of_ascii(self) -> None:
         """librdkafka refuses any other, so it is refused where it is named, with the mode."""
@@ -480,58 +455,18 @@ class TestSettings:
             with pytest.raises(SettingsError, match="mode='transactional'"):
                 GroupNames(only_ascii=True, **given)
         names = GroupNames(template="spark-{query_name}", only_ascii=True)
-        route = GroupRouting(names=names).route(
-            progress({"t": {0: 5}}, name="grüße"), {0: options()}
-        )
+        route = GroupRouting(names=names).route(progress(T, name="grüße"), {0: options()})
         assert not route.commits
         (why,) = route.ignored
         assert why.misconfigured
-        assert "'spark-grüße', and mode='transactional' takes printable ASCII" in why.problem
-        assert "librdkafka refuses" in why.cause
+        assert "'spark-grüße'" in why.problem
         assert "mode='simple'" in why.fix
-
-    @pytest.mark.parametrize("group", ["", "  ", None, 5])
-    def test_an_empty_group_is_refused(self, group: str) -> None:
-        """A group must be a name."""
-        with pytest.raises(SettingsError, match="name of a consumer group"):
-            rules_of({"q": group})
-        with pytest.raises(SettingsError, match="name of a consumer group"):
-            rules_of({"q": {"t": group}})
-
-    def test_a_template_may_end_with_any_text(self) -> None:
-        """Fields and braces stand anywhere in it."""
-        route = rules_of(template="a-{topic}-{{b}}-c").route(
-            progress({"t": {0: 5}}), {0: options()}
-        )
-        assert groups(route) == {"a-t-{b}-c": {T0: 5}}
-
-    @pytest.mark.parametrize(
-        "template", ["", "{nosuch}", "{", "{}", "{query_name.x}", "{query_name!s}", "{topic:d}"]
-    )
-    def test_a_bad_template_is_refused(self, template: str) -> None:
-        """A template has known fields only."""
-        with pytest.raises(SettingsError):
-            rules_of(template=template)
 
     def test_explicit_servers_serve_without_the_query(self) -> None:
         """With servers and group given, nothing needs to be read from the running query."""
         routing = GroupRouting(
             names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "mine:1"}
         )
-        route = routing.route(progress({"t": {0: 5}}), None)
+        route = routing.route(progress(T), None)
         assert groups(route) == {"g": {T0: 5}}
         assert str(route.commits[0].cluster) == "mine:1"
-
-    def test_client_settings_win_and_stay_hidden(self) -> None:
-        """The listener's own client settings go to the client and to no text."""
-        secret = {"security.protocol": "SASL_SSL", "sasl.password": "hunter2"}
-        routing = GroupRouting(kafka=secret)
-        given = options(eo_commit_group="g", kafka_security_protocol="SASL_SSL")
-        (commit,) = routing.route(progress({"t": {0: 5}}), {0: given}).commits
-        assert dict(commit.cluster.properties)["sasl.password"] == "hunter2"
-        for shown in (repr(routing), repr(commit), str(commit.cluster), repr(commit.cluster)):
-            assert "hunter2" not in shown
-
-    def test_equal_properties_are_one_cluster(self) -> None:
-        """Two sources with the same settings share a client."""
-        assert Cluster.of({"a": "1", "b": "2"}) == Cluster.of({"b": "2", "a": "1"})

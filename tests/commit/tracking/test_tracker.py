@@ -42,16 +42,15 @@ from tests.commit.tracking.memory_tracking import (
 
 
 def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
-    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A check that raises an unexpected error is not repeated at once, without end."""
 
     def broken(query_id: str, run_id: str) -> LivePosition | None:
         raise TypeError("'JavaPackage' object is not callable")
 
-    monkeypatch.setattr(queries, "position", broken)
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    tracking.serve(0.0)
+    monkeypatch.setattr(tracking.queries, "position", broken)
+    tracking.start(0.0, "r1")
     tracking.serve(1.0)
     assert len(tracking.of(InternalError)) == 1
     due = tracking.tracker.due()
@@ -60,125 +59,99 @@ def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
 
 
 def test_a_run_whose_end_was_never_reported_holds_up_its_successor_a_minute_at_most(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """Spark drops the word of an end too when its bus is full; the query's next run goes on."""
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 5, 10, run="r2"))
-    tracking.serve(1.0)
-    tracking.buffer.progressed(event(2, 10, 15, run="r2"))
-    tracking.serve(62.0)
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.hear(1.0, event(1, 5, 10, run="r2"))
+    tracking.hear(62.0, event(2, 10, 15, run="r2"))
     assert tracking.held == 15
-    assert queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten == ["r1"]
 
 
-def test_a_run_is_checked_a_minute_after_its_successor_has_begun(
-    tracking: MemoryTracking, queries: MemoryQueries
-) -> None:
+def test_a_run_is_checked_a_minute_after_its_successor_has_begun(tracking: MemoryTracking) -> None:
     """Neither has to feed a group for that, nor to send an event."""
-    queries.positions["r1"] = position(0, 5)
+    tracking.queries.positions["r1"] = position(0, 5)
     tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     tracking.pass_until(10.0)
-    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    tracking.serve(11.0)
+    tracking.start(11.0, "r2")
     tracking.pass_until(70.0, since=11.0)
-    assert queries.forgotten == []
+    assert tracking.queries.forgotten == []
     tracking.pass_until(72.0, since=70.0)
-    assert queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten == ["r1"]
 
 
 def test_an_event_of_a_run_that_was_never_heard_of_ends_one_that_has_sent_none(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """The word of its start was dropped, and so was that of the other's end."""
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(0, None, 5, run="r2"))
-    tracking.serve(0.01)
+    tracking.start(0.0, "r1")
+    tracking.hear(0.01, event(0, None, 5, run="r2"))
     tracking.pass_until(2.0, since=0.01)
-    assert queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten == ["r1"]
     assert tracking.held == 5
 
 
 def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """It is not taken for one that is over."""
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    tracking.serve(0.01)
-    tracking.buffer.ended("r2")
-    tracking.serve(0.02)
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.start(0.01, "r2")
+    tracking.end(0.02, "r2")
     tracking.pass_until(100.0, since=0.02)
-    assert queries.forgotten == ["r2"]
+    assert tracking.queries.forgotten == ["r2"]
 
 
 def test_the_word_of_a_start_that_comes_twice_makes_no_run_the_newest_again(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """A listener that was added twice gets each event twice."""
     for run in ("r1", "r2", "r1"):
-        tracking.buffer.started(Started(query_id="q1", run_id=run, name=None))
-        tracking.serve(0.0)
+        tracking.start(0.0, run)
     tracking.pass_until(5.0)
-    assert queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten == ["r1"]
 
 
-def test_what_a_run_has_reached_is_committed_at_its_end(
-    tracking: MemoryTracking, queries: MemoryQueries
-) -> None:
+def test_what_a_run_has_reached_is_committed_at_its_end(tracking: MemoryTracking) -> None:
     """Its last event may have been dropped, and it is asked for the last time then."""
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    queries.positions["r1"] = position(1, 9)
-    tracking.buffer.ended("r1")
-    tracking.serve(0.05)
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.queries.positions["r1"] = position(1, 9)
+    tracking.end(0.05, "r1")
     assert tracking.held == 9
-    assert queries.forgotten == ["r1"]
-
-
-def test_a_query_without_a_source_of_kafkas_is_reported(tracking: MemoryTracking) -> None:
-    """Its event says that there is nothing to commit."""
-    tracking.buffer.progressed(replace(event(0, None, 5), sources=()))
-    tracking.serve(0.0)
-    (reported,) = tracking.of(SourceIgnored)
-    assert reported.source is None
+    assert tracking.queries.forgotten == ["r1"]
 
 
 def test_a_query_without_kafka_that_is_asked_instead_of_its_events_is_reported(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """Its events are not committed; a position says so only after one of them has."""
-    queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
-    queries.positions["r1"] = LivePosition(batch_id=0, committed={})
+    tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
+    tracking.queries.positions["r1"] = LivePosition(batch_id=0, committed={})
     tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     tracking.pass_until(1.0)
     assert not tracking.of(SourceIgnored)
-    tracking.buffer.progressed(replace(event(0, None, 5), sources=()))
-    tracking.serve(1.0)
+    tracking.hear(1.0, replace(event(0, None, 5), sources=()))
     tracking.pass_until(60.0, since=1.0)
     assert [reported.source for reported in tracking.of(SourceIgnored)] == [None]
 
 
 def test_of_a_partition_that_two_sources_read_the_lower_offset_is_committed(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """From an event, and from a position."""
-    queries.given = {0: OPTIONS[0], 1: OPTIONS[0]}
+    tracking.queries.given = {0: OPTIONS[0], 1: OPTIONS[0]}
     more = (source(1, None, {P0: 8, P1: 3}),)
-    tracking.buffer.progressed(event(0, None, {P0: 5, P1: 9}, more=more))
-    tracking.serve(0.0)
+    tracking.hear(0.0, event(0, None, {P0: 5, P1: 9}, more=more))
     assert (tracking.at(P0), tracking.at(P1)) == (5, 3)
     ends = {0: Offsets({P0: 15, P1: 19}), 1: Offsets({P0: 18, P1: 13})}
-    queries.positions["r1"] = LivePosition(batch_id=1, committed=ends)
+    tracking.queries.positions["r1"] = LivePosition(batch_id=1, committed=ends)
     tracking.serve(1.0, check_all=True)
     assert (tracking.at(P0), tracking.at(P1)) == (15, 13)
 
 
 def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
-    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this order, for all that is asked."""
     asked: dict[str, tuple[str, str]] = {}
@@ -186,93 +159,61 @@ def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
 
         def ask(query_id: str, run_id: str, *, name: str = name) -> Any:
             asked[name] = (query_id, run_id)
-            return getattr(MemoryQueries, name)(queries, query_id, run_id)
+            return getattr(MemoryQueries, name)(tracking.queries, query_id, run_id)
 
-        monkeypatch.setattr(queries, name, ask)
+        monkeypatch.setattr(tracking.queries, name, ask)
     tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     tracking.pass_until(1.0)
     assert asked == dict.fromkeys(("mode", "options", "position", "has_ended"), ("q1", "r1"))
 
 
-def test_who_was_held_up_goes_on_when_the_slower_query_ends(tracking: MemoryTracking) -> None:
-    """The group of two queries moves on at the end of one, though the other has nothing new."""
-    tracking.buffer.progressed(event(0, None, 5, run="slow", query="q2"))
-    tracking.buffer.progressed(event(0, None, 9, run="fast"))
-    tracking.serve(0.0)
-    assert tracking.held == 5
-    tracking.buffer.ended("slow")
-    tracking.serve(1.0)
-    assert tracking.held == 9
-
-
-def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(
-    tracking: MemoryTracking, queries: MemoryQueries
-) -> None:
+def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(tracking: MemoryTracking) -> None:
     """With asynchronous progress the first event comes before anything is durable."""
-    queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
-    queries.positions["r1"] = LivePosition(batch_id=-1, committed={})
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
+    tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
+    tracking.queries.positions["r1"] = LivePosition(batch_id=-1, committed={})
+    tracking.hear(0.0, event(0, None, 5))
     tracking.serve(2.0)
     assert not tracking.of(SourceIgnored)
-    queries.positions["r1"] = LivePosition(batch_id=0, committed={0: Offsets({P0: 5})})
+    tracking.queries.positions["r1"] = LivePosition(batch_id=0, committed={0: Offsets({P0: 5})})
     tracking.serve(8.0)
     assert tracking.held == 5
 
 
 def test_a_checkpoint_that_cannot_be_read_is_reported_once(
-    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A continuous query whose checkpoint cannot be read is told: its group stays behind."""
 
     def unreadable(query_id: str, run_id: str) -> LivePosition | None:
-        raise JvmError("Spark's JVM failed to read the offsets")
+        raise JvmError("no answer")
 
-    monkeypatch.setattr(queries, "position", unreadable)
-    queries.modes["r1"] = QueryMode.CONTINUOUS
+    monkeypatch.setattr(tracking.queries, "position", unreadable)
+    tracking.queries.modes["r1"] = QueryMode.CONTINUOUS
     tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     for now in range(300):
         tracking.serve(float(now))
     (reported,) = tracking.of(InternalError)
-    assert isinstance(reported, InternalError)
     assert "stays where it is" in reported.problem
 
 
 def test_a_source_that_has_lost_all_its_partitions_is_reported(tracking: MemoryTracking) -> None:
     """An event with no offsets at all is a violation, and is shown with the cluster as before."""
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 5, {}))
-    tracking.serve(1.0)
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.hear(1.0, event(1, 5, {}))
     (reported,) = tracking.of(GuardViolation)
-    assert isinstance(reported, GuardViolation)
     assert [one.kind for one in reported.violations] == [ViolationKind.VANISHED]
     assert tracking.held == 5
     shown = [[one.cluster for one in told.sources] for told in tracking.of(QueryProgressed)]
     assert shown == [["k:9092"], ["k:9092"]]
 
 
-def test_a_source_without_a_group_is_shown_without_a_cluster(
-    tracking: MemoryTracking, queries: MemoryQueries
-) -> None:
-    """Until one of its topics has a group."""
-    queries.given = {0: OPTIONS[0], 1: {"kafka.bootstrap.servers": "k:9092"}}
-    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    tracking.serve(0.0)
-    (told,) = tracking.of(QueryProgressed)
-    assert [one.cluster for one in told.sources] == ["k:9092", None]
-
-
 @pytest.mark.parametrize("mode", QueryMode)
-def test_each_sign_of_a_query_is_reported(
-    tracking: MemoryTracking, queries: MemoryQueries, mode: QueryMode
-) -> None:
+def test_each_sign_of_a_query_is_reported(tracking: MemoryTracking, mode: QueryMode) -> None:
     """Its start, the end of a batch, and that it idles; of continuous processing, which sends none
     of the others, not even its start.
     """
-    queries.modes["r1"] = mode
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name="flights"))
-    tracking.serve(0.0)
+    tracking.queries.modes["r1"] = mode
+    tracking.start(0.0, "r1", name="flights")
     signs: tuple[Callable[[], None], ...] = (
         lambda: None,  # its first check
         lambda: tracking.buffer.progressed(event(0, None, 5)),
@@ -291,14 +232,13 @@ def test_each_sign_of_a_query_is_reported(
 @pytest.mark.parametrize("mode", QueryMode)
 def test_an_event_is_routed_once(
     tracking: MemoryTracking,
-    queries: MemoryQueries,
     monkeypatch: pytest.MonkeyPatch,
     mode: QueryMode,
 ) -> None:
     """Whatever its sources are asked for: losses, violations, marks, commits and the report."""
     lossy = {**OPTIONS[0], "failondataloss": "false"}
-    queries.given = {0: lossy, 1: lossy, 2: {"kafka.bootstrap.servers": "k:9092"}}
-    queries.modes["r1"] = mode
+    tracking.queries.given = {0: lossy, 1: lossy, 2: {"kafka.bootstrap.servers": "k:9092"}}
+    tracking.queries.modes["r1"] = mode
     routed: list[int] = []
     route = GroupRouting.route
 
@@ -315,7 +255,7 @@ def test_an_event_is_routed_once(
     assert routed == [0, 1, 2]
     assert [one.batch_id for one in tracking.of(GuardViolation)] == [1, 1, 2, 2]
     del routed[:]
-    queries.positions["r1"] = LivePosition(batch_id=2, committed={0: Offsets({P0: 25})})
+    tracking.queries.positions["r1"] = LivePosition(batch_id=2, committed={0: Offsets({P0: 25})})
     tracking.serve(2 * HOUR, check_all=True)
     assert routed == [2]
 
@@ -330,13 +270,9 @@ def test_an_end_retries_the_groups_of_its_own_run_at_once(
         "retry_now",
         lambda groups: hurried.append({group for _, group in groups}),
     )
-    tracking.buffer.progressed(event(0, None, 10))
-    tracking.buffer.progressed(event(0, None, 10, run="r2", query="q2"))
-    tracking.serve(0.0)
+    tracking.hear(0.0, event(0, None, 10), event(0, None, 10, run="r2", query="q2"))
     assert hurried == []
-    tracking.buffer.ended("r1")
-    tracking.buffer.ended("never heard of")
-    tracking.serve(1.0)
+    tracking.end(1.0, "r1", "never heard of")
     assert hurried == [{"g"}]
 
 
@@ -355,26 +291,26 @@ def test_an_idle_group_is_recommitted_from_its_newest_event_where_nobody_can_ask
 
 
 def test_what_follows_its_checkpoint_is_not_recommitted_from_an_event(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """With asynchronous progress an event may be ahead: no position, no commit."""
-    queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
-    queries.positions["r1"] = position(0, 10)
+    tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
+    tracking.queries.positions["r1"] = position(0, 10)
     tracking.buffer.progressed(event(0, None, 10))
     tracking.pass_until(10.0)
     assert tracking.held == 10
     tracking.buffer.progressed(event(1, 10, 15))
-    del queries.positions["r1"]
+    del tracking.queries.positions["r1"]
     tracking.serve(11.0)
     tracking.pass_until(2 * HOUR, since=11.0)
     assert tracking.held == 10
 
 
 def test_what_is_recommitted_is_sent_each_recommit_and_not_more_often(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """The full map costs a request of every partition: once an hour is enough."""
-    queries.positions["r1"] = position(0, 5)
+    tracking.queries.positions["r1"] = position(0, 5)
     tracking.buffer.progressed(event(0, None, 5))
     tracking.pass_until(10.0)
     del tracking.store.history[:]
@@ -382,95 +318,65 @@ def test_what_is_recommitted_is_sent_each_recommit_and_not_more_often(
     assert len(tracking.store.history) == 5
 
 
-def test_one_that_is_polled_is_not_recommitted_at_every_check(
-    tracking: MemoryTracking, queries: MemoryQueries
-) -> None:
-    """A query that is asked every five seconds is recommitted only at each recommit."""
-    queries.modes["r1"] = QueryMode.CONTINUOUS
-    queries.positions["r1"] = position(0, 5)
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    tracking.pass_until(10.0)
-    del tracking.store.history[:]
-    tracking.pass_until(0.5 * HOUR, since=10.0)
-    assert tracking.store.history == []
-
-
 # What is said of a query
 
 
 @pytest.mark.parametrize(
-    ("mode", "what", "mode_effect"),
+    ("mode", "reported"),
     [
-        (QueryMode.ASYNC_PROGRESS, "asynchronous progress tracking", "follows the checkpoint"),
-        (QueryMode.CONTINUOUS, "continuous", "sends no progress events"),
-        (QueryMode.REAL_TIME, "real-time", "lag grows within a batch"),
+        (QueryMode.MICRO_BATCH, []),
+        (QueryMode.ASYNC_PROGRESS, ["asynchronous progress tracking"]),
+        (QueryMode.CONTINUOUS, ["continuous"]),
+        (QueryMode.REAL_TIME, ["real-time"]),
     ],
 )
 def test_a_query_of_another_kind_is_reported_once(
-    tracking: MemoryTracking, queries: MemoryQueries, mode: QueryMode, what: str, mode_effect: str
+    tracking: MemoryTracking, mode: QueryMode, reported: list[str]
 ) -> None:
-    """What its kind means for its group is said once a run."""
-    queries.modes["r1"] = mode
-    queries.positions["r1"] = position(0, 5)
+    """What its kind means for its group is said once a run; an ordinary one is not worth a word."""
+    tracking.queries.modes["r1"] = mode
+    tracking.queries.positions["r1"] = position(0, 5)
     for batch in range(3):
-        tracking.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
-        tracking.serve(float(batch))
-    (reported,) = tracking.of(QueryModeDetected)
-    assert (reported.mode, mode_effect in reported.effect) == (what, True)
+        tracking.hear(float(batch), event(batch, 5 * batch, 5 * batch + 5))
+    assert [told.mode for told in tracking.of(QueryModeDetected)] == reported
+    assert all(told.effect for told in tracking.of(QueryModeDetected))
 
 
-def test_an_ordinary_query_is_not_worth_a_word(tracking: MemoryTracking) -> None:
-    """No event is sent for the execution mode of a micro-batch query."""
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    assert not tracking.of(QueryModeDetected)
-
-
-def test_a_query_of_another_kind_without_kafka_is_not_reported(
-    tracking: MemoryTracking, queries: MemoryQueries
-) -> None:
+def test_a_query_of_another_kind_without_kafka_is_not_reported(tracking: MemoryTracking) -> None:
     """It has no group that its kind could mean anything for."""
-    queries.given = {}
-    queries.modes["r1"] = QueryMode.CONTINUOUS
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    tracking.serve(0.0)
+    tracking.queries.given = {}
+    tracking.queries.modes["r1"] = QueryMode.CONTINUOUS
+    tracking.start(0.0, "r1")
     tracking.serve(0.5)
     assert not tracking.of(QueryModeDetected)
 
 
 def test_one_that_cannot_be_inspected_is_reported_after_three_times(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """Its kind is unknown, which is said once; before its first event it is too early to tell."""
-    queries.given = None
+    tracking.queries.given = None
     tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     for tenth in range(1, 30):
         tracking.serve(tenth / 10.0)
     assert not tracking.of(QueryModeDetected)
-    before = queries.asked
+    before = tracking.queries.asked
     for batch in range(6):
-        tracking.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
-        tracking.serve(10.0 + batch)
-        assert bool(tracking.of(QueryModeDetected)) == (queries.asked - before >= 3)
+        tracking.hear(10.0 + batch, event(batch, 5 * batch, 5 * batch + 5))
+        assert bool(tracking.of(QueryModeDetected)) == (tracking.queries.asked - before >= 3)
     (reported,) = tracking.of(QueryModeDetected)
     assert "unknown" in reported.mode
-    assert queries.asked - before == 3
+    assert tracking.queries.asked - before == 3
     assert len(tracking.of(SourceIgnored)) == 1
 
 
-def test_the_groups_of_a_run_are_reported_when_it_gets_another(
-    tracking: MemoryTracking, queries: MemoryQueries
-) -> None:
+def test_the_groups_of_a_run_are_reported_when_it_gets_another(tracking: MemoryTracking) -> None:
     """At its first commit, not at each, and once more at its end."""
-    queries.given = {0: OPTIONS[0], 1: {**OPTIONS[0], "eo.commit.group": "h"}}
-    tracking.buffer.progressed(event(0, None, 5))
-    tracking.serve(0.0)
-    tracking.buffer.progressed(event(1, 5, 9))
-    tracking.serve(1.0)
-    tracking.buffer.progressed(event(2, 9, 12, more=(source(1, None, {U0: 3}),)))
-    tracking.serve(2.0)
-    tracking.buffer.ended("r1")
-    tracking.serve(3.0)
+    tracking.queries.given = {0: OPTIONS[0], 1: {**OPTIONS[0], "eo.commit.group": "h"}}
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.hear(1.0, event(1, 5, 9))
+    tracking.hear(2.0, event(2, 9, 12, more=(source(1, None, {U0: 3}),)))
+    tracking.end(3.0, "r1")
     reported = [
         (sorted(group for _, group in one.groups), one.ended)
         for one in tracking.of(RunGroupsChanged)
@@ -479,27 +385,30 @@ def test_the_groups_of_a_run_are_reported_when_it_gets_another(
 
 
 def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
-    tracking: MemoryTracking, queries: MemoryQueries
+    tracking: MemoryTracking,
 ) -> None:
     """What is wrong with the settings of a query does not change from batch to batch."""
-    queries.given = {0: OPTIONS[0], 1: OPTIONS[0], 2: {"kafka.bootstrap.servers": "k:9092"}}
+    tracking.queries.given = {
+        0: OPTIONS[0],
+        1: OPTIONS[0],
+        2: {"kafka.bootstrap.servers": "k:9092"},
+    }
     for batch in range(3):
         more = (source(1, None, 5 + batch), source(2, None, {U0: 5}))
-        tracking.buffer.progressed(event(batch, None, 5 + batch, more=more))
-        tracking.serve(float(batch))
+        tracking.hear(float(batch), event(batch, None, 5 + batch, more=more))
     assert [reported.source for reported in tracking.of(SourceIgnored)] == [2]
     assert len(tracking.of(PartitionsShared)) == 1
+    shown = [[one.cluster for one in told.sources] for told in tracking.of(QueryProgressed)]
+    assert shown == [["k:9092", "k:9092", None]] * 3
 
 
 def test_two_queries_on_one_partition_are_reported_once(tracking: MemoryTracking) -> None:
     """When the second begins to feed it; one that feeds it alone is not worth a word."""
     for batch in range(2):
-        tracking.buffer.progressed(event(batch, None, 10 + batch))
-        tracking.serve(float(batch))
+        tracking.hear(float(batch), event(batch, None, 10 + batch))
     assert not tracking.of(PartitionsShared)
     for batch in range(2):
-        tracking.buffer.progressed(event(batch, None, 5 + batch, run="r2", query="q2"))
-        tracking.serve(2.0 + batch)
+        tracking.hear(2.0 + batch, event(batch, None, 5 + batch, run="r2", query="q2"))
     (told,) = tracking.of(PartitionsShared)
     assert (told.group, told.partitions, told.readers) == ("g", (P0,), ("q1", "q2"))
     assert all(tracking.events)  # nothing is told of nothing
@@ -519,10 +428,10 @@ def test_of_runs_that_have_ended_the_oldest_are_forgotten() -> None:
 
 
 def test_a_fault_at_one_query_is_reported_and_stops_no_other(
-    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread outlives it; a flush says that not all is committed, until it goes well."""
-    asked = queries.mode
+    asked = tracking.queries.mode
 
     def broken(query_id: str, run_id: str) -> QueryMode:
         if query_id == "bad":
@@ -530,48 +439,31 @@ def test_a_fault_at_one_query_is_reported_and_stops_no_other(
         return asked(query_id, run_id)
 
     with monkeypatch.context() as patch:
-        patch.setattr(queries, "mode", broken)
-        tracking.buffer.progressed(event(0, None, 5, run="r0", query="bad"))
-        tracking.buffer.progressed(event(0, None, 7))
-        tracking.serve(0.0)
+        patch.setattr(tracking.queries, "mode", broken)
+        tracking.hear(0.0, event(0, None, 5, run="r0", query="bad"), event(0, None, 7))
     (reported,) = tracking.of(InternalError)
     assert (reported.where, reported.problem) == ("query bad", "TypeError")
     assert tracking.held == 7
     assert not tracking.tracker.complete
-    tracking.buffer.progressed(event(1, 5, 9, run="r0", query="bad"))
-    tracking.serve(1.0)
+    tracking.hear(1.0, event(1, 5, 9, run="r0", query="bad"))
     assert tracking.tracker.complete
 
 
 def test_runs_that_nobody_ends_are_bounded(
-    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of so many that no end was ever told of, the oldest is let go; it holds up nobody."""
     monkeypatch.setattr("eo_listener.commit.tracking.tracker.RUNS_KEPT", 3)
     for number in range(5):
-        tracking.buffer.progressed(
-            event(0, None, 10 + number, run=f"r{number}", query=f"q{number}")
+        tracking.hear(
+            number / 100.0, event(0, None, 10 + number, run=f"r{number}", query=f"q{number}")
         )
-        tracking.serve(number / 100.0)
-    assert queries.forgotten == ["r0", "r1"]
+    assert tracking.queries.forgotten == ["r0", "r1"]
     assert len(tracking.tracker._runs) == 3
 
 
-def test_a_query_is_asked_again_after_a_failure_until_it_is_restored(
-    tracking: MemoryTracking, queries: MemoryQueries
-) -> None:
-    """A restore that takes a minute is followed; then its position is committed."""
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    tracking.serve(0.0)
-    tracking.pass_until(60.0)
-    assert tracking.at() is None
-    queries.positions["r1"] = position(7, 70)
-    tracking.pass_until(62.0, since=60.0)
-    assert tracking.held == 70
-
-
 def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
-    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eleven failures, an answer, and eleven more are no trouble worth a word."""
     answers = itertools.chain([False] * 11, [True], [False] * 11, itertools.repeat(True))
@@ -581,9 +473,9 @@ def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
             return position(0, 5)
         raise JvmError("a folder that cannot be listed")
 
-    queries.modes["r1"] = QueryMode.CONTINUOUS
-    queries.positions["r1"] = position(0, 5)
-    monkeypatch.setattr(queries, "position", at_times)
+    tracking.queries.modes["r1"] = QueryMode.CONTINUOUS
+    tracking.queries.positions["r1"] = position(0, 5)
+    monkeypatch.setattr(tracking.queries, "position", at_times)
     tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     tracking.pass_until(300.0)
     assert not tracking.of(InternalError)

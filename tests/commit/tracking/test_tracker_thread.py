@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,10 +18,25 @@ from eo_listener.model.events import Event, InternalError
 from eo_listener.model.observers import Observers
 from eo_listener.testing import MemoryGroups, MemoryQueries
 from tests.commit.tracking.memory_tracking import OPTIONS, P0, event, position
+from tests.waiting import until
+
+
+class Hanging(MemoryQueries):
+    """Queries of which one is asked in vain until `release` is set."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(OPTIONS)
+        self.working, self.release, self._run = threading.Event(), threading.Event(), run
+
+    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+        if run_id == self._run:
+            self.working.set()
+            self.release.wait(10.0)
+        return super().options(query_id, run_id)
 
 
 class Routed:
-    """A router with a committer behind it."""
+    """A tracker's thread with a committer behind it."""
 
     def __init__(self, queries: MemoryQueries) -> None:
         self.store = MemoryGroups()
@@ -34,17 +50,10 @@ class Routed:
         held = self.store.groups.get("g", {}).get(P0)
         return None if held is None else held.offset
 
-    def left(self) -> list[str]:
-        """What was said to be lost."""
-        return [told.problem for told in self.events if isinstance(told, InternalError)]
-
-
-@pytest.fixture
-def routed(queries: MemoryQueries) -> Iterator[Routed]:
-    made = Routed(queries)
-    yield made
-    made.tracker.close(time.monotonic() + 2.0)
-    made.committer.close(2.0)
+    def left(self) -> set[tuple[str, str]]:
+        """The query and the batch of what was said to be lost."""
+        lost = [told for told in self.events if isinstance(told, InternalError)]
+        return {(told.where, told.problem[:8]) for told in lost}
 
 
 def soon(seconds: float = 10.0) -> float:
@@ -52,12 +61,20 @@ def soon(seconds: float = 10.0) -> float:
     return time.monotonic() + seconds
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for it."""
-    limit = soon()
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+@contextmanager
+def routing(queries: MemoryQueries) -> Iterator[Routed]:
+    made = Routed(queries)
+    try:
+        yield made
+    finally:
+        made.tracker.close(soon(2.0))
+        made.committer.close(2.0)
+
+
+@pytest.fixture
+def routed(queries: MemoryQueries) -> Iterator[Routed]:
+    with routing(queries) as made:
+        yield made
 
 
 def test_a_query_that_has_started_is_checked_without_any_event(
@@ -87,91 +104,55 @@ def test_it_sleeps_while_nothing_is_due(
     assert len(asked) < 20
 
 
-def test_flush_waits_for_what_is_being_served(
-    routed: Routed, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flush_waits_for_what_is_being_served() -> None:
     """An event that was taken from the buffer and is not yet offered keeps flush waiting."""
-    working, release = threading.Event(), threading.Event()
-
-    def options(query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-        working.set()
-        release.wait(10.0)
-        return OPTIONS
-
-    monkeypatch.setattr(queries, "options", options)
-    routed.tracker.progressed(event(0, None, 5))
-    assert working.wait(10.0)
-    assert not routed.tracker.flush(soon(0.05))
-    release.set()
-    assert routed.tracker.flush(soon())
-
-
-def test_each_batch_that_is_left_at_a_close_is_named(
-    routed: Routed, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is being served, what was taken with it, and what came since."""
-    working, release = threading.Event(), threading.Event()
-
-    def options(query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-        working.set()
-        release.wait(10.0)
-        return OPTIONS
-
-    monkeypatch.setattr(queries, "options", options)
-    with routed.tracker._changed:  # all of them are taken at one time
-        for run in ("r1", "r2", "r3"):
-            routed.tracker._buffer.progressed(event(7, 0, 5, run=run, query=run))
-        routed.tracker._changed.notify_all()
-    assert working.wait(10.0)
-    routed.tracker.progressed(event(8, 5, 9, run="r4", query="r4"))
-    routed.tracker.close(soon(0.05))
-    release.set()
-    reported = routed.left()
-    assert sorted(text[:8] for text in reported) == ["batch 7 ", "batch 7 ", "batch 7 ", "batch 8 "]
-    assert all("did not answer" in text for text in reported)
-
-
-def test_what_was_served_before_the_close_is_not_named(
-    routed: Routed, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of several taken at one time only those are left that come after the one that hangs."""
-    working, release = threading.Event(), threading.Event()
-
-    def options(query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-        if run_id == "r2":
-            working.set()
-            release.wait(10.0)
-        return OPTIONS
-
-    monkeypatch.setattr(queries, "options", options)
-    with routed.tracker._changed:  # all of them are taken at one time
-        for run in ("r1", "r2", "r3"):
-            routed.tracker._buffer.progressed(event(7, 0, 5, run=run, query=run))
-        routed.tracker._changed.notify_all()
-    assert working.wait(10.0)
-    routed.tracker.close(soon(0.05))
-    release.set()
-    left = [told.where for told in routed.events if isinstance(told, InternalError)]
-    assert sorted(left) == ["query r2", "query r3"]
-
-
-def test_what_is_served_is_not_left(routed: Routed) -> None:
-    """A close that is in time names no batch as left behind."""
-    for batch in range(3):
-        routed.tracker.progressed(event(batch, 5 * batch, 5 * batch + 5))
-    routed.tracker.close(soon())
-    assert routed.committer.flush(10.0)
-    assert routed.at() == 15
-    assert routed.left() == []
-
-
-def test_an_open_one_has_nothing_to_say(routed: Routed, caplog: pytest.LogCaptureFixture) -> None:
-    """Batches that come in time are no line in the log."""
-    with caplog.at_level(logging.WARNING, "eo_listener"):
-        for batch in range(3):
-            routed.tracker.progressed(event(batch, 5 * batch, 5 * batch + 5))
+    queries = Hanging("r1")
+    with routing(queries) as routed:
+        routed.tracker.progressed(event(0, None, 5))
+        assert queries.working.wait(10.0)
+        assert not routed.tracker.flush(soon(0.05))
+        queries.release.set()
         assert routed.tracker.flush(soon())
-    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("hanging", "left"),
+    [
+        ("r1", {("r1", 7), ("r2", 7), ("r3", 7), ("r4", 8)}),
+        ("r2", {("r2", 7), ("r3", 7), ("r4", 8)}),
+    ],
+)
+def test_each_batch_that_is_left_at_a_close_is_named(
+    hanging: str, left: set[tuple[str, int]]
+) -> None:
+    """What hangs, what was taken with it and comes after it, and what came since."""
+    queries = Hanging(hanging)
+    with routing(queries) as routed:
+        with routed.tracker._changed:  # all of them are taken at one time
+            for run in ("r1", "r2", "r3"):
+                routed.tracker._buffer.progressed(event(7, 0, 5, run=run, query=run))
+            routed.tracker._changed.notify_all()
+        assert queries.working.wait(10.0)
+        routed.tracker.progressed(event(8, 5, 9, run="r4", query="r4"))
+        routed.tracker.close(soon(0.05))
+        queries.release.set()
+        assert routed.left() == {(f"query {run}", f"batch {batch} ") for run, batch in left}
+
+
+def test_a_run_is_asked_once_and_its_newest_event_is_committed(
+    routed: Routed, queries: MemoryQueries, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its end is forgotten; a close that is in time leaves no batch, and has nothing to say."""
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        for batch in range(50):
+            routed.tracker.progressed(event(batch, None, 100 + batch))
+        routed.tracker.progressed(event(50))
+        routed.tracker.ended("r1")
+        routed.tracker.close(soon())
+        assert routed.committer.flush(10.0)
+    assert routed.at() == 149
+    assert (queries.asked, queries.forgotten) == (1, ["r1"])
+    assert (routed.left(), caplog.records) == (set(), [])
 
 
 def test_a_closed_one_that_is_called_for_ever_says_so_once(
