@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
+import re
+import shutil
+import socket
+import sqlite3
+import time
+import urllib.request
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from eo_listener import exactly_once, starting_offsets
+from eo_listener import SqliteSink, exactly_once, starting_offsets
 from eo_listener.foreach_batch.exactly_once import Batch
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.attack import surgery
-from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs
-from tests.topics import Topics
+from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs, PerBatch
+from tests.threads import none_left
+from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
@@ -184,3 +195,180 @@ def test_a_frame_that_has_run_is_held_too(jobs: Jobs, topics: Topics, listed: bo
     jobs.drain(data, exactly_once(one, two, transform=transform))
     assert values(one) == values(two) == list(range(10))
     assert computed.value == 10
+
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
+
+
+def test_a_renamed_query(jobs: Jobs, topics: Topics) -> None:
+    """Its last batch is in the sink and not in Spark's commits: under a new name it fails."""
+    topic = topics.create(partitions=1)
+    sink = MemorySink()
+    data = jobs.read(topic)
+    for _ in range(2):
+        topics.fill(topic, 5)
+        jobs.drain(data, exactly_once(sink), name="old")
+    surgery.before_commit(jobs.checkpoint())
+    for on_first in ("fail", "accept"):
+        renamed = exactly_once(sink, on_first=on_first)
+        text = jobs.failure(data, renamed, name="new")
+        assert "NotInLedgerError" in text
+        assert 'name="old"' in text
+    assert len(sink.rows) == 10
+    topics.fill(topic, 5)
+    jobs.drain(data, exactly_once(sink, name="old"), name="new")
+    assert len(sink.rows) == 15
+    topics.fill(topic, 5)
+    jobs.drain(data, exactly_once(sink, on_first="accept"), name="new")
+    assert len({row["offset"] for row in sink.rows}) == len(sink.rows) == 20
+
+
+def test_queries_that_begin_anywhere_are_not_accused(jobs: Jobs, topics: Topics) -> None:
+    """At the latest offset, again after a failure, with partitions and topics that come later."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    sink = MemorySink()
+    options = {"kafka.metadata.max.age.ms": "100"}
+    data = jobs.read(subscribePattern=f"{topic}.*", startingOffsets="latest", **options)
+    jobs.drain(data, exactly_once(sink))  # without any record
+    surgery.before_commit(jobs.checkpoint())
+    jobs.drain(data, exactly_once(sink))
+    topics.fill(topic, 5)
+    jobs.drain(data, exactly_once(sink))
+    assert [row["offset"] for row in sink.rows] == list(range(10, 15))
+    topics.widen(topic, 2)
+    later = f"{topic}-later"
+    topics.create_as(later, partitions=1)
+    topics.fill(later, 3)
+    jobs.drain(data, exactly_once(sink))
+    surgery.before_commit(jobs.checkpoint())
+    jobs.drain(data, exactly_once(sink))
+    topics.fill(topic, 6)
+    topics.fill(later, 3)
+    jobs.drain(data, exactly_once(sink))
+    assert len({(row["topic"], row["partition"], row["offset"]) for row in sink.rows}) == 17
+    assert len(sink.rows) == 17
+
+
+def with_rows(function: PerBatch) -> PerBatch:
+    """A function that returns by itself while there is nothing to write."""
+
+    def per_batch(frame: DataFrame, batch_id: int) -> None:
+        if not frame.isEmpty():
+            function(frame, batch_id)
+
+    return per_batch
+
+
+def offsets(file: Path) -> list[tuple[str, int]]:
+    """What a table of SQLite has of each topic."""
+    with contextlib.closing(sqlite3.connect(file)) as link:
+        return list(link.execute('SELECT topic, "offset" FROM t ORDER BY 1, 2'))
+
+
+@pytest.mark.slow
+def test_a_function_that_leaves_out_empty_batches(
+    jobs: Jobs, topics: Topics, tmp_path: Path
+) -> None:
+    """Batch 0 is none to the ledger, and nothing was read by it: of two sources, begun anywhere."""
+    one, two = topics.create(partitions=1), topics.create(partitions=1)
+    for topic in (one, two):
+        topics.fill(topic, 10)
+    now = json.dumps({two: {"0": int(time.time() * 1000) + 60_000}})
+    data = jobs.read(one, startingOffsets="latest", failOnDataLoss="false").union(
+        jobs.read(two, startingOffsetsByTimestamp=now, startingOffsetsByTimestampStrategy="latest")
+    )
+    file = tmp_path / "t.sqlite"
+
+    def drain() -> None:
+        jobs.drain(data, with_rows(exactly_once(SqliteSink(file, table="t"))))
+
+    drain()
+    assert not file.exists()
+    topics.fill(one, 5)
+    drain()
+    topics.fill(two, 5)
+    drain()
+    surgery.before_commit(jobs.checkpoint())
+    topics.fill(one, 5)
+    drain()
+    assert offsets(file) == [
+        (topic, offset)
+        for topic in sorted((one, two))
+        for offset in (range(10, 20) if topic == one else range(10, 15))
+    ]
+    file.rename(tmp_path / "lost.sqlite")
+    topics.fill(one, 5)
+    text = jobs.failure(data, exactly_once(SqliteSink(file, table="t")))
+    assert "NotInLedgerError" in text
+    assert f"{one}-0 0..20" in text
+
+
+def test_a_checkpoint_that_does_not_say_where_it_began(
+    jobs: Jobs, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody knows whether batch 0 had rows: it halts, and Spark is not made to write it anew.
+
+    With the trigger availableNow Spark does so by itself, from where the log ends now.
+    """
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    sink = MemorySink()
+    data = jobs.read(topic, startingOffsets="latest")
+    jobs.drain(data, with_rows(exactly_once(sink)))
+    sources = jobs.checkpoint() / "sources"
+    shutil.rmtree(sources / "0")
+    topics.fill(topic, 5)
+    query = jobs.start(data, with_rows(exactly_once(sink)), drain=False)
+    with caplog.at_level(logging.WARNING), pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(120)
+    assert "NotInLedgerError" in str(raised.value)
+    assert "has it of 0 of 1 sources" in caplog.text
+    assert not list(sources.glob("*/0"))
+    jobs.drain(data, with_rows(exactly_once(sink, on_first="accept")))
+    assert [row["offset"] for row in sink.rows] == list(range(10, 15))
+
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+
+
+def lines(port: int, group: str) -> dict[str, float]:
+    """What a scrape shows of the group and of the query's sink."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        page = answer.read().decode()
+    told = re.findall(r"^eo_listener_(\w+){(.*)} (\S+)$", page, re.MULTILINE)
+    return {name: float(number) for name, labels, number in told if group in labels}
+
+
+def test_the_example_shows_group_and_sink(jobs: Jobs, topics: Topics, tmp_path: Path) -> None:
+    """As it is written there, with its places put elsewhere: what SQLite got, beside the group."""
+    topic, group = topics.create("metrics", partitions=1), unique("flights")
+    topics.fill(topic, 5)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    found = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert found
+    listener = f"OffsetCommitListener(metrics_port={port}, preflight=False)"
+    example = found[1].replace("OffsetCommitListener(metrics_port=9404)", listener)
+    example = example.replace('"flights"', f'"{group}"')
+    for place in ("flights.db", "checkpoint"):
+        example = example.replace(f'"{place}"', repr(str(tmp_path / place)))
+    flights = jobs.read(topic, **{"kafka.consumer.commit.groupid": group})
+    names: dict[str, Any] = {"spark": jobs.spark, "flights": flights}
+    with none_left():
+        exec(compile(example, DOCUMENT.name, "exec"), names)  # noqa: S102  # the document's own
+        told: dict[str, float] = {}
+        deadline = time.monotonic() + 60
+        while "consumergroup_current_offset" not in told and time.monotonic() < deadline:
+            time.sleep(0.2)
+            told = lines(port, group)
+        names["query"].stop()
+        jobs.spark.streams.removeListener(names["listener"])
+        names["listener"].close()
+        names["sink"].close()
+    assert told["consumergroup_current_offset"] == 5
+    assert told["sink_applied_offset"] == 5
+    assert told["sink_rows_total"] == 5
+    assert told["query_batch_id"] == 0

@@ -1,19 +1,25 @@
-"""A first batch that is none, over a store in memory."""
+"""What is believed of a partition that the ledger does not have, and what is not."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from eo_listener.foreach_batch.batch_errors import SinkLedger
+from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads, is_unknown
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.model.errors import NotInLedgerError
+from eo_listener.model.errors import GapError, NotInLedgerError
 from eo_listener.model.events import BatchApplied
+from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
+from tests.foreach_batch.plans import P0, P1, P2, Ranges, head_of, judged, plan_of
 from tests.foreach_batch.stage import (
-    P0,
-    P1,
     TWO,
     Crash,
     Plans,
@@ -25,7 +31,217 @@ from tests.foreach_batch.stage import (
     stage_of,
 )
 
-P2 = TopicPartition("t", 2)
+SINK = "delays"
+OLD = LedgerKey(SINK, "old")
+TABLE = LedgerKey("public.old", "flights")
+
+
+def first(
+    ranges: Ranges,
+    *,
+    batch_id: int = 7,
+    continued: tuple[TopicPartition, ...] = (P0, P1),
+    heads: Mapping[TopicPartition, Head] | None = None,
+    other_heads: Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None = None,
+    log_starts: Mapping[TopicPartition, int] | None = None,
+    **how: Any,
+) -> Judgement:
+    """Judge a batch by a ledger that has `heads`, and `other_heads` under other names."""
+    plan = plan_of(
+        ranges,
+        batch_id=batch_id,
+        continued=frozenset(continued),
+        log_starts=log_starts or {},
+    )
+    beside = OtherHeads(sink=SINK, heads=other_heads or {})
+    return judged(plan, heads or {}, other_heads=beside, **how)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "batch_id", "continued"),
+    [
+        ({P0: (0, 5)}, 0, ()),  # from the earliest offset
+        ({P0: (100, 105), P1: (7, 7)}, 0, ()),  # from the latest, a timestamp or a ledger
+        ({P0: (0, 5)}, 7, ()),  # a topic that a pattern matches only now
+        ({P0: (0, 5)}, 7, (P0,)),  # empty until now
+        ({P0: (0, 0)}, 7, (P0,)),
+        ({P0: (5, 9)}, 7, ()),  # a source that was added in mid-stream
+    ],
+)
+def test_where_a_query_begins_it_is_believed(
+    ranges: Ranges, batch_id: int, continued: tuple[TopicPartition, ...]
+) -> None:
+    """Of what no earlier batch has read, or from offset 0, nothing can be missing."""
+    found = first(ranges, batch_id=batch_id, continued=continued)
+    assert list(found.entry.moves) == list(ranges)
+    assert not found.skipped
+    assert not found.gaps
+
+
+def test_a_new_partition_is_believed_beside_others() -> None:
+    """It begins at offset 0, and no earlier batch has read it."""
+    found = first({P0: (5, 9), P2: (0, 3)}, heads={P0: head_of(0, 5)})
+    assert found.entry.moves[P2].verdict is BatchVerdict.FIRST
+    assert not found.skipped
+
+
+@pytest.mark.parametrize("planned", [(5, 9), (5, 5)])
+@pytest.mark.parametrize("beside", [{}, {P1: head_of(0, 3)}])
+def test_a_head_that_is_not_there_is_doubted(
+    planned: tuple[int, int], beside: dict[TopicPartition, Head]
+) -> None:
+    """An emptied store, a deleted row, a sink that is new: nothing is written, unless accepted."""
+    ranges = {P0: planned, P1: (3, 6)} if beside else {P0: planned}
+    for on_gap in ("fail", "accept"):
+        with pytest.raises(NotInLedgerError, match="does not have them") as raised:
+            first(ranges, heads=beside, on_gap=on_gap)
+        assert raised.value.ranges == {P0: (0, 5)}
+        assert 'on_first="accept"' in str(raised.value)
+    found = first(ranges, heads=beside, on_first="accept")
+    assert found.entry.moves[P0].range == planned
+    assert found.entry.moves[P0].gap == (0, 5)
+    assert found.skipped == {P0: (0, 5)}
+    assert found.gaps == {}
+
+
+def test_what_is_missing_in_a_batch_without_offsets_is_doubted() -> None:
+    """Its rows come from state of which the ledger knows nothing, and the heads of it neither."""
+    with pytest.raises(NotInLedgerError) as raised:
+        first({P0: (5, 5), P1: (3, 3)})
+    assert raised.value.ranges == {P0: (0, 5), P1: (0, 3)}
+    found = first({P0: (5, 5), P1: (3, 3)}, on_first="accept")
+    assert found.skipped == {P0: (0, 5), P1: (0, 3)}
+
+
+def test_records_that_are_lost_besides_are_a_gap_of_their_own() -> None:
+    """That the ledger begins late is no consent to what Kafka has deleted since."""
+    with pytest.raises(GapError) as raised:
+        first({P0: (5, 9)}, log_starts={P0: 7}, on_first="accept")
+    assert raised.value.ranges == {P0: (5, 7)}
+    found = first({P0: (5, 9)}, log_starts={P0: 7}, on_first="accept", on_gap="accept")
+    assert found.entry.moves[P0].gap == (0, 7)
+
+
+@pytest.mark.parametrize(
+    ("batch_id", "planned", "head"),
+    [
+        (0, (0, 5), (0, 5)),
+        (7, (5, 9), (5, 9)),
+        (7, (5, 11), (5, 9)),  # planned again with another end
+        (7, (9, 9), (9, 9)),  # rows of state alone
+        (6, (2, 5), (5, 9)),  # an older checkpoint besides
+        (9, (5, 9), (0, 7)),  # by its offsets, though its number is above that of the head
+    ],
+)
+def test_rows_that_the_sink_has_under_an_old_name_are_never_written_again(
+    batch_id: int, planned: tuple[int, int], head: tuple[int, int]
+) -> None:
+    """The query was renamed with its last batch in the sink, and not in Spark's commits."""
+    old = {OLD: {P0: head_of(*head, batch_id=7 if batch_id else 0)}}
+    continued = (P0,) if batch_id else ()
+    for on_first in ("fail", "accept"):
+        with pytest.raises(NotInLedgerError, match="has it already") as raised:
+            first(
+                {P0: planned},
+                batch_id=batch_id,
+                continued=continued,
+                other_heads=old,
+                on_first=on_first,
+            )
+        assert raised.value.ranges == {P0: head}
+        assert 'name="old"' in str(raised.value)
+        assert "of 'old'" in str(raised.value)
+
+
+def test_another_name_that_ends_where_the_batch_begins_is_reported() -> None:
+    """Nothing would be lost: the old name goes on, or by consent the new one."""
+    old = {OLD: {P0: head_of(0, 5)}}
+    with pytest.raises(NotInLedgerError, match="under another name") as raised:
+        first({P0: (5, 9)}, other_heads=old)
+    assert raised.value.ranges == {P0: (0, 5)}
+    assert 'name="old"' in str(raised.value)
+    assert "has it already" not in str(raised.value)
+    assert first({P0: (5, 9)}, other_heads=old, on_first="accept").skipped == {P0: (0, 5)}
+
+
+@pytest.mark.parametrize("continued", [(), (P0,)])
+def test_another_name_that_has_nothing_of_a_partition_does_not_stop_its_beginning(
+    continued: tuple[TopicPartition, ...],
+) -> None:
+    """Its head was made by an empty range, and the batch begins at offset 0."""
+    old = {OLD: {P0: head_of(0, 0)}}
+    found = first({P0: (0, 5)}, other_heads=old, continued=continued)
+    assert found.entry.moves[P0].verdict is BatchVerdict.FIRST
+    assert not found.skipped
+
+
+def test_another_table_is_reported_and_may_be_left() -> None:
+    """The table or its schema was renamed between two batches: a new one begins by consent."""
+    there = {TABLE: {P0: head_of(0, 5, batch_id=6)}}
+    with pytest.raises(NotInLedgerError, match=r"of public\.old") as raised:
+        first({P0: (5, 9)}, other_heads=there)
+    assert "UPDATE" not in str(raised.value)
+    assert first({P0: (5, 9)}, other_heads=there, on_first="accept").verdict is BatchVerdict.FIRST
+
+
+@pytest.mark.parametrize(
+    ("batch_id", "planned", "head"), [(0, (0, 5), (0, 5)), (7, (5, 9), (5, 9)), (7, (9, 9), (9, 9))]
+)
+def test_rows_that_another_table_has_are_not_written_by_consent(
+    batch_id: int, planned: tuple[int, int], head: tuple[int, int]
+) -> None:
+    """Its last batch is not in Spark's commits, and the table may be the same one, renamed."""
+    key = LedgerKey("my 'old'", "it's")
+    there = {key: {P0: head_of(*head, batch_id=batch_id)}}
+    both = {TABLE: {P0: head_of(0, 5, batch_id=batch_id - 1)}, **there}
+    continued = (P0,) if batch_id else ()
+    for other_heads in (there, both if batch_id else there):
+        for on_first in ("fail", "accept"):
+            with pytest.raises(NotInLedgerError, match="another table") as raised:
+                first(
+                    {P0: planned},
+                    batch_id=batch_id,
+                    continued=continued,
+                    other_heads=other_heads,
+                    on_first=on_first,
+                    ledger=SinkLedger(SINK, LedgerPlace(address="LEDGER")),
+                )
+            assert raised.value.ranges == {P0: head}
+            typed = re.search(r"ledger rename LEDGER (.*) --execute", str(raised.value.fix))
+            assert typed is not None
+            words = ["--sink", "my 'old'", "--query", "it's", "--to-sink", "delays"]
+            assert shlex.split(typed[1]) == words
+            assert 'name="it\'s"' in str(raised.value.fix)
+
+
+def test_of_several_names_that_of_the_same_sink_counts() -> None:
+    """A table left behind must not hide the rows that this one has."""
+    both = {
+        TABLE: {P0: head_of(5, 99, batch_id=9)},
+        OLD: {P0: head_of(5, 9, batch_id=7)},
+        LedgerKey(SINK, "older"): {P0: head_of(0, 2, batch_id=1)},
+    }
+    for order in (both, dict(reversed(both.items()))):
+        with pytest.raises(NotInLedgerError, match="has it already") as raised:
+            first({P0: (5, 9)}, other_heads=order, on_first="accept")
+        assert raised.value.ranges == {P0: (5, 9)}
+
+
+def test_another_name_of_other_partitions_says_nothing() -> None:
+    """A head is compared with its own partition."""
+    old = {OLD: {P2: head_of(0, 9, batch_id=9)}}
+    assert first({P0: (0, 5)}, continued=(), other_heads=old).verdict is BatchVerdict.FIRST
+
+
+def test_only_what_the_ledger_lacks_is_asked_for() -> None:
+    """A ledger that has each partition needs no second read, so it costs nothing."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
+    assert not is_unknown(plan_of({P0: (5, 9), P1: (3, 3)}), heads)
+    assert not is_unknown(plan_of({P0: (5, 9)}), heads)
+    assert is_unknown(plan_of({P0: (5, 9), P2: (0, 0)}), heads)
+    assert is_unknown(plan_of({}, sources={0: {}}), {})
+
+
 READ = frozenset([P0, P1])
 
 

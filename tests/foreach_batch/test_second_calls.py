@@ -1,19 +1,46 @@
-"""A batch that a user's function gives twice within one run, over a store in memory."""
+"""A batch that is written twice: in one run, by two drivers, by several exactly_once(...)."""
 
 from __future__ import annotations
 
+import multiprocessing
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.model.errors import OutcomeUnknownError, SettingsError, SinkError
+from eo_listener.foreach_batch.plan_reader import QueryPlanReader
+from eo_listener.foreach_batch.process_writes import ProcessWrites
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    OutcomeUnknownError,
+    OverlapError,
+    SettingsError,
+    SinkError,
+)
 from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed
-from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.ledger import Applied, Entry, LedgerKey
 from eo_listener.model.observers import Observers
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.testing import MemorySink, SinkFault
-from tests.foreach_batch.stage import P0, TWO, Frame, Run, frame_of, stage_of
+from eo_listener.spark.checkpoint import Checkpoint
+from eo_listener.testing import MemorySink, MemoryStore, SinkFault
+from tests.attack import surgery
+from tests.foreach_batch.overlap import Overlap
+from tests.foreach_batch.stage import (
+    P0,
+    P1,
+    TWO,
+    Frame,
+    ListFrames,
+    Plans,
+    Run,
+    Stage,
+    frame_of,
+    stage_of,
+)
+from tests.spark.checkpoint.recorded import unpack
 
 PART = {P0: (0, 2)}
 
@@ -140,3 +167,252 @@ def test_another_may_take_over_from_one_that_failed() -> None:
     with pytest.raises(SettingsError, match="memory rows got batch 0"):
         first.run(whole(), 0)
     assert sink.rows == frame_of(PART).rows
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_predecessor_about_to_end(number: int) -> None:
+    """It commits after its successor has read the ledger: the batch is a replay, and there once."""
+    store, plans = MemoryStore(), Plans(TWO)
+    if number:
+        Stage(plans, [MemorySink(store)]).run(0)
+    overlap = Overlap(plans, ListFrames())
+    overlap.run([MemorySink(store)], [MemorySink(store)], frame_of(TWO[number]), number)
+    assert overlap.failed == []
+    assert [type(event) for event in overlap.events] == [BatchReplayed]
+    assert len(store.rows["rows"]) == (7 if number else 3)
+
+
+class Meanwhile(MemorySink):
+    """Something happens between the reading of its ledger and its first write."""
+
+    def __init__(self, store: MemoryStore, *acts: Any, **how: Any) -> None:
+        super().__init__(store, **how)
+        self.acts = list(acts)
+
+    def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+        if self.acts:
+            self.acts.pop(0)()
+        return super().apply(frame, entry, plan)
+
+
+def other(store: MemoryStore, number: int, **how: Any) -> Any:
+    """Another driver's batch, to be run."""
+    return lambda: Stage(Plans(TWO, run_id="other", **how), [MemorySink(store)]).run(number)
+
+
+def test_a_stateful_batch_that_a_predecessor_wrote_is_run_for_its_state() -> None:
+    """Nothing of it was computed here, and Spark's state must be written all the same."""
+    store = MemoryStore()
+    stage = Stage(Plans(TWO, stateful=True), [Meanwhile(store, other(store, 0, stateful=True))])
+    frame = stage.run(0)
+    assert stage.last(BatchReplayed).discarded
+    assert stage.frames.log == ["discard"]
+    assert frame.computed > 0
+    assert len(store.rows["rows"]) == 3
+
+
+def test_a_batch_of_another_query_is_no_replay() -> None:
+    """The same range under another query id is another driver's, and said to be."""
+    store = MemoryStore()
+    stage = Stage(Plans(TWO), [Meanwhile(store, other(store, 0, query_id="another"))])
+    with pytest.raises(ForeignWriterError) as raised:
+        stage.run(0)
+    assert isinstance(raised.value.__cause__, OverlapError)
+    assert len(store.rows["rows"]) == 3
+
+
+def test_a_ledger_of_a_newer_topic_is_not_judged_by_an_older_plan() -> None:
+    """A plan from before the topic was recreated does not put the old topic in its place."""
+    store = MemoryStore()
+    stage = Stage(Plans(TWO), [Meanwhile(store, other(store, 0, topic_id="T2"))])
+    with pytest.raises(ForeignWriterError):
+        stage.run(0, on_recreated="restart")
+    assert len(store.rows["rows"]) == 3
+
+
+def test_a_partition_that_another_has_written_is_left_out() -> None:
+    """With a transaction for each, the rest of the batch is written, whoever wrote the others."""
+    store = MemoryStore()
+
+    def half() -> None:
+        sink = MemorySink(store, per_partition=True)
+        sink.faults.extend([None, SinkFault.REFUSED])
+        with pytest.raises(SinkError):
+            Stage(Plans(TWO, run_id="other"), [sink]).run(0)
+
+    stage = Stage(Plans(TWO), [Meanwhile(store, half, per_partition=True)])
+    stage.run(0)
+    told = stage.last(BatchApplied)
+    assert (list(told.replayed), list(told.ranges)) == ([P0], [P1])
+    assert len(store.rows["rows"]) == 3
+
+
+def test_it_is_judged_once_more_and_not_for_ever() -> None:
+    """A ledger that is moved again and again is another driver's."""
+    store = MemoryStore()
+
+    def lose() -> None:
+        store.heads["rows", "flights"] = {}
+
+    stage = Stage(Plans(TWO), [MemorySink(store)])
+    stage.run(0)
+    moving = Meanwhile(store, other(store, 1), lose)
+
+    class Twice(Meanwhile):
+        def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+            raise ForeignWriterError("moved")
+
+    stage.sinks[:] = [Twice(store)]
+    with pytest.raises(ForeignWriterError):
+        stage.run(1)
+    stage.sinks[:] = [moving]
+    stage.run(1)
+    stage.last(BatchReplayed)
+    assert len(store.rows["rows"]) == 7
+
+
+def test_two_sinks_that_turn_out_to_be_one_are_reported() -> None:
+    """One table by two ways in: the second would see the batch as applied, and write nothing."""
+    store = MemoryStore()
+
+    class Spelt(MemorySink):
+        label = "another way to it"  # a property there
+
+    stage = Stage(Plans(TWO), [MemorySink(store), Spelt(store)])
+    with pytest.raises(SettingsError, match="in this run already"):
+        stage.run(0)
+    assert len(store.rows["rows"]) == 3
+
+
+def test_two_sinks_whose_keys_turn_out_to_be_one_are_reported() -> None:
+    """A key may be certain only when the store was asked, and then nothing was written yet."""
+    store = MemoryStore()
+
+    class Located(MemorySink):
+        def applied(self, query: str) -> Any:
+            self._key = "public.rows"
+            return super().applied(query)
+
+    stage = Stage(Plans(TWO), [Located(store, key="rows"), Located(store, key="public.rows")])
+    with pytest.raises(SettingsError, match="named twice"):
+        stage.run(0)
+    assert not store.rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkpoint whose newest batch is being written."""
+    folder = unpack("4.0.0", "plain", tmp_path)
+    surgery.before_commit(folder)
+    return folder
+
+
+def function(folder: Path, *parts: tuple[MemorySink, str], process: ProcessWrites) -> None:
+    """Run the newest batch by an exactly_once(...) for each sink and name."""
+    newest = Checkpoint(str(folder)).batches().planned[-1]
+    for number, (sink, name) in enumerate(parts):
+        spelled = f"file:{folder}/" if number else str(folder)
+        each = BatchRunner(
+            QueryPlanReader(spelled, {}),
+            [sink],
+            ListFrames(),
+            name=name,
+            on_first="accept",
+            process=process,
+        )
+        each.run(Frame([{"value": 1}]), newest)
+
+
+@pytest.mark.parametrize("tables", [("one", "two"), ("one", "one")])
+def test_two_of_one_function_accuse_nobody(folder: Path, tables: tuple[str, str]) -> None:
+    """With a table or a name each, both get the batch, however the checkpoint is spelled."""
+    store, process = MemoryStore(), ProcessWrites()
+    names = ("a", "a") if tables[0] != tables[1] else ("a", "b")
+    parts = [(MemorySink(store, key=key), name) for key, name in zip(tables, names, strict=True)]
+    function(folder, *parts, process=process)
+    assert sum(len(rows) for rows in store.rows.values()) == 2
+
+
+def test_two_for_one_sink_and_name_are_refused_where_the_checkpoint_is_asked(folder: Path) -> None:
+    """The second would see the batch as applied, and write nothing."""
+    sink = MemorySink()
+    with pytest.raises(SettingsError, match=r"from another exactly_once\(\.\.\.\)"):
+        function(folder, (sink, "a"), (sink, "a"), process=ProcessWrites())
+    assert len(sink.rows) == 1
+
+
+def tell_run(folder: str, batch: int, told: Connection) -> None:
+    told.send(QueryPlanReader(folder, {}).plan("far", batch).run_id)
+
+
+def test_each_process_is_a_run(folder: Path) -> None:
+    """Spark Connect starts one with each start of a query; a fork is another one too."""
+    newest = Checkpoint(str(folder)).batches().planned[-1]
+    found = {QueryPlanReader(str(folder), {}).plan("far", newest).run_id for _ in range(2)}
+    assert len(found) == 1
+    for how in ("fork", "spawn"):
+        context = multiprocessing.get_context(how)
+        here, there = context.Pipe()
+        process = context.Process(target=tell_run, args=(str(folder), newest, there))  # type: ignore[attr-defined]
+        process.start()
+        found.add(here.recv())
+        process.join()
+    assert len(found) == 3
+
+
+_LONG = 60.0
+
+
+def test_another_batch_waits_for_the_sink() -> None:
+    """The batch of another thread that shares one of several sinks begins when this one is over."""
+    process, one, two = ProcessWrites(), MemorySink(key="one"), MemorySink(key="two")
+    order: list[str] = []
+    asked = threading.Event()
+
+    def other() -> None:
+        asked.set()
+        with process.exclusive([two, one], _LONG):
+            order.append("second")
+
+    thread = threading.Thread(target=other)
+    with process.exclusive([one], 0):
+        thread.start()
+        asked.wait(_LONG)
+        with process.exclusive([two], 0):
+            order.append("first")
+    thread.join(_LONG)
+    assert order == ["first", "second"]
+
+
+def test_a_sink_that_stays_in_use_is_refused() -> None:
+    """It alone is named; others are not refused, nor is this one when its batch has failed."""
+    process, one, two = ProcessWrites(), MemorySink(key="one"), MemorySink(key="two")
+
+    def fails() -> None:
+        with process.exclusive([one], 0):
+            with pytest.raises(SettingsError) as raised, process.exclusive([two, one], 0):
+                pytest.fail("both have it")
+            assert "memory one" in raised.value.problem
+            assert "memory two" not in raised.value.problem
+            with process.exclusive([two], 0):
+                raise LookupError
+
+    with pytest.raises(LookupError):
+        fails()
+    with process.exclusive([one, two], 0):
+        pass
+
+
+def test_the_newest_runs_are_remembered() -> None:
+    """A process that starts queries forever does not grow."""
+    process = ProcessWrites()
+    keys = [LedgerKey("rows", str(number)) for number in range(3)]
+    for key in keys[:2]:
+        process.add_name("r", key)
+    assert process.names("r") == frozenset(keys[:2])
+    assert process.names("other") == frozenset()
+    for number in range(1000):
+        process.add_name(str(number), keys[2])
+    assert process.names("r") == frozenset()
+    assert process.names("0") == process.names("999") == frozenset(keys[2:])
+    assert len(process._runs) == 1000

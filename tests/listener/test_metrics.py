@@ -1,9 +1,12 @@
-"""What Spark itself says of a query arrives as numbers: lag, event time, rates, signs of life."""
+"""What a listener does beside committing: numbers for Prometheus, and the check at its start."""
 
 from __future__ import annotations
 
+import logging
+import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +19,7 @@ from eo_listener.observers.metrics.prometheus import Prometheus
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -126,3 +130,48 @@ def test_a_batch_that_hangs_is_told_from_a_query_that_idles(
     finally:
         goes_on.set()
         query.stop()
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_a_listener_serves_its_numbers(
+    recording: Recording, queries: Queries, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the group stands is scraped over loopback; a second listener commits without a port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    listener = recording.add(OffsetCommitListener(metrics_port=port))
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        second = recording.add(
+            OffsetCommitListener(metrics_port=port, group_template="second-{query_name}")
+        )
+    assert f"127.0.0.1:{port}" in caplog.text
+    topic, group, name = topics.create(partitions=1), unique("g"), unique("q")
+    topics.fill(topic, 7)
+    queries.drain(queries.read(subscribe=topic, kafka__consumer__commit__groupid=group), name=name)
+    assert listener.flush()
+    assert second.flush()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        page = answer.read().decode()
+    (line,) = (
+        line
+        for line in page.splitlines()
+        if line.startswith("eo_listener_consumergroup_current_offset{") and group in line
+    )
+    assert line.endswith(" 7.0")
+    queries.assert_drained(group, topic, partitions=1)
+
+
+@pytest.mark.slow
+def test_a_listener_checks_its_group_when_it_begins(
+    recording: Recording, queries: Queries, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log warns of a recommit_interval longer than the broker keeps offsets; the query runs."""
+    recording.add(OffsetCommitListener(recommit_interval=30 * 86400.0))
+    topic, group = topics.create(partitions=1), unique("g")
+    topics.fill(topic, 1)
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        queries.drain(queries.read(subscribe=topic, kafka__consumer__commit__groupid=group))
+        until(lambda: "preflight" in caplog.text, 90)
+    assert "offsets.retention.minutes" in caplog.text

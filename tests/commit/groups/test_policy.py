@@ -1,10 +1,12 @@
-"""How long a failed commit waits: what the documents promise."""
+"""How long a failed commit waits, and how many partitions one request takes."""
 
 from __future__ import annotations
 
 import pytest
 
+from eo_listener.commit.groups.group_state import GROW_AFTER, MAX_PART, MIN_PART, PartSize
 from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.model.offsets import TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,72 @@ def test_a_minute_for_what_is_in_doubt_and_for_a_snapshot() -> None:
     assert Backoff().repeat_after == 60.0
     assert Policy().snapshot_max_age == 60.0
     assert not Policy().accept_marks
+
+
+TOO_LARGE = "INVALID_COMMIT_OFFSET_SIZE"
+
+
+def part(size: int, begin: int = 0) -> frozenset[TopicPartition]:
+    """So many partitions."""
+    return frozenset(TopicPartition("t", begin + number) for number in range(size))
+
+
+def answer(size: PartSize, error: str | None = None, begin: int = 0) -> int:
+    """Let a full part land, or fail; return how many the next one takes."""
+    sent = part(size.partitions, begin)
+    size.learn(sent, {} if error is None else dict.fromkeys(sent, error))
+    return size.partitions
+
+
+def test_what_is_too_large_is_halved_down_to_the_least() -> None:
+    """At once where the broker says so; a small part takes nothing from the others."""
+    size = PartSize()
+    assert [answer(size, TOO_LARGE) for _ in range(6)] == [500, 250, 125, 62, MIN_PART, MIN_PART]
+    size = PartSize(partitions=100)
+    size.learn(part(30), dict.fromkeys(part(30), TOO_LARGE))
+    assert size.partitions == MIN_PART
+    size.learn(part(1), dict.fromkeys(part(1), TOO_LARGE))
+    assert size.partitions == MIN_PART
+
+
+@pytest.mark.parametrize("code", ["UNKNOWN", "UNKNOWN_SERVER_ERROR"])
+def test_a_fault_without_a_reason_halves_where_it_comes_twice(code: str) -> None:
+    """For the same partitions, with no success between; other parts' faults do not count."""
+    size = PartSize()
+    assert answer(size, code) == MAX_PART
+    assert answer(size, code, begin=MAX_PART) == MAX_PART
+    assert answer(size) == MAX_PART
+    assert answer(size, code) == MAX_PART
+    assert answer(size, code) == 500
+    assert answer(size, code) == 500
+    assert answer(size, code) == 250
+
+
+def test_an_error_of_another_kind_changes_nothing() -> None:
+    """A coordinator that moves says nothing about the size."""
+    size = PartSize()
+    assert {answer(size, "NOT_COORDINATOR") for _ in range(5)} == {MAX_PART}
+
+
+def test_it_grows_again_after_parts_that_landed() -> None:
+    """An error that has passed does not keep parts small forever; a small part proves nothing."""
+    size = PartSize()
+    assert [answer(size, TOO_LARGE) for _ in range(2)] == [500, 250]
+    size.learn(part(10), {})
+    assert [answer(size) for _ in range(GROW_AFTER)] == [*[250] * (GROW_AFTER - 1), 500]
+    assert [answer(size) for _ in range(GROW_AFTER)][-1] == MAX_PART
+    answer(size)
+    assert size == PartSize()
+
+
+def test_a_limit_that_stays_is_tried_less_and_less_often() -> None:
+    """Each try costs a failure: of 10,000 parts a few."""
+    size, failures, confirmed = PartSize(), 0, 0
+    while confirmed < 10_000:
+        if size.partitions > 300:
+            answer(size, TOO_LARGE)
+            failures += 1
+        else:
+            answer(size)
+            confirmed += 1
+    assert 8 < failures < 15

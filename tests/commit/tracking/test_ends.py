@@ -1,13 +1,34 @@
-"""Runs that end, with and without a word of Spark: none of them holds up another for ever."""
+"""Runs that end, events that come late, and what starts after them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 import pytest
 
+from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.commit.tracking.event_buffer import Started
+from eo_listener.commit.tracking.query_run import QueryRun
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import JvmError
-from eo_listener.model.events import CommitRefused, GuardViolation, RunGroupsChanged, SourceIgnored
-from tests.commit.tracking.memory_tracking import HOUR, MemoryTracking, event, position
+from eo_listener.model.events import (
+    CommitRefused,
+    GuardViolation,
+    Refusal,
+    RunGroupsChanged,
+    SourceIgnored,
+    ViolationKind,
+)
+from eo_listener.testing import MemoryQueries
+from tests.commit.tracking.memory_tracking import (
+    HOUR,
+    OPTIONS,
+    P0,
+    P1,
+    MemoryTracking,
+    event,
+    position,
+)
 
 
 def ended(tracking: MemoryTracking) -> list[str]:
@@ -128,3 +149,290 @@ def test_an_end_that_is_reported_twice_is_one_end(tracking: MemoryTracking) -> N
         tracking.end(now, "r1")
     assert ended(tracking) == ["r1"]
     assert tracking.held == 10
+
+
+LOSSY = {0: {**OPTIONS[0], "failondataloss": "false"}}
+
+
+class OptionsUnreadable(MemoryQueries):
+    """Queries whose options cannot be read for a while."""
+
+    deaf = True
+
+    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+        if self.deaf:
+            raise JvmError("the JVM did not answer in time")
+        return super().options(query_id, run_id)
+
+
+Begun = Callable[..., MemoryTracking]
+
+
+@pytest.fixture
+def begun(opened: list[MemoryTracking]) -> Begun:
+    """Begin a query that has done one batch, whose bus stands still from then on."""
+
+    def begin(on_rewind: OnRewind = OnRewind.REFUSE, *, lossy: bool = False) -> MemoryTracking:
+        tracking = MemoryTracking(MemoryQueries(LOSSY if lossy else OPTIONS), on_rewind=on_rewind)
+        opened.append(tracking)
+        tracking.queries.positions["r1"] = position(0, 10)
+        tracking.buffer.progressed(event(0, None, 10))
+        tracking.pass_until(4.0)
+        return tracking
+
+    return begin
+
+
+def late(tracking: MemoryTracking, now: float, *batches: int) -> list[int]:
+    """Let events of ten records each come; where the group is after each of them."""
+    held = []
+    for batch in batches:
+        tracking.hear(now + batch / 10, event(batch, 10 * batch, 10 * batch + 10))
+        held.append(tracking.held)
+    return held
+
+
+@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
+@pytest.mark.parametrize("lossy", [True, False])
+def test_events_that_a_position_has_passed_move_no_group(
+    begun: Begun, on_rewind: OnRewind, *, lossy: bool
+) -> None:
+    """Nothing is refused and nothing goes back; what comes after the position is committed."""
+    tracking = begun(on_rewind, lossy=lossy)
+    tracking.queries.positions["r1"] = position(5, 60)
+    tracking.pass_until(80.0, since=4.0)
+    assert tracking.held == 60
+    assert late(tracking, 80.0, 1, 2, 3, 4, 5, 6) == [60, 60, 60, 60, 60, 70]
+    assert not tracking.of(CommitRefused)
+
+
+def test_a_late_event_is_judged_all_the_same(begun: Begun) -> None:
+    """What was wrong with a batch is told, though its offsets were committed by then."""
+    tracking = begun()
+    tracking.queries.positions["r1"] = position(5, 60)
+    tracking.pass_until(80.0, since=4.0)
+    tracking.hear(80.0, event(1, 15, 20))
+    (reported,) = tracking.of(GuardViolation)
+    assert [one.kind for one in reported.violations] == [ViolationKind.GAP]
+
+
+@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
+def test_events_of_a_run_that_was_started_again_come_late(
+    begun: Begun, on_rewind: OnRewind
+) -> None:
+    """They are judged, hold up nobody, and bring no run back."""
+    tracking = begun(on_rewind)
+    tracking.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
+    tracking.queries.over.add("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(20.0, since=12.0)
+    assert tracking.held == 50
+    assert late(tracking, 20.0, 1, 2, 3) == [50, 50, 50]
+    tracking.hear(20.5, event(5, 50, 60, run="r2"))
+    assert tracking.held == 60
+    tracking.buffer.progressed(event(4, 41, 50))
+    tracking.end(21.0, "r1")
+    assert [reported.batch_id for reported in tracking.of(GuardViolation)] == [4]
+    tracking.pass_until(500.0, since=21.0)
+    assert tracking.queries.forgotten == ["r1"]
+    assert not tracking.of(CommitRefused)
+
+
+@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
+def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
+    begun: Begun,
+    on_rewind: OnRewind,
+) -> None:
+    """It ends where its run's last position was, which was offered when the run had ended."""
+    tracking = begun(on_rewind)
+    tracking.queries.positions |= {"r1": position(1, 20), "r2": position(2, 30)}
+    tracking.queries.over.add("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(20.0, since=12.0)
+    assert tracking.held == 30
+    assert late(tracking, 20.0, 1) == [30]
+    assert not tracking.of(CommitRefused)
+
+
+@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
+def test_a_last_batch_without_rows_takes_no_successor_back(
+    begun: Begun, on_rewind: OnRewind
+) -> None:
+    """It ends where the batch before it did, whose event was the newest when the run ended."""
+    tracking = begun(on_rewind)
+    assert late(tracking, 5.0, 1) == [20]
+    tracking.queries.positions |= {"r1": position(2, 20), "r2": position(2, 20)}
+    tracking.queries.over.add("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(18.0, since=12.0)
+    tracking.queries.positions["r2"] = position(3, 30)
+    tracking.hear(18.5, event(3, 20, 30, run="r2"))
+    tracking.hear(25.0, event(2, 20, 20))
+    assert tracking.held == 30
+    assert not tracking.of(CommitRefused)
+
+
+def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end(
+    opened: list[MemoryTracking],
+) -> None:
+    """The last position had no group then, so nothing was offered."""
+    queries = OptionsUnreadable(OPTIONS)
+    tracking = MemoryTracking(queries)
+    opened.append(tracking)
+    tracking.queries.positions["r1"] = position(0, 10)
+    tracking.queries.over.add("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.pass_until(1.0)
+    assert tracking.at() is None
+    queries.deaf = False
+    tracking.hear(2.0, event(0, None, 10))
+    assert tracking.held == 10
+
+
+def test_an_event_of_a_run_that_was_forgotten_ends_no_other(begun: Begun) -> None:
+    """The run that goes on keeps its groups; the end that comes at last is nothing new."""
+    tracking = begun()
+    tracking.queries.positions |= {"r1": position(2, 30), "r2": position(2, 30)}
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(80.0, since=12.0)
+    assert tracking.queries.forgotten == ["r1"]
+    late(tracking, 90.0, 1)
+    tracking.pass_until(95.0, since=91.0)
+    tracking.buffer.progressed(event(3, 30, 40, run="r2"))
+    tracking.queries.positions["r2"] = position(3, 40)
+    tracking.serve(100.0)
+    tracking.buffer.ended("r1")
+    tracking.start(101.0, "r1")
+    tracking.pass_until(4000.0, since=101.0)
+    assert tracking.held == 40
+    assert tracking.queries.forgotten == ["r1"]
+    assert [reported.run_id for reported in tracking.of(RunGroupsChanged) if reported.ended] == [
+        "r1"
+    ]
+
+
+def test_a_late_event_of_a_run_that_is_kept_ends_no_other(begun: Begun) -> None:
+    """Only a run with batches above those of the newest is newer than that."""
+    tracking = begun()
+    tracking.start(5.0, "r2")
+    late(tracking, 6.0, 1)
+    tracking.hear(7.0, event(2, 20, 30, run="r2"))
+    tracking.hear(8.0, event(1, 10, 20, run="never heard of"))
+    tracking.pass_until(500.0, since=8.0)
+    assert "r2" not in tracking.queries.forgotten
+
+
+def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard(begun: Begun) -> None:
+    """Of a run whose start was not told the batches count, once they are above all others."""
+    tracking = begun()
+    del tracking.queries.positions["r1"]
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(80.0, since=5.0)
+    assert "r1" in tracking.queries.forgotten
+    tracking.hear(81.0, event(1, 10, 20, run="r2"))
+    assert late(tracking, 82.0, 2) == [30]
+    tracking.pass_until(300.0, since=83.0)
+    assert late(tracking, 301.0, 3) == [40]
+
+
+@pytest.mark.parametrize(
+    ("batch", "start", "end", "is_late"),
+    [
+        (4, {P0: 40}, {P0: 50}, True),
+        (5, {P0: 50}, {P0: 60}, False),
+        (5, {P0: 55, P1: 5}, {P0: 60, P1: 5}, False),
+        (6, {P0: 60}, {P0: 70}, False),
+        (6, {P0: 40}, {P0: 50}, True),  # the number of the position was too low
+        (6, {P0: 60}, {P0: 50}, False),  # begins at the position, and goes back
+        (6, {P0: 40}, {P0: 50, P1: 5}, False),  # a partition that the position does not know
+    ],
+)
+def test_what_is_late(
+    batch: int, start: dict[object, int], end: dict[object, int], *, is_late: bool
+) -> None:
+    """An event is late that the position has passed, by number or, if that may lag, by offsets."""
+    run = QueryRun(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
+    run.offered(position(5, 60))
+    if len(end) == len(start) == 2:
+        run.offered(position(5, {P0: 60, P1: 5}))
+    assert run.is_late(event(batch, start, end)) == is_late  # type: ignore[arg-type]  # of partitions
+
+
+def test_a_position_lower_than_before_counts() -> None:
+    """A query may truly go back, with a topic made anew: then the newest position is compared."""
+    run = QueryRun(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
+    run.offered(position(5, 60))
+    run.offered(position(6, 5))
+    assert not run.is_late(event(7, 5, 8))
+    assert run.take(event(7, 5, 8), 1.0)
+    assert run.furthest == event(7, 5, 8)
+
+
+@pytest.fixture
+def allowing(queries: MemoryQueries) -> Iterator[MemoryTracking]:
+    """The tracker of a listener with on_rewind="allow"."""
+    made = MemoryTracking(queries, on_rewind=OnRewind.ALLOW)
+    yield made
+    made.committer.close(2.0)
+
+
+def rewound_from(tracking: MemoryTracking) -> list[int | None]:
+    """What the commits say, in their order, each value once."""
+    reported: dict[int | None, None] = {}
+    for _, landed in tracking.store.history:
+        metadata = CommitMetadata.parse(landed[P0].metadata)
+        assert metadata is not None
+        reported[metadata.rewound_from] = None
+    return list(reported)
+
+
+def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(
+    allowing: MemoryTracking,
+) -> None:
+    """The run that has committed more is over: what the new one has read counts, recorded."""
+    assert allowing.hear(0.0, event(0, None, 100))
+    allowing.buffer.ended("r1")
+    allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
+    assert allowing.hear(2.0, event(1, 30, 40, run="r2", query="q2"))
+    assert allowing.held == 40
+    assert rewound_from(allowing) == [None, 100]
+    assert not allowing.of(CommitRefused)
+
+
+def test_one_whose_end_was_never_reported_is_no_obstacle(allowing: MemoryTracking) -> None:
+    """At the new query's first event the old run is asked, and found to have ended."""
+    allowing.buffer.progressed(event(0, None, 100))
+    allowing.queries.positions["r1"] = position(0, 100)
+    assert allowing.serve(0.0)
+    allowing.queries.over.add("r1")
+    assert allowing.hear(200.0, event(0, None, 30, run="r2", query="q2"))
+    assert allowing.held == 30
+
+
+def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(allowing: MemoryTracking) -> None:
+    """Kafka was away when it ended: the one that was started instead decides."""
+    allowing.store.faults.extend([lambda group, at: dict.fromkeys(at, "_TRANSPORT")] * 3)
+    allowing.buffer.progressed(event(0, None, 100))
+    allowing.tracker.serve(allowing.buffer.take(), allowing.moment(0.0))
+    allowing.buffer.ended("r1")
+    assert allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
+    assert allowing.held == 30
+
+
+def test_a_slower_query_beside_another_is_no_rewind(allowing: MemoryTracking) -> None:
+    """Both are alive, and the faster was first to report: its group is not taken back."""
+    allowing.hear(0.0, event(0, None, 100))
+    allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
+    assert allowing.held == 100
+    assert {told.refusal for told in allowing.of(CommitRefused)} == {Refusal.BELOW_COMMITTED}
+
+
+def test_by_default_nothing_goes_back(tracking: MemoryTracking) -> None:
+    """A new checkpoint is refused until it has passed what its group holds."""
+    tracking.hear(0.0, event(0, None, 100))
+    tracking.buffer.ended("r1")
+    tracking.hear(1.0, event(0, None, 30, run="r2", query="q2"))
+    assert tracking.held == 100
+    assert len(tracking.of(CommitRefused)) == 1
+    tracking.hear(2.0, event(1, 30, 130, run="r2", query="q2"))
+    assert tracking.held == 130

@@ -12,15 +12,17 @@ import pytest
 
 from eo_listener import starting_offsets
 from eo_listener.commit.tracking.routing import TOKENS
-from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_ledger
+from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_heads, of_ledger
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import Subscription
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import PartitionVanishedError, SettingsError
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError
 from eo_listener.testing import MemorySink
+from tests.foreach_batch.plans import head_of
 from tests.spark.checkpoint import writers
 
 UTC = dt.timezone.utc
@@ -327,3 +329,20 @@ def test_ledgers_must_agree() -> None:
     assert origin.offsets == {T0: 2, T1: 3}
     assert origin.topic_ids == {T0: "one", T1: "one"}
     assert origin.what == f"the ledger of {both[0].label} and {both[1].label} (query 'q')"
+
+
+def test_ledgers_of_two_topics_of_one_name_do_not_agree() -> None:
+    """The same offset means other records; a ledger that knows no id agrees with any."""
+    old, new = (ledger({T0: 2}, {T0: topic_id}) for topic_id in ("one", "two"))
+    unknown = ledger({T0: 2})
+    for two in ([old, new], [new, old], [unknown, old, new]):
+        with pytest.raises(SettingsError, match=r"do not agree: t-0 .* recreated topic"):
+            of_ledger(two, "q")
+    assert of_ledger([unknown, new], "q").topic_ids == {T0: "two"}
+    assert of_ledger([new, new], "q").offsets == {T0: 2}
+
+
+def test_a_ledger_without_kafka_is_no_start() -> None:
+    """Of a query that reads other sources alone there are no starting offsets."""
+    with pytest.raises(SettingsError, match="no offsets of Kafka"):
+        of_heads("a table", "q", {BATCHES: head_of(0, 1)})

@@ -25,10 +25,9 @@ from eo_listener.model.errors import (
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
-from eo_listener.testing import MemorySink
+from eo_listener.model.offsets import Position, TopicPartition
 from tests.broker import Broker
+from tests.foreach_batch.starting_offsets.test_arguments import ledger
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
@@ -37,18 +36,6 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture(scope="module")
 def topics(broker: Broker) -> Topics:
     return Topics(broker.bootstrap_servers)
-
-
-def ledger(offsets: dict[TopicPartition, int], topic_id: str | None = None) -> MemorySink:
-    """A sink whose ledger of query `q` stands at these offsets."""
-    sink = MemorySink()
-    sink.store.heads[(sink.key, "q")] = {
-        tp: Head(
-            range=OffsetRange(0, offset), topic_id=topic_id, query_id="i", run_id="r", batch_id=0
-        )
-        for tp, offset in offsets.items()
-    }
-    return sink
 
 
 def started(topics: Topics, /, **given: Any) -> dict[str, dict[str, int]]:
@@ -78,7 +65,7 @@ def test_a_topic_recreated(topics: Topics) -> None:
     topic = topics.create(partitions=1)
     tp = TopicPartition(topic, 0)
     topics.fill(topic, 3)
-    sink = ledger({tp: 2}, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    sink = ledger({tp: 2}, {tp: "AAAAAAAAAAAAAAAAAAAAAQ"})
     with pytest.raises(TopicRecreatedError, match=topic):
         started(topics, ledger=sink, query="q", missing="latest", out_of_range="latest")
     assert started(topics, ledger=sink, query="q", recreated="earliest") == {topic: {"0": -2}}
