@@ -14,7 +14,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo ready junit test test-all test-matrix campaign campaign-report check docs wording size pictures jar wheel bench bench-full lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix campaign campaign-report check docs wording plain size pictures jar wheel bench bench-full lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -136,6 +136,9 @@ lock: needs ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
 	@build/lock/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
 	  --no-emit-index-url --no-header --no-emit-package eo-listener requirements/dev.in -o requirements/dev.lock
+
+plain: $(STAMP) ## count phrases and names that an English reader stumbles over; ARGS=PATH for another tree
+	@$(BIN)/python -m tests.plain $(ARGS)
 
 wording: $(STAMP) ## write tests/wording.txt again, from the texts of the code
 	@$(BIN)/python -m tests.wording

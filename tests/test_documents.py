@@ -152,6 +152,8 @@ DESIGN_LINES = 350
 OF_OTHERS = frozenset(
     {
         "IllegalArgumentException",
+        "KafkaConsumer",
+        "KafkaOffsetCommitterListener",
         "PySparkException",
         "SparkContext",
         "expire_snapshots",
