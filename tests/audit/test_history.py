@@ -1,12 +1,20 @@
-"""A ledger's history shows where it began, what was given up, and what does not fit."""
+"""A ledger's history shows where it began and what does not fit; ranges of it, as sets."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eo_listener.audit.history import read_history
+from eo_listener.audit.intervals import Intervals, common, of_offsets, union, without
 from eo_listener.model.ledger import AppliedBatch, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
+Pairs = list[tuple[int, int]]
 
 
 def batch(
@@ -16,71 +24,55 @@ def batch(
     *,
     verdict: str = "next",
     gap: tuple[int, int] | None = None,
-    topic_id: str | None = "A",
-    query: str = "q",
+    topic_id: str = "A",
 ) -> AppliedBatch:
+    applied = OffsetRange(start, until)
+    head = Head(range=applied, topic_id=topic_id, query_id="q", run_id="r", batch_id=number)
+    gave_up = None if gap is None else OffsetRange(*gap)
     return AppliedBatch(
-        partition=TP,
-        head=Head(
-            range=OffsetRange(start, until),
-            topic_id=topic_id,
-            query_id=query,
-            run_id="r",
-            batch_id=number,
-        ),
-        rows=1,
-        verdict=verdict,
-        gap=None if gap is None else OffsetRange(*gap),
-        applied_at="",
+        partition=TP, head=head, rows=1, verdict=verdict, gap=gave_up, applied_at=""
     )
 
 
-def test_batches_that_follow_each_other() -> None:
-    """Nothing is found but where it began."""
-    found = read_history([batch(5, 9, 0, verdict="first"), batch(9, 12, 1), batch(12, 20, 7)], {})
-    assert found.began == {TP: 5}
-    assert (found.gaps, found.missing, found.repeated) == ({}, {}, {})
+FIRST = batch(0, 9, 0, verdict="first")
+GAP = batch(40, 50, 9, verdict="gap accepted", gap=(30, 40))
 
 
-def test_what_was_pruned_counts_as_applied() -> None:
-    """After the first batch, or one with a gap, others may have been deleted."""
-    batches = [
-        batch(0, 9, 0, verdict="first"),
-        batch(50, 60, 8, verdict="gap accepted", gap=(45, 50)),
-        batch(90, 95, 20),
-    ]
+@pytest.mark.parametrize(
+    ("batches", "began", "gaps", "missing", "repeated"),
+    [
+        # Nothing is found but where it began.
+        ([batch(5, 9, 0, verdict="first"), batch(9, 12, 1), batch(12, 20, 7)], 5, [], [], []),
+        # After the first batch, one with a gap, or a rename, others may have been deleted.
+        ([FIRST, GAP, batch(90, 95, 20)], 0, [(30, 40)], [], []),
+        ([FIRST, batch(50, 50, 8, verdict="renamed from delays, query old"), batch(90, 95, 20)],
+         0, [], [], []),
+        # A batch that would be deleted first is there, and two of one number and the next.
+        ([FIRST, batch(12, 20, 1)], 0, [], [(9, 12)], []),
+        ([batch(30, 40, 3), batch(45, 50, 9)], None, [], [(40, 45)], []),
+        # As far as they are in both.
+        ([FIRST, batch(5, 12, 1)], 0, [], [], [(5, 9)]),
+        ([FIRST, batch(2, 4, 1), batch(9, 12, 2)], 0, [], [], [(2, 4)]),
+        # What a ledger that began in mid-stream has skipped is a gap.
+        ([batch(40, 50, 9, verdict="gap accepted", gap=(0, 40))], 0, [(0, 40)], [], []),
+    ],
+)  # fmt: skip  # one case a line
+def test_what_a_history_shows(
+    batches: list[AppliedBatch], began: int | None, gaps: Pairs, missing: Pairs, repeated: Pairs
+) -> None:
+    """What was pruned counts as applied, what was not as missing, and what is twice as repeated."""
     found = read_history(batches, {})
-    assert found.gaps == {TP: [OffsetRange(45, 50)]}
-    assert not found.missing
-
-
-def test_what_was_not_pruned_is_missing() -> None:
-    """After a batch that would be deleted first, and between two batches of one number and next."""
-    found = read_history([batch(0, 9, 0, verdict="first"), batch(12, 20, 1)], {})
-    assert found.missing == {TP: [OffsetRange(9, 12)]}
-    found = read_history([batch(30, 40, 3), batch(45, 50, 9)], {})
-    assert found.missing == {TP: [OffsetRange(40, 45)]}
-    assert found.began == {}
-
-
-def test_offsets_in_two_batches() -> None:
-    """Are repeated as far as they are in both."""
-    found = read_history([batch(0, 9, 0, verdict="first"), batch(5, 12, 1)], {})
-    assert found.repeated == {TP: [OffsetRange(5, 9)]}
-    inner = read_history([batch(0, 9, 0, verdict="first"), batch(2, 4, 1), batch(9, 12, 2)], {})
-    assert inner.repeated == {TP: [OffsetRange(2, 4)]}
-    assert not inner.missing
+    assert found.began == ({} if began is None else {TP: began})
+    for ranges, expected in ((found.gaps, gaps), (found.missing, missing)):
+        assert ranges == ({TP: [OffsetRange(*one) for one in expected]} if expected else {})
+    assert found.repeated == ({TP: [OffsetRange(*one) for one in repeated]} if repeated else {})
 
 
 def test_an_older_topic_of_the_name_does_not_count() -> None:
     """By the id in the head; where ids are not known, all batches count."""
-    batches = [
-        batch(0, 90, 0, verdict="first", topic_id="OLD"),
-        batch(0, 5, 7, verdict="first"),
-        batch(5, 9, 8),
-    ]
-    head = batches[-1].head
-    found = read_history(batches, {TP: head})
+    old = batch(0, 90, 0, verdict="first", topic_id="OLD")
+    batches = [old, batch(0, 5, 7, verdict="first"), batch(5, 9, 8)]
+    found = read_history(batches, {TP: batches[-1].head})
     assert (found.began, found.repeated) == ({TP: 0}, {})
     assert read_history(batches, {}).repeated
 
@@ -93,35 +85,55 @@ def test_what_an_older_topic_had() -> None:
     now = batch(0, 5, 8, verdict="first")
     whole = read_history([now, first, gap, newest], {TP: now.head})
     assert whole.older[TP]["OLD"].range == OffsetRange(3, 70)
-    pruned = read_history([now, first, gap], {TP: now.head})
-    assert pruned.older[TP]["OLD"].range.start == 3
-    assert pruned.older[TP]["OLD"].range.until > 10**18
+    pruned = read_history([now, first, gap], {TP: now.head}).older[TP]["OLD"].range
+    assert (pruned.start, pruned.until > 10**18) == (3, True)
     assert not whole.gaps
     assert not read_history([now], {TP: now.head}).older
 
 
-def test_what_was_pruned_after_a_rename_counts_as_applied() -> None:
-    """The row of a rename is kept for ever, and the batches after it are not."""
-    batches = [
-        batch(0, 9, 0, verdict="first"),
-        batch(50, 50, 8, verdict="renamed from delays, query old"),
-        batch(90, 95, 20),
-    ]
-    assert not read_history(batches, {}).missing
-
-
-def test_a_ledger_that_began_in_mid_stream() -> None:
-    """What was skipped is a gap, and its beginning that of the ledger."""
-    found = read_history([batch(40, 50, 9, verdict="gap accepted", gap=(0, 40))], {})
-    assert found.began == {TP: 0}
-    assert found.gaps == {TP: [OffsetRange(0, 40)]}
-
-
 def test_a_history_of_the_newest_batches_begins_anywhere() -> None:
     """A gap in its oldest one is no beginning; only a first batch is."""
-    gap = batch(40, 50, 9, verdict="gap accepted", gap=(30, 40))
-    found = read_history([gap, batch(50, 60, 10)], {}, newest=True)
+    found = read_history([GAP, batch(50, 60, 10)], {}, newest=True)
     assert (found.began, found.known) == ({}, {TP: 30})
     assert found.gaps == {TP: [OffsetRange(30, 40)]}
     found = read_history([batch(5, 9, 0, verdict="first")], {}, newest=True)
     assert found.began == found.known == {TP: 5}
+
+
+OFFSETS = st.sets(st.integers(0, 40))
+
+
+def made(offsets: set[int]) -> Intervals:
+    return of_offsets(sorted(offsets))
+
+
+def members(found: Intervals) -> set[int]:
+    return {offset for start, until in found for offset in range(start, until)}
+
+
+def assert_canonical(found: Intervals) -> None:
+    assert all(interval.start < interval.until for interval in found)
+    assert all(one.until < two.start for one, two in pairwise(found))
+
+
+@given(OFFSETS, OFFSETS)
+def test_they_are_sets(one: set[int], other: set[int]) -> None:
+    """Intersection, difference and union hold the offsets that sets would, in the fewest ranges."""
+    left, right = made(one), made(other)
+    for found, expected in (
+        (common(left, right), one & other),
+        (without(left, right), one - other),
+        (union([*left, *right]), one | other),
+    ):
+        assert members(found) == expected
+        assert_canonical(found)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
+def test_any_ranges_make_intervals(intervals: list[tuple[int, int]]) -> None:
+    """Ranges in any order, overlapping, empty or reversed, become intervals."""
+    found = union(OffsetRange(*interval) for interval in intervals)
+    assert members(found) == {
+        offset for start, until in intervals for offset in range(start, until)
+    }
+    assert_canonical(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -20,10 +21,11 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
-Answer = dict[AuditFindingKind, int]  # how many offsets of each kind
+Kind = AuditFindingKind
 
 
 @contextmanager
@@ -55,7 +57,7 @@ def send(producer: Producer, topic: str, keys: Iterable[object]) -> None:
     assert producer.flush(30) == 0
 
 
-def produce(servers: str, topic: str, keys: Iterable[object], *, then: str = "commit") -> Producer:
+def produce(servers: str, topic: str, keys: Iterable[object], then: str = "commit") -> Producer:
     """Send records, in one transaction unless `then` is "nothing"; "leave" keeps it open."""
     if then == "nothing":
         producer = Producer({"bootstrap.servers": servers, "log_level": "0"})
@@ -70,12 +72,12 @@ def produce(servers: str, topic: str, keys: Iterable[object], *, then: str = "co
     return producer
 
 
-def counted(findings: Iterable[AuditFinding]) -> Answer:
-    found: Answer = {}
+def counted(findings: Iterable[AuditFinding]) -> dict[Kind, int]:
+    """How many offsets of each kind."""
+    found: Counter[Kind] = Counter()
     for finding in findings:
-        size = finding.range.until - finding.range.start
-        found[finding.kind] = found.get(finding.kind, 0) + size
-    return found
+        found[finding.kind] += finding.range.until - finding.range.start
+    return dict(found)
 
 
 def rows(topic: str, *intervals: tuple[int, int]) -> list[tuple[str, int, int]]:
@@ -84,13 +86,8 @@ def rows(topic: str, *intervals: tuple[int, int]) -> list[tuple[str, int, int]]:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    """A broker that compacts at once, and whose first transaction need not wait."""
-    properties = {
-        "log.cleaner.backoff.ms": "100",
-        "transaction.state.log.num.partitions": "1",
-        "offsets.topic.num.partitions": "1",
-    }
-    with Broker(version=kafka_version(), properties=properties) as running:
+    """A broker that compacts at once."""
+    with Broker(version=kafka_version(), properties={"log.cleaner.backoff.ms": "100"}) as running:
         yield running.bootstrap_servers
 
 
@@ -108,29 +105,21 @@ def test_transactions(servers: str) -> None:
         assert facts.compacted is False
         claim = {tp: AppliedRange(range=OffsetRange(0, 27), topic_id=facts.topic_id)}
         good = rows(topic, (0, 10), (17, 27))
+        explained = {Kind.MARKER: 2, Kind.ABORTED: 5}
         healthy = prove(claim, good, reader, read_committed=True)
-        assert counted(healthy) == {AuditFindingKind.MARKER: 2, AuditFindingKind.ABORTED: 5}
+        assert counted(healthy) == explained
         assert {finding.gravity for finding in healthy} == {Gravity.EXPLAINED}
         lost = [row for row in good if row[2] not in {4, 25, 26}]
         assert counted(prove(claim, lost, reader, read_committed=True)) == {
-            AuditFindingKind.MARKER: 2,
-            AuditFindingKind.ABORTED: 5,
-            AuditFindingKind.MISSING: 1,
-            AuditFindingKind.TAIL: 2,
-        }
-        assert counted(prove(claim, good, reader)) == {
-            AuditFindingKind.MARKER: 2,
-            AuditFindingKind.MISSING: 5,
-        }
+            **explained, Kind.MISSING: 1, Kind.TAIL: 2
+        }  # fmt: skip
+        assert counted(prove(claim, good, reader)) == {Kind.MARKER: 2, Kind.MISSING: 5}
         every = rows(topic, (0, 10), (11, 16), (17, 27))
-        assert counted(prove(claim, every, reader)) == {AuditFindingKind.MARKER: 2}
+        assert counted(prove(claim, every, reader)) == {Kind.MARKER: 2}
         beyond = {tp: AppliedRange(range=OffsetRange(0, 32))}
         assert counted(prove(beyond, good, reader, read_committed=True)) == {
-            AuditFindingKind.MARKER: 2,
-            AuditFindingKind.ABORTED: 5,
-            AuditFindingKind.OPEN: 3,
-            AuditFindingKind.MOVED_BACK: 2,
-        }
+            **explained, Kind.OPEN: 3, Kind.MOVED_BACK: 2
+        }  # fmt: skip
     left_open.abort_transaction(30)
 
 
@@ -145,17 +134,13 @@ def test_retention_and_a_topic_recreated(servers: str) -> None:
         (facts,) = reader.facts([tp]).values()
         claim = {tp: AppliedRange(range=OffsetRange(0, 10), topic_id=facts.topic_id)}
         assert prove(claim, rows(topic, (0, 10)), reader) == ()
-        assert counted(prove(claim, rows(topic, (2, 10)), reader)) == {
-            AuditFindingKind.RETENTION: 2
-        }
+        assert counted(prove(claim, rows(topic, (2, 10)), reader)) == {Kind.RETENTION: 2}
         topics.delete(topic)
         gone = {TopicPartition("nosuch", 0): AppliedRange(range=OffsetRange(0, 2))}
-        assert counted(prove(gone, [], reader)) == {AuditFindingKind.GONE: 2}
+        assert counted(prove(gone, [], reader)) == {Kind.GONE: 2}
         topics.create_as(topic, partitions=1)
         topics.fill(topic, 10)
-        assert counted(prove(claim, rows(topic, (0, 10)), reader)) == {
-            AuditFindingKind.RECREATED: 10
-        }
+        assert counted(prove(claim, rows(topic, (0, 10)), reader)) == {Kind.RECREATED: 10}
 
 
 @pytest.mark.slow
@@ -180,21 +165,12 @@ def test_a_compacted_topic(servers: str) -> None:
             producer.commit_transaction(30)
         time.sleep(0.12)  # for a new segment: the newest is never compacted
     with reading(servers) as reader, reading(servers, transactional=False) as sure:
-        deadline = time.monotonic() + 60
-        while True:
-            findings = {topic: judged(reader, topic) for topic in (plain, mixed)}
-            if all(
-                counted(found).get(AuditFindingKind.MARKER_OR_COMPACTED, 0) > 3
-                for found in findings.values()
-            ):
-                break
-            assert time.monotonic() < deadline, findings
-            time.sleep(0.3)
-        for found in findings.values():
-            grave = {finding.gravity for finding in found}
+        for topic in (plain, mixed):
+            until(lambda: counted(judged(reader, topic)).get(Kind.MARKER_OR_COMPACTED, 0) > 3)  # noqa: B023  # called at once
+            grave = {finding.gravity for finding in judged(reader, topic)}
             assert Gravity.UNPROVABLE in grave
             assert Gravity.WRONG not in grave
-        assert counted(judged(sure, plain)).keys() == {AuditFindingKind.COMPACTED}
+        assert counted(judged(sure, plain)).keys() == {Kind.COMPACTED}
 
 
 def judged(reader: RecordReader, topic: str) -> tuple[AuditFinding, ...]:

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from eo_listener import cli
+from eo_listener.model.errors import EoListenerError
 
 
 def invoke(*words: object) -> Result:
@@ -29,6 +30,13 @@ def document_of(*words: object) -> dict[str, Any]:
     """The document that a command prints."""
     document: dict[str, Any] = json.loads(invoke(*words, "--json").stdout)
     return document
+
+
+def error_of(*words: object) -> EoListenerError:
+    """The error that ends a command."""
+    with pytest.raises(EoListenerError) as raised:
+        invoke(*words)
+    return raised.value
 
 
 def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict[str, Any]]:

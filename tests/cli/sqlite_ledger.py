@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from eo_listener.model.ledger import Entry, Head, LedgerKey, StoredLedger
+from eo_listener.model.ledger import Entry, Head, LedgerKey, StoredLedger, TakenBack
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
@@ -17,33 +17,38 @@ from eo_listener.testing.made_up_entries import QUERY
 
 KEY = LedgerKey("delays", QUERY)
 LEDGER = LedgerSql(placeholder="?", moment="text", schema="main", index_in_schema=True)
+BACK = TakenBack("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
+_BEGUN = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 
 class Store:
-    """A SQLite file with a table and its ledger."""
+    """A SQLite file with the table delays of rows by source offset, and its ledger."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.address = f"sqlite:{path}"
-        self.batch = 0
-        with self.connected() as made:
-            for statement in ("CREATE TABLE delays (word text)", *LEDGER.create()):
-                made.execute(statement)
+        self._batches = 0
+        for statement in LEDGER.create():
+            self.execute(statement)
+        self.execute('CREATE TABLE delays (topic TEXT, "partition" INT, "offset" INT)')
 
-    def connected(self) -> closing[sqlite3.Connection]:
-        return closing(sqlite3.connect(self.path, isolation_level=None))
-
-    def write(self, entry: Entry, sink: str = "delays") -> None:
-        now = datetime(2026, 11, 21, 12, self.batch, tzinfo=timezone.utc)
-        self.batch += 1
-        with self.connected() as made:
-            for many in (LEDGER.insert(sink, entry, now), LEDGER.move(sink, entry, now)):
+    def write(self, entry: Entry) -> dict[TopicPartition, Head]:
+        """Write the rows and the ledger of a batch, a minute after the one before: its heads."""
+        now = _BEGUN + timedelta(minutes=self._batches)
+        self._batches += 1
+        rows = [(*tp, offset) for tp, move in entry.moves.items() for offset in range(*move.range)]
+        with closing(sqlite3.connect(self.path)) as made:
+            made.executemany("INSERT INTO delays VALUES (?, ?, ?)", rows)
+            for many in (LEDGER.insert(KEY.sink, entry, now), LEDGER.move(KEY.sink, entry, now)):
                 made.executemany(*many)
-            made.executemany(*LEDGER.history(sink, entry, rows=5, now=now))
+            made.executemany(*LEDGER.history(KEY.sink, entry, rows=len(rows), now=now))
+            made.commit()
+        return {tp: entry.head(tp) for tp in entry.moves}
 
-    def execute(self, statement: str) -> None:
-        with self.connected() as made:
-            made.execute(statement)
+    def execute(self, statement: str, *values: Any) -> None:
+        """Change something by hand."""
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as made:
+            made.execute(statement, *values)
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         with closing(SqliteLedgerReader(self.path)) as reader:

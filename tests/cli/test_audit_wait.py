@@ -144,7 +144,7 @@ def test_the_checkpoint_must_agree(broker: Broker, wait: Wait, tmp_path: Path) -
     commit_all(servers, group, {tp: 10}, metadata.text())
     files = CheckpointFiles(tmp_path / "c", {tp: 0})
     option = ["-c", str(files.folder)]
-    assert "no batch of the checkpoint is committed" in wait(group, 0, *option)[1]["what"]
+    assert "no batch" in wait(group, 0, *option)[1]["what"]
     files.plan(0, {tp: 10})
     assert "batch 0 of the checkpoint" in wait(group, 0, *option)[1]["what"]
     files.commit(0)

@@ -42,8 +42,9 @@ not asked.
 """
 FILES = "eo-listener audit --checkpoint /tm"
 """Here the shell completes files."""
-of_some = pytest.mark.parametrize(("words", "completed"), [TYPED[at] for at in (1, 3, 6, -1)])
+SOME = [TYPED[at] for at in (1, 3, 6, -1)]
 """One of each kind, since a shell takes seconds."""
+of_some = pytest.mark.parametrize(("words", "completed"), SOME)
 
 
 def required(shell: str) -> str:
@@ -71,15 +72,9 @@ def surroundings(home: Path) -> dict[str, str]:
 def said_by(home: Path, *command: str) -> list[str]:
     """The lines that a shell prints."""
     answer = subprocess.run(
-        command,
-        cwd=home,
-        env=surroundings(home),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=True,
-    )
+        command, cwd=home, env=surroundings(home), stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=200, check=True,
+    )  # fmt: skip
     return answer.stdout.splitlines()
 
 
@@ -127,19 +122,15 @@ def test_what_is_offered(words: str, completed: list[str]) -> None:
     assert answer.stdout.split() == completed
 
 
-@of_some
-def test_tab_completes_in_bash(words: str, completed: list[str], tmp_path: Path) -> None:
-    """What is offered."""
-    assert offered_by_bash(words, tmp_path) == completed
-
-
-def offered_by_bash(words: str, home: Path) -> list[str]:
-    pressed = (
-        'eval "$(eo-listener --show-completion bash)"; '
-        f"COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}; "
-        '_eo_listener_completion eo-listener; printf "%s\\n" "${COMPREPLY[@]}"'
+def test_tab_completes_in_bash(tmp_path: Path) -> None:
+    """What is offered, each on a line of its own."""
+    pressed = "".join(
+        f"COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}; COMPREPLY=(); "
+        '_eo_listener_completion eo-listener; echo "${COMPREPLY[@]}"; '
+        for words, _ in SOME
     )
-    return [line for line in in_bash(pressed, home) if line]
+    shown = in_bash(f'eval "$(eo-listener --show-completion bash)"; {pressed}', tmp_path)
+    assert [line.split() for line in shown] == [completed for _, completed in SOME]
 
 
 @of_some
@@ -154,8 +145,7 @@ def test_fish_completes_files(tmp_path: Path) -> None:
 
 
 def offered_by_fish(words: str, home: Path) -> list[str]:
-    script = f'eo-listener --show-completion fish | source; complete -C "{words}"'
-    return in_fish(script, home)
+    return in_fish(f'eo-listener --show-completion fish | source; complete -C "{words}"', home)
 
 
 @of_some
@@ -197,13 +187,11 @@ def test_it_is_installed_for_fish(tmp_path: Path) -> None:
 
 
 def test_it_is_installed_for_zsh(tmp_path: Path) -> None:
-    """Once in ~/.zshrc, however often it is typed. A new zsh loads it with the first Tab, and
-    completes from the second on.
-    """
+    """Once in ~/.zshrc, however often it is typed."""
     for _ in range(2):
         said_by(tmp_path, required("zsh"), "-f", "-c", "eo-listener --install-completion; true")
     rc = tmp_path / ".zshrc"
     assert rc.read_text().count("autoload -Uz compinit") == 1
     rc.write_text(rc.read_text() + "\n" + _ZSH)
-    line, _ = in_zsh("eo-listener pre", tmp_path, tabs=2)
+    line, _ = in_zsh("eo-listener pre", tmp_path, tabs=2)  # the first Tab loads it
     assert line == "eo-listener preflight "

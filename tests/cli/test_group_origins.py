@@ -19,15 +19,16 @@ from eo_listener.model.errors import (
     SettingsError,
     StorageError,
 )
-from eo_listener.model.ledger import LedgerKey, StoredLedger, TakenBack
+from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_json
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.spark.checkpoint import Checkpoint, Durable
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.cli.checkpoint_files import CheckpointFiles
-from tests.cli.sqlite_ledger import Store
+from tests.cli.sqlite_ledger import BACK, Store
 
+T0 = TopicPartition("t", 0)
 NOBODY: Any = None  # in the place of a cluster that is not asked
 
 
@@ -51,28 +52,24 @@ def test_a_time(text: str, milliseconds: int) -> None:
     assert parse_time(text) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["2013", "20130101", "1357016400", "1357016400000000"])
-def test_a_time_in_another_unit(text: str) -> None:
-    """A year, a date, seconds or microseconds would take a group to the wrong end of the log."""
-    with pytest.raises(SettingsError):
-        parse_time(text)
-
-
 @pytest.mark.parametrize(
-    "text", ["", "-1", "2013-01-01T05:00:00", "yesterday", "1969-01-01T00:00:00Z", "9" * 40]
+    "text",
+    [
+        # A year, a date, seconds or microseconds would take a group to the wrong end of the log.
+        *("2013", "20130101", "1357016400", "1357016400000000"),
+        # One without a zone may mean several moments.
+        *("", "-1", "2013-01-01T05:00:00", "yesterday", "1969-01-01T00:00:00Z", "9" * 40),
+    ],
 )
 def test_no_time(text: str) -> None:
-    """One without a zone may mean several moments."""
+    """What may mean another moment is refused."""
     with pytest.raises(SettingsError):
         parse_time(text)
 
 
 def test_offsets_as_spark_writes_them() -> None:
     """Are taken from the command line."""
-    assert parse_offsets('{"t":{"0":5,"1":0}}') == {
-        TopicPartition("t", 0): 5,
-        TopicPartition("t", 1): 0,
-    }
+    assert parse_offsets('{"t":{"0":5,"1":0}}') == {T0: 5, TopicPartition("t", 1): 0}
 
 
 @pytest.mark.parametrize(
@@ -85,10 +82,7 @@ def test_offsets_as_spark_writes_them() -> None:
     ],
 )
 def test_no_offsets(text: str) -> None:
-    """Wishes such as the earliest (-2), what stands twice, and what Kafka cannot have.
-
-    Nothing is not taken for all.
-    """
+    """Wishes such as the earliest (-2), nothing, what stands twice, and what Kafka cannot have."""
     with pytest.raises(SettingsError):
         parse_offsets(text)
 
@@ -101,6 +95,8 @@ def test_no_offsets(text: str) -> None:
         {"checkpoint": "/c", "ledger": "sqlite:x"},
         {"other_group": "g"},
         {"other_group": " "},
+        {"time": "0", "query": "q"},  # names of a ledger without one
+        {"ledger": "delays.db"},  # no known form
     ],
 )
 def test_one_origin(given: dict[str, Any]) -> None:
@@ -120,46 +116,38 @@ def test_one_origin(given: dict[str, Any]) -> None:
     ],
 )
 def test_a_file_that_does_not_do(
-    content: bytes | None, error: type[EoListenerError], tmp_path: Path
+    content: bytes | None, error: type[EoListenerError], file: Path
 ) -> None:
     """Missing, empty, of another kind, of other groups, of a newer release."""
-    file = tmp_path / "offsets"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(error):
         named(file=file).read(NOBODY, (), {})
 
 
-def test_a_file_without_times(tmp_path: Path) -> None:
-    """CSV has none, so it cannot be imported by time."""
-    file = tmp_path / "offsets"
-    file.write_text("t,0,5\n")
-    with pytest.raises(SettingsError, match=r"no time for t-0.*--times"):
-        named(file=file, by_time=True).read(NOBODY, (), {})
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "offsets"
 
 
-def test_the_part_of_the_group_is_taken(tmp_path: Path) -> None:
+def test_the_part_of_the_group_is_taken(file: Path) -> None:
     """Of a file of several groups, and of the topics that are named."""
-    file = tmp_path / "offsets"
     file.write_text("h,t,0,5\ng,t,0,6\ng,u,0,7\n")
     origin, author = named(file=file, topics=["t"]).read(NOBODY, (), {})
-    assert dict(origin.offsets) == {TopicPartition("t", 0): 6}
+    assert dict(origin.offsets) == {T0: 6}
     assert (author.command, author.query_id, author.batch_id) == ("group seed", "", -1)
     assert len(author.run_id) == 8
 
 
-def test_a_topic_that_is_not_there(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_there(file: Path) -> None:
     """One of several that are named: it is more likely misspelled than to be left out."""
-    file = tmp_path / "offsets"
     file.write_text("t,0,6\nu,0,7\n")
-    with pytest.raises(SettingsError, match="no offsets of the topics v") as raised:
+    with pytest.raises(SettingsError, match=r"topics v.*--topic"):
         named(file=file, topics=["t", "v"]).read(NOBODY, (), {})
-    assert raised.value.fix == "Check --topic"
 
 
-def test_the_file_of_another_group_is_named(tmp_path: Path) -> None:
+def test_the_file_of_another_group_is_named(file: Path) -> None:
     """It may be meant; it is not hidden."""
-    file = tmp_path / "offsets"
     file.write_text("h,t,0,5")
     origin, _ = named(file=file).read(NOBODY, (), {})
     assert origin.what == f"the file {file} (group 'h')"
@@ -169,67 +157,63 @@ class Copy:
     """A cluster with partition 0 of topic t alone."""
 
     def of_times(self, what: str, times: Mapping[TopicPartition, int]) -> Origin:
-        there = {tp: at for tp, at in times.items() if tp == TopicPartition("t", 0)}
-        return Origin(what=what, offsets=there)
+        return Origin(what=what, offsets={tp: at for tp, at in times.items() if tp == T0})
 
 
-def exported(tmp_path: Path, **times: int | None) -> Path:
-    file = tmp_path / "offsets.json"
+@pytest.mark.parametrize(
+    ("times", "topics", "error"),
+    [
+        ({"t": 7, "empty": None}, None, r"no time for empty-0.*--topic"),
+        ({"t": 7, "empty": None}, ["t"], None),  # as the error advises
+        ({"t": 7, "u": 7}, None, r"lacks partitions .* u-0"),  # the group would hold nothing of it
+        (None, None, r"no time for t-0.*--times"),  # CSV has none
+    ],
+)
+def test_a_file_is_imported_by_time(
+    times: dict[str, int | None] | None, topics: list[str] | None, error: str | None, file: Path
+) -> None:
+    """Each partition that is named has a time in the file, and is on the cluster."""
+    file.write_text("t,0,5\n" if times is None else exported(times))
+    cluster: Any = Copy()
+    asked = named(file=file, by_time=True, topics=topics)
+    if error is None:
+        assert asked.read(cluster, (), {})[0].offsets == {T0: 7}
+    else:
+        with pytest.raises((SettingsError, PartitionVanishedError), match=error):
+            asked.read(cluster, (), {})
+
+
+def exported(times: Mapping[str, int | None]) -> str:
     rows = tuple(
         ExportedPartition(partition=TopicPartition(topic, 0), offset=5, timestamp=at)
         for topic, at in times.items()
     )
-    file.write_text(
-        write_json([ExportedGroup(group="g", partitions=rows)], servers="a:1", exported_at=5)
-    )
-    return file
-
-
-def test_a_topic_without_times_is_left_out(tmp_path: Path) -> None:
-    """As the error of its file advises."""
-    cluster: Any = Copy()
-    file = exported(tmp_path, t=7, empty=None)
-    with pytest.raises(SettingsError, match=r"no time for empty-0.*--topic"):
-        named(file=file, by_time=True).read(cluster, (), {})
-    origin, _ = named(file=file, by_time=True, topics=["t"]).read(cluster, (), {})
-    assert origin.offsets == {TopicPartition("t", 0): 7}
-
-
-def test_a_copy_that_lacks_a_partition(tmp_path: Path) -> None:
-    """Is not taken for whole: the group would hold nothing of it."""
-    cluster: Any = Copy()
-    file = exported(tmp_path, t=7, u=7)
-    with pytest.raises(PartitionVanishedError, match=r"lacks partitions .* u-0"):
-        named(file=file, by_time=True).read(cluster, (), {})
+    return write_json([ExportedGroup(group="g", partitions=rows)], servers="a:1", exported_at=5)
 
 
 def test_a_checkpoint_that_goes_on_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch that the commits name is the one whose offsets they have."""
-    files = CheckpointFiles(tmp_path / "c", {TopicPartition("t", 0): 0})
+    files = CheckpointFiles(tmp_path / "c", {T0: 0}, {T0: 0})
     committed = Checkpoint.committed
 
     def and_one_more(checkpoint: Checkpoint) -> Durable:
         found = committed(checkpoint)
         newest = checkpoint.batches().committed[-1] + 1
-        files.plan(newest, {TopicPartition("t", 0): 10 * newest})
+        files.plan(newest, {T0: 10 * newest})
         files.commit(newest)
         return found
 
-    files.plan(0, {TopicPartition("t", 0): 0})
-    files.commit(0)
     monkeypatch.setattr(Checkpoint, "committed", and_one_more)
     for _ in range(3):
         origin, author = named(checkpoint=str(files.folder)).read(NOBODY, (), {})
-        assert origin.offsets == {TopicPartition("t", 0): 10 * author.batch_id}
+        assert origin.offsets == {T0: 10 * author.batch_id}
 
 
 def test_a_checkpoint_without_kafka(tmp_path: Path) -> None:
     """Has nothing for a group, whatever the topics are."""
-    files = CheckpointFiles(tmp_path / "c", {})
-    files.plan(0, {})
-    files.commit(0)
+    files = CheckpointFiles(tmp_path / "c", {}, {})
     with pytest.raises(SettingsError, match="has no offsets of Kafka"):
         named(checkpoint=str(files.folder)).read(NOBODY, (), {})
 
@@ -246,18 +230,17 @@ def test_a_ledger(tmp_path: Path) -> None:
     assert dict(origin.offsets) == {tp: 5}
     assert set(origin.topic_ids) == {tp}
     assert (author.name, author.query_id, author.batch_id) == (QUERY, "query-1", 7)
-    assert author.command == "group seed"
 
 
 @pytest.mark.parametrize("heads", [True, False])
-@pytest.mark.parametrize("fix", ["RESTORE TABLE t TO VERSION AS OF 6", ""])
+@pytest.mark.parametrize("fix", [BACK.fix, ""])
 def test_a_ledger_that_was_taken_back(
     heads: bool, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Is said with the offsets; where it has none left, it is what there is to say."""
     store = Store(tmp_path / "delays.db")
     store.write(entry_of({}, {TopicPartition("flights", 0): OffsetRange(0, 5)}))
-    back, read = TakenBack("version 7 restored the table", fix), SqliteLedgerReader.ledgers
+    back, read = BACK._replace(fix=fix), SqliteLedgerReader.ledgers
 
     def ledgers(reader: SqliteLedgerReader) -> dict[LedgerKey, StoredLedger]:
         return {
@@ -269,28 +252,18 @@ def test_a_ledger_that_was_taken_back(
     asked = named(ledger=store.address)
     if heads:
         origin, _ = asked.read(NOBODY, (), {})
-        assert "which was taken back (version 7 restored the table" in origin.what
+        assert f"({BACK.cause}" in origin.what
         assert fix in origin.what
     else:
-        said = f"has no offsets of query.*version 7 restored.*{fix or 'from elsewhere'}"
+        said = f"{BACK.cause}.*{fix or 'from elsewhere'}"
         with pytest.raises(SettingsError, match=said):
             asked.read(NOBODY, (), {})
 
 
-def test_names_of_a_ledger_without_one() -> None:
-    """Mean nothing; an address of no known form is refused."""
-    with pytest.raises(SettingsError, match="--spark-conf"):
-        named(time="0", query="q")
-    with pytest.raises(SettingsError):
-        named(ledger="delays.db")
-
-
 def test_a_fix_names_the_options_of_the_command() -> None:
     """Not the arguments of the function that both share."""
-    fix = 'give out_of_range="earliest"; name the topics in topics=; or recreated="earliest"'
-    assert _as_options(fix) == (
-        "give --out-of-range earliest; name the topics in --topic; or --recreated earliest"
-    )
+    fix = 'give out_of_range="earliest"; topics=; or recreated="earliest"'
+    assert _as_options(fix) == "give --out-of-range earliest; --topic; or --recreated earliest"
     assert _as_options(None) is None
 
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from eo_listener import cli
 from eo_listener.cli import group_changes, preflight
@@ -19,6 +18,7 @@ from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.findings import warning
 from eo_listener.testing.made_up_entries import entry_of
 from tests.cli.checkpoint_files import CheckpointFiles
+from tests.cli.commands import invoke
 from tests.cli.sqlite_ledger import Store
 
 
@@ -46,27 +46,16 @@ def test_no_table_cuts_a_topic_or_an_offset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What does not fit goes on in the next line of its cell: half an offset is another one."""
-    files = CheckpointFiles(tmp_path / "c", {LONG: 123_456_789_000})
-    files.plan(0, {LONG: 123_456_789_012})
-    files.commit(0)
+    files = CheckpointFiles(tmp_path / "c", {LONG: 123_456_789_000}, {LONG: 123_456_789_012})
     store = Store(tmp_path / "s.db")
     store.write(entry_of({}, {LONG: OffsetRange(123_456_789_000, 123_456_789_012)}))
-    change = GroupChange.plan(
-        "g",
-        {LONG: Position(offset=1, metadata="")},
-        {LONG: 123_456_789_012},
-        CommitMetadata(name="", query_id="", run_id="r", batch_id=-1, command="group seed"),
-        rewinds=False,
-    )
+    held, wanted = {LONG: Position(offset=1, metadata="")}, {LONG: 123_456_789_012}
+    author = CommitMetadata(name="", query_id="", run_id="r", batch_id=-1, command="group seed")
+    change = GroupChange.plan("g", held, wanted, author, rewinds=False)
     group_changes._print(Origin(what="a time", offsets={}), change, executed=False)
     printed = [capsys.readouterr().out]
-    for words in (
-        ["checkpoint", "show", str(files.folder)],
-        ["ledger", "show", store.address, "--history", "1"],
-    ):
-        answer = CliRunner().invoke(cli.app, words)
-        assert answer.exit_code == 0, answer.output
-        printed.append(answer.stdout)
+    printed.append(invoke("checkpoint", "show", files.folder).stdout)
+    printed.append(invoke("ledger", "show", store.address, "--history", "1").stdout)
     for text in printed:
         assert "\N{HORIZONTAL ELLIPSIS}" not in text
         assert text.count("f") >= 249

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,42 +14,27 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.main import get_command
-from typer.testing import CliRunner, Result
 
-from eo_listener.cli import app
 from eo_listener.cli import ledger as ledger_show
 from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.cli.ledger_repair import client_properties
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import EoListenerError, GapError, InUseError, SettingsError
-from eo_listener.model.ledger import (
-    AppliedBatch,
-    BatchVerdict,
-    Entry,
-    Head,
-    LedgerKey,
-    StoredLedger,
-    TakenBack,
-)
+from eo_listener.model.errors import GapError, InUseError, SettingsError
+from eo_listener.model.ledger import AppliedBatch, BatchVerdict, Entry, LedgerKey, StoredLedger
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
+from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of, plan_of
-from tests.cli.sqlite_ledger import KEY, LEDGER, Store
+from tests.cli.commands import document_of, error_of, invoke
+from tests.cli.sqlite_ledger import BACK, KEY, LEDGER, Store
 
 T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
-_LEDGERS = ("ledgers", "ledger", "address")
-QUICK = ["--watch", "0", "--execute"]
-
-
-def run(*arguments: object) -> Result:
-    answer = CliRunner().invoke(app, ["ledger", *map(str, arguments)])
-    if answer.exception is not None and not isinstance(answer.exception, SystemExit):
-        raise answer.exception
-    return answer
+SHOW, RENAME, ACCEPT = ("ledger", "show"), ("ledger", "rename"), ("ledger", "accept")
+GAP = ("--partition", "flights-0", "--gap", "10..15")
+QUICK = ("--watch", "0", "--execute")
+OTHER = LedgerKey("delays", "other")
 
 
 @pytest.fixture
@@ -58,23 +43,29 @@ def store(tmp_path: Path) -> Store:
     made = Store(tmp_path / "delays.db")
     first = entry_of({}, {T0: OffsetRange(0, 5), T1: OffsetRange(0, 5)})
     made.write(first)
-    made.write(
-        entry_of(heads_of(first), {T0: OffsetRange(5, 10), T1: OffsetRange(5, 10)}, batch_id=1)
-    )
+    second = {T0: OffsetRange(5, 10), T1: OffsetRange(5, 10)}
+    made.write(entry_of(heads_of(first), second, batch_id=1))
     return made
+
+
+@pytest.fixture
+def two(store: Store) -> Store:
+    """The same, with the ledger of another query."""
+    store.write(entry_of({}, {T0: OffsetRange(0, 3)}, query="other"))
+    return store
 
 
 def test_show_prints_heads_and_history(store: Store) -> None:
     """By sink and query; the newest ranges of each partition, and its gaps."""
-    answer = run("show", store.address, "--history", "1")
+    words = (*SHOW, store.address, "--history", "1")
+    answer = invoke(*words)
     for part in ("sink delays, query 'flights'", "5..10", "history"):
         assert part in answer.stdout
-    found = json.loads(run("show", store.address, "--history", "1", "--json").stdout)
-    (ledger,) = found["ledgers"]
+    (ledger,) = document_of(*words)["ledgers"]
     assert (ledger["sink"], ledger["query"]) == KEY
     assert [head["next_offset"] for head in ledger["heads"]] == [10, 10]
     assert [one["start_offset"] for one in ledger["history"]] == [5, 5]
-    assert run("show", store.address, "--query", "nosuch").exit_code == 1
+    assert invoke(*SHOW, store.address, "--query", "nosuch").exit_code == 1
 
 
 def test_show_fits_a_terminal_of_80_columns(store: Store) -> None:
@@ -82,36 +73,35 @@ def test_show_fits_a_terminal_of_80_columns(store: Store) -> None:
     (ledger,) = store.ledgers().values()
     with closing(SqliteLedgerReader(store.path)) as reader:
         history = list(reader.history(KEY))
-    out = Console(width=80, file=io.StringIO())
+    text = io.StringIO()
+    out = Console(width=80, file=text)
     out.print(ledger_show._table_of_heads(ledger))
     out.print(ledger_show._table_of_history(history))
-    text = out.file.getvalue()  # type: ignore[attr-defined]  # of StringIO
-    lines = text.splitlines()
+    lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     words = ["flights-0", "5..10", "query-1", "run-1", "2026-11-21", "12:01:00Z", "partition"]
-    assert all(any(word in line for line in lines) for word in words), text
+    assert all(any(word in line for line in lines) for word in words), lines
 
 
 def test_show_says_that_a_table_was_taken_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the command, on a line of its own; rows that a table does not say are a dash."""
-    back = TakenBack("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
     read, history = SqliteLedgerReader.ledgers, SqliteLedgerReader.history
 
     def ledgers(reader: SqliteLedgerReader) -> dict[LedgerKey, StoredLedger]:
-        return {key: replace(one, taken_back=back) for key, one in read(reader).items()}
+        return {key: replace(one, taken_back=BACK) for key, one in read(reader).items()}
 
     def unknown(reader: SqliteLedgerReader, key: LedgerKey) -> Iterator[AppliedBatch]:
         return (replace(one, rows=None) for one in history(reader, key))
 
     monkeypatch.setattr(SqliteLedgerReader, "ledgers", ledgers)
     monkeypatch.setattr(SqliteLedgerReader, "history", unknown)
-    shown = run("show", store.address, "--history", 1).stdout
-    assert f"{back.cause}. Fix: {back.fix}\n" in shown
+    shown = invoke(*SHOW, store.address, "--history", 1).stdout
+    assert f"{BACK.cause}. Fix: {BACK.fix}\n" in shown
     assert "┃ rows ┃" in shown
-    found = json.loads(run("show", store.address, "--history", 1, "--json").stdout)["ledgers"][0]
-    assert found["taken_back"] == {"cause": back.cause, "fix": back.fix}
+    (found,) = document_of(*SHOW, store.address, "--history", 1)["ledgers"]
+    assert found["taken_back"] == {"cause": BACK.cause, "fix": BACK.fix}
     assert [one["rows"] for one in found["history"]] == [None, None]
 
 
@@ -124,18 +114,17 @@ def test_one_gap_is_accepted(store: Store) -> None:
 
     with pytest.raises(GapError, match=r"flights-0 10\.\.15"):
         judged(batch)
-    command = ["accept", store.address, "--partition", "flights-0", "--gap", "10..15"]
-    dry = run(*command).stdout
-    assert "dry run, nothing was changed" in dry
-    assert "given up: 5 offsets, so up to 5 records" in dry
-    assert "not compared with the source's log: add -b HOST:PORT" in dry
-    document = json.loads(run(*command, "--json").stdout)
-    assert (document["in_log"], document["not_compared"]) == (None, "add -b HOST:PORT")
-    assert store.heads()[T0].range == OffsetRange(5, 10)
+    command = (*ACCEPT, store.address, *GAP)
+    dry = invoke(*command).stdout
+    document = document_of(*command)
     before = store.heads()[T0]
-    done = run(*command, *QUICK).stdout
-    assert "not compared with the source's log: add -b HOST:PORT" in done
-    assert "accepted: the gap 10..15 of flights-0" in done
+    assert (document["executed"], before.range) == (False, OffsetRange(5, 10))
+    assert (document["offsets"], document["in_log"]) == (5, None)
+    done = invoke(*command, *QUICK).stdout
+    for said in (dry, done):
+        assert "5 offsets" in said
+        assert document["not_compared"] == "add -b HOST:PORT"
+        assert document["not_compared"] in said
     head = store.heads()[T0]
     assert head.range == OffsetRange(15, 15)
     assert (head.batch_id, head.query_id) == (before.batch_id, before.query_id)
@@ -143,61 +132,42 @@ def test_one_gap_is_accepted(store: Store) -> None:
     assert judged(batch) is BatchVerdict.NEXT
     with pytest.raises(GapError, match=r"flights-0 15\.\.16"):
         judged(entry_of({}, {T0: OffsetRange(16, 20), T1: OffsetRange(10, 12)}, batch_id=2))
-    with pytest.raises(SettingsError, match="its next offset is 15"):
-        run(*command, *QUICK)
+    assert "offset is 15" in str(error_of(*command, *QUICK))
 
 
-def test_a_renamed_query_takes_its_ledger_along(store: Store) -> None:
+def test_a_renamed_query_takes_its_ledger_along(two: Store) -> None:
     """Heads and history go by the new name, which the history says; other queries stay."""
-    store.write(entry_of({}, {T0: OffsetRange(0, 3)}, query="other"))
-    command = ["rename", store.address, "--query", QUERY, "--to-query", HOSTILE[0]]
-    assert "dry run, nothing was changed" in run(*command).stdout
-    assert set(store.ledgers()) == {KEY, LedgerKey("delays", "other")}
-    before = store.heads()
-    assert "renamed: 2 heads and their history" in run(*command, *QUICK).stdout
+    command = (*RENAME, two.address, "--query", QUERY, "--to-query", HOSTILE[0])
+    assert document_of(*command)["executed"] is False
+    assert set(two.ledgers()) == {KEY, OTHER}
+    before = two.heads()
+    assert document_of(*command, *QUICK)["heads"] == 2
     new = LedgerKey("delays", HOSTILE[0])
-    assert set(store.ledgers()) == {new, LedgerKey("delays", "other")}
-    assert store.heads(new) == before
+    assert set(two.ledgers()) == {new, OTHER}
+    assert two.heads(new) == before
     last = {T0: OffsetRange(5, 10), T1: OffsetRange(5, 10)}
     again = plan_of(entry_of({}, last, batch_id=1, query=new.query))
-    judgement = judge_batch(again, store.heads(new), name=new.query, sink="delays")
+    judgement = judge_batch(again, two.heads(new), name=new.query, sink="delays")
     assert judgement.verdict is BatchVerdict.REPLAY
-    assert [one[1] for one in store.history(new)] == 2 * [
-        *("first", "next", f"renamed from delays, query {QUERY}")
-    ]
-    with pytest.raises(SettingsError, match="no ledgers of that name"):
-        run(*command, *QUICK)
+    of_each = ["first", "next", f"renamed from delays, query {QUERY}"]
+    assert [one[1] for one in two.history(new)] == 2 * of_each
+    assert error_of(*command, *QUICK).exit_code == 2
 
 
 def test_a_renamed_table_takes_its_ledger_along(store: Store) -> None:
     """Only once the table is renamed: rows that are still there keep their ledger."""
-    command = ["rename", store.address, "--to-sink", "Late"]
-    with pytest.raises(SettingsError, match="the table delays is still there"):
-        run(*command, *QUICK)
+    command = (*RENAME, store.address, "--to-sink", "Late", *QUICK)
+    assert "table delays" in str(error_of(*command))
     store.execute("ALTER TABLE delays RENAME TO Late")
-    run(*command, *QUICK)
+    invoke(*command)
     assert set(store.ledgers()) == {LedgerKey("late", QUERY)}, "as the sink folds its name"
 
 
-def test_two_ledgers_never_become_one(store: Store) -> None:
-    """A name that has a ledger is not taken."""
-    store.write(entry_of({}, {T0: OffsetRange(0, 3)}, query="other"))
-    with pytest.raises(SettingsError, match="a ledger of query 'other' of delays already"):
-        run("rename", store.address, "--query", QUERY, "--to-query", "other", *QUICK)
-
-
-@pytest.mark.parametrize(
-    "repair",
-    [
-        ["rename", "--to-query", "new"],
-        ["accept", "--partition", "flights-0", "--gap", "10..15"],
-    ],
-)
+@pytest.mark.parametrize("repair", [(*RENAME, "--to-query", "new"), (*ACCEPT, *GAP)])
 def test_a_ledger_that_moves_is_left_alone(
-    repair: list[str], store: Store, monkeypatch: pytest.MonkeyPatch
+    repair: tuple[str, ...], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query that writes a batch within the seconds of --watch shows that it runs."""
-    command, *rest = repair
     waited = []
 
     def query(seconds: float) -> None:
@@ -205,8 +175,9 @@ def test_a_ledger_that_moves_is_left_alone(
         store.write(entry_of(store.heads(), {T0: OffsetRange(10, 11)}, batch_id=2))
 
     monkeypatch.setattr(ledger_command, "time", SimpleNamespace(sleep=query))
-    with pytest.raises(InUseError, match="has moved meanwhile: flights-0"):
-        run(command, store.address, *rest, "--watch", "2", "--execute")
+    error = error_of(*repair[:2], store.address, *repair[2:], "--watch", "2", "--execute")
+    assert isinstance(error, InUseError)
+    assert "flights-0" in str(error)
     assert waited == [2.0]
     assert store.heads()[T0].range == OffsetRange(10, 11)
     assert set(store.ledgers()) == {KEY}
@@ -214,50 +185,49 @@ def test_a_ledger_that_moves_is_left_alone(
 
 def test_history_keeps_that_a_ledger_was_renamed(store: Store) -> None:
     """Pruning drops old ranges, and leaves this."""
-    run("rename", store.address, "--to-query", "new", *QUICK)
+    invoke(*RENAME, store.address, "--to-query", "new", *QUICK)
     key = LedgerKey("delays", "new")
     entry = entry_of(store.heads(key), {T0: OffsetRange(10, 11)}, batch_id=100, query="new")
     pruning = LEDGER.prune("delays", entry, kept=0)
     assert pruning is not None
-    with store.connected() as made:
-        made.execute(*pruning)
+    store.execute(*pruning)
     assert {one[1].split()[0] for one in store.history(key)} == {"first", "renamed"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+    ("line", "part"),
     [
-        (["show", "delays.db"], 2, "none of the forms"),
-        (["show", "sqlite:/no/such.db"], 2, "there is no file"),
-        (["show", "{empty}"], 2, "has no ledger"),
-        (["show", "kafka:t"], 2, "no cluster is named"),
-        (["show", "iceberg:delays"], 2, "does not say the catalog"),
-        (["show", "delta:x-y"], 2, "neither the name of a table nor a path"),
-        (["show", "delta:/d", "--spark-conf", "lake.uri=x"], 2, "not of the form spark.key=value"),
-        (["rename", "{store}", "--to-query", QUERY], 2, "has that name already"),
-        (["rename", "{store}"], 2, "has that name already"),
-        (["rename", "{store}", "--to-query", " "], 2, "the new name is empty"),
-        (["rename", "{store}", "--sink", "x", "--to-query", "y"], 2, "--sink delays --query fl"),
-        (["rename", "kafka:t", "--to-query", "y"], 2, "no cluster is named"),
-        (["rename", "{store}", "--to-query", "y", "--watch", "-1"], 2, "--watch must be"),
-        (["accept", "{store}", "--partition", "x", "--gap", "10..15"], 2, "--partition must be"),
-        (["accept", "{store}", "--partition", "u-0", "--gap", "10..15"], 2, "has no head of u-0"),
-        (["accept", "{store}", "--partition", "flights-0", "--gap", "9..15"], 2, "is not a gap"),
-        (["accept", "{store}", "--partition", "flights-0", "--gap", "10..10"], 2, "is not a gap"),
-        (["accept", "{store}", "--partition", "flights-0", "--gap", "15"], 2, "--gap must be two"),
+        ("show delays.db", "none of the forms"),
+        ("show sqlite:/no/such.db", "/no/such.db"),
+        ("show {empty}", "has no ledger"),
+        ("show kafka:t", "-b"),
+        ("show iceberg:delays", "the catalog"),
+        ("show delta:x-y", "x-y"),
+        ("show delta:/d --spark-conf lake.uri=x", "spark.key=value"),
+        ("show {store} -X security.protocol=SSL", "-b"),
+        ("rename {store} --query flights --to-query flights", "that name already"),
+        ("rename {store} --query flights", "that name already"),
+        ("rename {store} --query flights --to-query ' '", "is empty"),
+        # A name that has a ledger is not taken: two never become one.
+        ("rename {store} --query flights --to-query other", "'other'"),
+        ("rename {store} --sink x --to-query y", "--sink delays --query fl"),
+        ("rename kafka:t --to-query y", "-b"),
+        ("rename {store} --to-query y --watch -1", "--watch"),
+        ("accept {store} --query flights --partition x --gap 10..15", "--partition"),
+        ("accept {store} --query flights --partition u-0 --gap 10..15", "u-0"),
+        ("accept {store} --query flights --partition flights-0 --gap 9..15", "not a gap"),
+        ("accept {store} --query flights --partition flights-0 --gap 10..10", "not a gap"),
+        ("accept {store} --query flights --partition flights-0 --gap 15", "--gap"),
     ],
 )
-def test_bad_input(
-    arguments: list[str], code: int, words: str, store: Store, tmp_path: Path
-) -> None:
+def test_bad_input(line: str, part: str, two: Store, tmp_path: Path) -> None:
     """One error; the ledger is as it was."""
     with closing(sqlite3.connect(tmp_path / "empty.db")) as made:
         made.execute("CREATE TABLE t (x)")
-    places = {"store": store.address, "empty": f"sqlite:{tmp_path / 'empty.db'}"}
-    with pytest.raises(EoListenerError, match=words) as raised:
-        run(*(one.format(**places) for one in arguments))
-    assert raised.value.exit_code == code
-    assert store.heads()[T0].range == OffsetRange(5, 10)
+    places = {"store": two.address, "empty": f"sqlite:{tmp_path / 'empty.db'}"}
+    error = error_of("ledger", *shlex.split(line.format(**places)))
+    assert (error.exit_code, part in str(error)) == (2, True), error
+    assert two.heads()[T0].range == OffsetRange(5, 10)
 
 
 def test_what_is_not_kafka_has_no_gap_to_name() -> None:
@@ -269,69 +239,45 @@ def test_what_is_not_kafka_has_no_gap_to_name() -> None:
 
 def test_the_ledger_that_is_meant() -> None:
     """The only one, or the one that is named; those there are named where it is none."""
-    keys: dict[LedgerKey, dict[TopicPartition, Head]] = {
-        LedgerKey("a", "q"): {},
-        LedgerKey("a", "r"): {},
-        LedgerKey("b", "q"): {},
-    }
+    keys: Any = {LedgerKey(*one): {} for one in ("aq", "ar", "bq")}
     assert choose_key(keys, "x", "b", None) == LedgerKey("b", "q")
     with pytest.raises(SettingsError, match=r"2 ledgers.*--sink a --query q, --sink a --query r"):
         choose_key(keys, "x", "a", None)
-    with pytest.raises(SettingsError, match="nothing was written"):
+    with pytest.raises(SettingsError):
         choose_key({}, "x", None, None)
-    blank: dict[LedgerKey, dict[TopicPartition, Head]] = {LedgerKey("a b", "$q"): {}}
+    blank: Any = {LedgerKey("a b", "$q"): {}}
     with pytest.raises(SettingsError, match=r"--sink 'a b' --query '\$q'"):
         choose_key(blank, "x", "other", None)
 
 
-def test_properties_reach_the_cluster_that_a_ledger_names(store: Store) -> None:
-    """They are neither dropped nor taken for those of a file; -b comes first."""
-    topic = LedgerAddress.parse("kafka://h:9092/l")
-    given = ["security.protocol=SSL"]
-    assert client_properties(topic, None, given) == {
-        "bootstrap.servers": "h:9092",
-        "security.protocol": "SSL",
-    }
-    assert client_properties(topic, "k:9092", given)["bootstrap.servers"] == "k:9092"  # type: ignore[index]  # there is one
-    assert client_properties(topic, None, None) == {"bootstrap.servers": "h:9092"}
-    with pytest.raises(SettingsError, match="properties need a cluster"):
-        run("show", store.address, "-X", *given)
+@pytest.mark.parametrize(
+    ("address", "servers", "cluster"),
+    [
+        ("kafka:l", "k:9092", "k:9092"),
+        ("kafka://h:9092/l", None, "h:9092"),
+        ("kafka://h:9092/l", "k:9092", "h:9092"),
+        ("sqlite:a.db", "k:9092", "k:9092"),
+    ],
+)
+def test_a_login_is_used_however_the_cluster_is_named(
+    address: str, servers: str | None, cluster: str
+) -> None:
+    """By -b, or by the address of the ledger, which counts where both are given."""
+    named = LedgerAddress.parse(address)
+    properties = client_properties(named, servers, ["sasl.username=al"])
+    if named.servers is not None:
+        properties = named.of_cluster(properties)
+    assert properties == {"bootstrap.servers": cluster, "sasl.username": "al"}
 
 
-@pytest.mark.slow
-def test_a_ledger_of_ten_thousand_heads(tmp_path: Path) -> None:
-    """Is carried over whole."""
-    made = Store(tmp_path / "wide.db")
-    ranges = {TopicPartition("t", number): OffsetRange(0, 1) for number in range(10_000)}
-    made.write(entry_of({}, ranges))
-    run("rename", made.address, "--to-query", "new", *QUICK)
-    assert len(made.heads(LedgerKey("delays", "new"))) == 10_000
+def test_a_ledger_in_a_file_needs_no_cluster() -> None:
+    """Without a login there is no client for it."""
+    assert client_properties(LedgerAddress.parse("sqlite:a.db"), None, None) is None
 
 
 def test_names_are_shown_as_text(store: Store) -> None:
     """What a terminal would obey is an escape; brackets stay as they are."""
     store.write(entry_of({}, {T0: OffsetRange(0, 3)}, query="\x1b[31mred[/b]"))
-    answer = run("show", store.address, "--query", "\x1b[31mred[/b]")
+    answer = invoke(*SHOW, store.address, "--query", "\x1b[31mred[/b]")
     assert "\x1b" not in answer.stdout
     assert r"\x1b[31mred[/b]" in answer.stdout
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "audit",
-        "group seed",
-        "group rewind",
-        "ledger show",
-        "ledger rename",
-        "ledger accept",
-        "serve",
-    ],
-)
-def test_the_help_names_the_forms_of_a_ledger(words: str) -> None:
-    """All of those that the commands take."""
-    command: Any = get_command(app)
-    for word in words.split():
-        command = command.commands[word]
-    options = {one.name: str(getattr(one, "help", "")) for one in command.params}
-    assert FORMS in next(options[name] for name in _LEDGERS if name in options)

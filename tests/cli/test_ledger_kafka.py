@@ -1,34 +1,39 @@
-"""`eo-listener ledger rename` and `accept` of a Kafka sink, by the command, on a real broker."""
+"""`eo-listener ledger` with a real broker: repairs of a Kafka sink, and gaps in a source's log."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from eo_listener.cli import app, java_client
+from eo_listener.cli import java_client
 from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.kafka.producers import BatchProducer
-from eo_listener.model.errors import EoListenerError, InUseError, JavaError, SettingsError
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.model.errors import InUseError, JavaError, SettingsError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.spark import java
-from eo_listener.testing.made_up_entries import QUERY
+from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.broker import Broker
+from tests.cli.commands import document_of, error_of, invoke
+from tests.cli.sqlite_ledger import Store
 from tests.cli.test_txn_broker import Kept
 from tests.sinks.kafka.conftest import TP, Place, place_at, write
 from tests.sinks.kafka.frames import without_spark
+from tests.topics import Topics
 
 pytestmark = pytest.mark.kafka
 
 QUICK = ["--watch", "0", "--execute"]
 GAP = ["--partition", "flights-0", "--gap", "3..8"]
+RENAME = ["rename", "--to-query", "new"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,15 +62,10 @@ def sink(place: Place) -> KafkaSink:
     return made
 
 
-def run(place: Place, broker: Broker, command: str, *words: str) -> Result:
-    more = ["-b", place.servers]
-    if command != "show":
-        more += ["--kafka-clients", str(broker.release.jars[0].parent)]
-    answer = CliRunner().invoke(app, ["ledger", command, f"kafka:{place.ledger}", *words, *more])
-    if isinstance(answer.exception, EoListenerError):
-        raise answer.exception
-    assert answer.exception is None or isinstance(answer.exception, SystemExit), answer.exception
-    return answer
+def of(place: Place, broker: Broker, command: str, *words: str) -> list[str]:
+    """The command line for the ledger of a place."""
+    clients = ["--kafka-clients", str(broker.release.jars[0].parent)] if command != "show" else []
+    return ["ledger", command, f"kafka:{place.ledger}", *words, "-b", place.servers, *clients]
 
 
 def test_the_dry_run_fences_nobody_and_says_who_will_be(
@@ -73,13 +73,13 @@ def test_the_dry_run_fences_nobody_and_says_who_will_be(
 ) -> None:
     """The plan, whose id is taken over, and what that means, before it is done."""
     name = sink_transactional_id(place.target, QUERY)
-    for command, words in (("rename", ["--to-query", "new"]), ("accept", GAP)):
-        said = run(place, broker, command, *words).stdout
-        assert f"it takes over the transactional id {name!r}: a driver that is in a batch" in said
-        assert "dry run, nothing was changed" in said
-        document = json.loads(run(place, broker, command, *words, "--json").stdout)
+    for words in (RENAME, ["accept", *GAP]):
+        command = of(place, broker, *words)
+        document = document_of(*command)
         assert not document["executed"]
-        assert len(document["remarks"]) == 1
+        (remark,) = document["remarks"]
+        assert repr(name) in remark
+        assert remark in invoke(*command).stdout
     described = BatchProducer({"bootstrap.servers": place.servers}, name, transaction_timeout=10)
     described.leave()
     write(sink, 1)  # by the same connections
@@ -88,18 +88,14 @@ def test_the_dry_run_fences_nobody_and_says_who_will_be(
 
 def test_a_gap_and_a_rename(place: Place, broker: Broker, sink: KafkaSink) -> None:
     """Both are done, and `ledger show` has both; the second time is refused in plain words."""
-    assert (
-        "accepted: the gap 3..8 of flights-0" in run(place, broker, "accept", *GAP, *QUICK).stdout
-    )
-    with pytest.raises(SettingsError, match="its next offset is 8"):
-        run(place, broker, "accept", *GAP, *QUICK)
-    renamed = run(place, broker, "rename", "--to-query", "new", *QUICK, "--json")
-    document = json.loads(renamed.stdout)
+    accept, rename = of(place, broker, "accept", *GAP, *QUICK), of(place, broker, *RENAME, *QUICK)
+    assert invoke(*accept).exit_code == 0
+    assert "offset is 8" in str(error_of(*accept))
+    document = document_of(*rename)
     assert (document["executed"], document["heads"]) == (True, 1)
-    with pytest.raises(SettingsError, match="has that name already"):
-        run(place, broker, "rename", "--to-query", "new", *QUICK)
-    shown = json.loads(run(place, broker, "show", "--history", "5", "--json").stdout)
-    (ledger,) = shown["ledgers"]
+    assert "that name already" in str(error_of(*rename))
+    show = of(place, broker, "show", "--history", "5")
+    (ledger,) = document_of(*show)["ledgers"]
     assert ledger["query"] == "new"
     assert [head["next_offset"] for head in ledger["heads"]] == [8]
     assert [(one["verdict"], one["gap"]) for one in ledger["history"]] == [
@@ -107,10 +103,10 @@ def test_a_gap_and_a_rename(place: Place, broker: Broker, sink: KafkaSink) -> No
         ("gap accepted", [3, 8]),
         (f"renamed from {place.target}, query {QUERY}", None),
     ]
-    assert "new" in run(place, broker, "show", "--history", "5").stdout
+    assert "new" in invoke(*show).stdout
 
 
-@pytest.mark.parametrize("command", [["rename", "--to-query", "new"], ["accept", *GAP]])
+@pytest.mark.parametrize("command", [RENAME, ["accept", *GAP]])
 def test_a_query_that_runs(
     place: Place,
     broker: Broker,
@@ -120,30 +116,28 @@ def test_a_query_that_runs(
 ) -> None:
     """It is seen by its open transaction, by an id that was taken over, and by the ledger."""
     name = sink_transactional_id(place.target, QUERY)
-    live = BatchProducer({"bootstrap.servers": place.servers}, name, transaction_timeout=60)
-    live.take_over(10, topic=place.target)
+
+    def producer() -> BatchProducer:
+        made = BatchProducer({"bootstrap.servers": place.servers}, name, transaction_timeout=60)
+        made.take_over(10, topic=place.target)
+        return made
+
+    def refused(*more: str, meanwhile: Any = None) -> str:
+        clock = SimpleNamespace(sleep=meanwhile, monotonic=time.monotonic)
+        monkeypatch.setattr(ledger_command, "time", clock)
+        error = error_of(*of(place, broker, *command, *more))
+        assert isinstance(error, InUseError)
+        return str(error)
+
+    live = producer()
     live.begin()
     live.send(place.target, b"under way")
     live.flush(10)
-    with pytest.raises(InUseError, match=f"the transaction of '{name}' is Ongoing"):
-        run(place, broker, *command)
+    assert f"'{name}' is Ongoing" in refused()
     live.commit(10)
     live.leave()
-
-    def taken(_: float) -> None:
-        again = BatchProducer({"bootstrap.servers": place.servers}, name, transaction_timeout=60)
-        again.take_over(10, topic=place.target)
-        again.leave()
-
-    monkeypatch.setattr(
-        ledger_command, "time", SimpleNamespace(sleep=taken, monotonic=time.monotonic)
-    )
-    with pytest.raises(InUseError, match=f"another producer has taken over '{name}' meanwhile"):
-        run(place, broker, *command, "--execute")
-    moved = SimpleNamespace(sleep=lambda _: write(sink, 1), monotonic=time.monotonic)
-    monkeypatch.setattr(ledger_command, "time", moved)
-    with pytest.raises(InUseError, match="has moved meanwhile: flights-0"):
-        run(place, broker, *command, "--execute")
+    assert f"'{name}'" in refused("--execute", meanwhile=lambda _: producer().leave())
+    assert "flights-0" in refused("--execute", meanwhile=lambda _: write(sink, 1))
     assert sink.applied(QUERY)[TP].range == OffsetRange(3, 6)
     assert sink.applied("new") == {}
 
@@ -158,20 +152,95 @@ def test_without_java(
 
     monkeypatch.setattr(java, "find", absent)
     address = f"kafka://{place.servers}/{place.ledger}"
-    answer = CliRunner().invoke(app, ["ledger", "accept", address, *GAP, *QUICK])
-    assert answer.exit_code == 0, answer.exception
-    assert "whether a transaction of that id is open is not known" in answer.stdout
+    answer = invoke("ledger", "accept", address, *GAP, *QUICK)
+    assert answer.exit_code == 0
     assert "no Java was found" in answer.stdout
     assert sink.applied(QUERY)[TP].range == OffsetRange(8, 8)
-    with pytest.raises(JavaError):
-        run(place, broker, "accept", *GAP, *QUICK)
+    assert isinstance(error_of(*of(place, broker, "accept", *GAP, *QUICK)), JavaError)
 
 
 @pytest.mark.slow
 def test_a_broker_that_is_away() -> None:
     """One error within the time of a question."""
-    answer = CliRunner().invoke(
-        app, ["ledger", "accept", "kafka:eo-ledger", "-b", "127.0.0.1:1", *GAP]
-    )
-    assert isinstance(answer.exception, EoListenerError)
-    assert answer.exception.exit_code == 3
+    error = error_of("ledger", "accept", "kafka:eo-ledger", "-b", "127.0.0.1:1", *GAP)
+    assert error.exit_code == 3
+
+
+@pytest.fixture
+def source(broker: Broker) -> TopicPartition:
+    """Offsets 4 to 19 are there."""
+    topics = Topics(broker.bootstrap_servers)
+    tp = TopicPartition(topics.create(partitions=1), 0)
+    topics.fill(tp.topic, 20)
+    topics.forget_before(tp.topic, {0: 4})
+    return tp
+
+
+def store_of(folder: Path, tp: TopicPartition, topic_id: str | None) -> Store:
+    """A file in which the partition is applied up to 2."""
+    made = Store(folder / "delays.db")
+    made.write(entry_of({}, {tp: OffsetRange(0, 2)}, topic_id=topic_id))
+    return made
+
+
+def accept(store: Store, broker: Broker, tp: TopicPartition, gap: str, *more: str) -> list[str]:
+    words = ["ledger", "accept", store.address, "--partition", str(tp), "--gap", gap]
+    return [*words, "-b", broker.bootstrap_servers, *more]
+
+
+def untouched(store: Store) -> bool:
+    (head,) = store.heads().values()
+    return head.range.until == 2
+
+
+def test_a_dry_run_says_what_is_given_up(
+    broker: Broker, source: TopicPartition, tmp_path: Path
+) -> None:
+    """Whether Kafka has it still, and whether the log begins later than the gap ends."""
+    with closing(Logs({"bootstrap.servers": broker.bootstrap_servers})) as logs:
+        ids = logs.snapshot(NOTHING_HELD, [source], time.monotonic() + 10).topic_ids
+    store = store_of(tmp_path, source, ids[source.topic])
+    for gap, offsets, in_log, part in (
+        ("2..4", 2, 0, "2 offsets"),
+        ("2..3", 1, 0, "3..4"),  # will be another gap
+        ("2..20", 18, 16, "16 of these offsets, 4..20"),
+    ):
+        command = accept(store, broker, source, gap)
+        document = document_of(*command)
+        assert (document["offsets"], document["in_log"]) == (offsets, in_log)
+        assert document["not_compared"] is None
+        assert part in invoke(*command).stdout
+    assert untouched(store)
+    invoke(*accept(store, broker, source, "2..4", *QUICK))
+    (head,) = store.heads().values()
+    assert head.range.until == 4
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "gap", "part"),
+    [
+        (None, "2..21", "ends at 20"),  # what will be written there would never be read
+        ("tv9Lg1mUQ5mX5yWk4vcVXA", "2..4", "is not the one"),  # its offsets are others
+    ],
+)
+def test_a_gap_that_the_log_cannot_have_is_refused(
+    topic_id: str | None,
+    gap: str,
+    part: str,
+    broker: Broker,
+    source: TopicPartition,
+    tmp_path: Path,
+) -> None:
+    """Beyond the end of the log, and of another topic of the name."""
+    store = store_of(tmp_path, source, topic_id)
+    error = error_of(*accept(store, broker, source, gap, *QUICK))
+    assert isinstance(error, SettingsError)
+    assert part in str(error)
+    assert untouched(store)
+
+
+def test_a_topic_that_is_not_there_says_nothing_of_a_gap(broker: Broker, tmp_path: Path) -> None:
+    """It is said that the gap was not compared, and why."""
+    nowhere = TopicPartition("nowhere", 0)
+    store = store_of(tmp_path, nowhere, None)
+    assert str(nowhere) in document_of(*accept(store, broker, nowhere, "2..4"))["not_compared"]

@@ -1,22 +1,26 @@
-"""What moves, ends or cannot be read between two readings of an audit."""
+"""What an audit reads while a query goes on, and which ledgers it takes for the query's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from eo_listener.audit.positions import Positions
+from eo_listener.audit.positions import CheckpointPositions, Positions
 from eo_listener.cli import position_reader
-from eo_listener.cli.position_reader import AuditRequest, PositionReader
-from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.cli.ledger_choice import LedgerChoice, claims
+from eo_listener.cli.position_reader import AuditRequest, CheckpointReading, PositionReader
+from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger, TakenBack
 from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.spark.checkpoint import Checkpoint, Durable
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
-from tests.cli.checkpoint_files import CheckpointFiles, StoreFile
+from tests.cli.checkpoint_files import CheckpointFiles
+from tests.cli.sqlite_ledger import BACK, Store
 
 TP = TopicPartition("flights", 0)
 PROPERTIES = {"bootstrap.servers": "k:9092"}
@@ -28,10 +32,7 @@ Readings = Callable[..., tuple[PositionReader, Positions]]
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> CheckpointFiles:
     """Batch 0 is committed, up to offset 10."""
-    made = CheckpointFiles(tmp_path / "c", {TP: 0})
-    made.plan(0, {TP: 10})
-    made.commit(0)
-    return made
+    return CheckpointFiles(tmp_path / "c", {TP: 0}, {TP: 10})
 
 
 @pytest.fixture
@@ -73,9 +74,9 @@ def test_a_group_that_has_nothing_yet_is_waited_for(
 
 def test_a_group_is_waited_for_where_only_a_ledger_is_named(tmp_path: Path, read: Readings) -> None:
     """The ledger is ahead of the group until the listener has committed."""
-    store = StoreFile(tmp_path / "s.db")
-    store.apply(entry_of({}, {TP: OffsetRange(0, 10)}))
-    ledgers = [LedgerAddress.parse(f"sqlite:{store.path}")]
+    store = Store(tmp_path / "s.db")
+    store.write(entry_of({}, {TP: OffsetRange(0, 10)}))
+    ledgers = [LedgerAddress.parse(store.address)]
     _, positions = read(at(5), at(5), at(5), at(10), ledgers=ledgers)
     assert positions.groups[0].after == at(10)
 
@@ -83,9 +84,7 @@ def test_a_group_is_waited_for_where_only_a_ledger_is_named(tmp_path: Path, read
 def test_a_topic_that_no_group_holds_yet_is_waited_for(tmp_path: Path, read: Readings) -> None:
     """It is new to the query, whose listener commits it a moment later."""
     new = TopicPartition("weather", 0)
-    made = CheckpointFiles(tmp_path / "c", {TP: 0, new: 0})
-    made.plan(0, {TP: 10, new: 5})
-    made.commit(0)
+    made = CheckpointFiles(tmp_path / "c", {TP: 0, new: 0}, {TP: 10, new: 5})
     whole = {**at(10), new: Position(offset=5, metadata="")}
     _, positions = read(at(10), at(10), at(10), whole, checkpoint=str(made.folder))
     assert positions.groups[0].after == whole
@@ -154,11 +153,11 @@ def test_ledgers_that_differ_are_read_once_more(
     """Tables come first, however they are named: Spark starts, and the query goes on meanwhile."""
     read: list[str] = []
     ends = {"sqlite": file, "delta": table}
-    monkeypatch.setattr(
-        LedgerAddress,
-        "open",
-        lambda self, *_, **__: Moving(self.store.value, ends[self.store.value], read),
-    )
+
+    def opened(address: LedgerAddress, *_: object, **__: object) -> Moving:
+        return Moving(address.store.value, ends[address.store.value], read)
+
+    monkeypatch.setattr(LedgerAddress, "open", opened)
     ledgers = [LedgerAddress.parse(one) for one in ("sqlite:a.db", "delta:/d")]
     reader = PositionReader(AuditRequest(ledgers=ledgers))
     stores = reader.read().stores
@@ -172,17 +171,8 @@ def test_two_stores_of_one_name_are_distinguished(
 ) -> None:
     """A dsn has not all of a place; each ledger is later read where it is."""
 
-    def opened(address: LedgerAddress, *_: object, **__: object) -> SimpleNamespace:
-        until = 10 if "a" in address.shown else 20
-        heads = heads_of(entry_of({}, {TP: OffsetRange(0, until)}))
-        key = LedgerKey("t", QUERY)
-        ledger = StoredLedger(key=key, heads=heads, moved_at={})
-        return SimpleNamespace(
-            label="PostgreSQL h/d",
-            ledgers=lambda: {key: ledger},
-            history=lambda _: iter(()),
-            close=lambda: None,
-        )
+    def opened(address: LedgerAddress, *_: object, **__: object) -> Moving:
+        return Moving("PostgreSQL h/d", [10 if "a" in address.shown else 20] * 9, [])
 
     monkeypatch.setattr(LedgerAddress, "open", opened)
     addresses = [LedgerAddress.parse(f"postgresql://h/d?options={one}") for one in "xa"]
@@ -192,3 +182,183 @@ def test_two_stores_of_one_name_are_distinguished(
     for ledger in positions.ledgers:
         (now,) = reader.readers[ledger.store].ledgers().values()
         assert now.heads == ledger.heads
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_batch_that_is_committed_just_now(
+    before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two listings: no file is damaged, and offsets and batch are of one moment."""
+    files = CheckpointFiles(tmp_path / "c", {TP: 0}, {TP: 10})
+    files.plan(1, {TP: 20})
+    committed = Checkpoint.committed
+
+    def meanwhile(checkpoint: Checkpoint) -> Durable:
+        if before:
+            files.commit(1)
+        found = committed(checkpoint)
+        files.commit(1)
+        return found
+
+    monkeypatch.setattr(Checkpoint, "committed", meanwhile)
+    found = CheckpointReading(str(files.folder), {}).committed()
+    assert found.damaged == ()
+    assert (found.committed, found.done) == ((1, {TP: 20}) if before else (0, {TP: 10}))
+
+
+def test_a_committed_batch_without_offsets_is_damaged(tmp_path: Path) -> None:
+    """Whatever the query does meanwhile: its offsets are lost."""
+    files = CheckpointFiles(tmp_path / "c", {TP: 0}, {TP: 10})
+    files.commit(1)
+    found = CheckpointReading(str(files.folder), {}).committed()
+    assert (found.committed, found.damaged) == (1, ("offsets/1 is missing",))
+
+
+HEADS = heads_of(entry_of({}, {TP: OffsetRange(0, 10)}))
+DONE = {TP: 10}
+CHECKPOINT = CheckpointPositions(
+    label="c", query_id="none", committed=0, planned=0, done=DONE, ahead=DONE, began={TP: 0}
+)
+
+
+def ledger(
+    query: str, heads: Mapping[TopicPartition, Head] | None = None, back: TakenBack | None = None
+) -> StoredLedger:
+    return StoredLedger(
+        key=LedgerKey("t", query), heads=heads or {}, moved_at={}, begun=0, taken_back=back
+    )
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "chosen"),
+    [
+        ([ledger("a", HEADS), ledger("begun")], {"a"}),
+        ([ledger("begun")], set()),
+        ([ledger("a", HEADS), ledger("b", back=BACK)], {"a"}),
+        ([ledger("b", back=BACK), ledger("begun")], {"b"}),
+        ([ledger("b", back=BACK), ledger("c", back=BACK)], set()),
+    ],
+)
+def test_a_ledger_without_heads(ledgers: list[StoredLedger], chosen: set[str]) -> None:
+    """May be the query's where its table was taken back, and no other one may be."""
+    # Not one whose first batch was begun and not finished: it would count as lost what is there.
+    choice = LedgerChoice(None, None, CHECKPOINT)
+    found = choice.chosen({one.key: one for one in ledgers})
+    assert {key.query for key in found} == chosen
+
+
+class Histories:
+    """A reader of a table that several queries write to."""
+
+    label = "table t"
+
+    def __init__(self, **histories: Sequence[AppliedBatch]) -> None:
+        self._histories = histories
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        found = {}
+        for query, history in self._histories.items():
+            found[LedgerKey("t", query)] = ledger(query, {TP: history[-1].head})
+        return found
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        return iter(self._histories[key.query])
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        return iter(())
+
+    def close(self) -> None: ...
+
+
+class NewestOnly(Histories):
+    """A reader of a table, which has the newest batches of its history alone."""
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        head = heads_of(entry_of({}, {TP: OffsetRange(60, 70)}))
+        return {LedgerKey("t", "a"): replace(ledger("a", head), newest_only=True)}
+
+
+def applied(
+    start: int,
+    until: int,
+    verdict: str,
+    gap: OffsetRange | None = None,
+    topic_id: str | None = None,
+) -> AppliedBatch:
+    (head,) = heads_of(entry_of({}, {TP: OffsetRange(start, until)})).values()
+    head = replace(head, topic_id=topic_id)
+    return AppliedBatch(
+        partition=TP, head=head, rows=1, verdict=verdict, gap=gap, applied_at="2026-11-23"
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "start", "known_from"),
+    [
+        ([applied(5, 60, "first"), applied(60, 70, "next")], 5, 5),
+        ([applied(50, 60, "next"), applied(60, 70, "next")], 0, 50),
+        ([applied(60, 70, "gap accepted", OffsetRange(40, 60))], 0, 40),
+        ([], 0, 60),  # the last batch itself has its range in the ledger
+    ],
+)
+def test_what_a_table_must_have(history: list[AppliedBatch], start: int, known_from: int) -> None:
+    """Since when that is known for certain is where the oldest batch of the history begins."""
+    (claim,) = claims(NewestOnly(a=history), "t").values()
+    assert (claim.range, claim.known_from) == (OffsetRange(start, 70), known_from)
+
+
+def test_two_queries_that_write_into_one_table() -> None:
+    """Each has its own range; what one has given up was given up where the other has not it."""
+    one = [applied(0, 10, "first"), applied(20, 30, "gap accepted", OffsetRange(10, 20))]
+    other = [applied(15, 18, "first")]
+    (claim,) = claims(Histories(a=one, b=other), "t").values()
+    assert set(claim.ranges) == {OffsetRange(0, 30), OffsetRange(15, 18)}
+    assert claim.gaps == (OffsetRange(10, 15), OffsetRange(18, 20))
+
+
+OLD, NEW = (applied(0, 50, "first", topic_id="A"), applied(0, 7, "first", topic_id="B"))
+SAYS = [applied(0, 9, "next", topic_id="A"), NEW]
+
+
+@pytest.mark.parametrize(
+    ("of_one", "of_other", "known"),
+    [
+        # The other one's history says which is the older topic.
+        ([OLD], SAYS, {}),
+        (SAYS, [OLD], {}),
+        # Else Kafka does: the rows of the topic that is there are looked for.
+        ([OLD], [NEW], {TP.topic: "B"}),
+        ([NEW], [OLD], {TP.topic: "B"}),
+    ],
+)
+def test_two_queries_of_which_one_has_an_older_topic(
+    of_one: list[AppliedBatch], of_other: list[AppliedBatch], known: dict[str, str]
+) -> None:
+    """The rows of the newer one are looked for, and not the other's."""
+    (claim,) = claims(Histories(a=of_one, b=of_other), "t", known).values()
+    assert (claim.topic_id, claim.ranges) == ("B", (OffsetRange(0, 7),))
+    assert claim.older == {"A": OffsetRange(0, 50)}
+
+
+@pytest.mark.parametrize(
+    ("batches", "committed", "chosen"),
+    [
+        ({"delays": 4, "copy": 9}, 4, "delays"),
+        ({"delays": 5, "copy": 9}, 4, "delays"),  # in doubt
+        ({"delays": 4, "copy": 9}, 9, "copy"),
+        ({"old": 4, "renamed": 9}, 8, "renamed"),
+        ({"delays": 4, "copy": 5}, 4, "copy"),  # nothing shows which; the newest, and it is said
+        ({"delays": 2, "copy": 9}, 4, "copy"),
+    ],
+)
+def test_a_query_on_a_copy_of_the_checkpoint(
+    batches: Mapping[str, int], committed: int, chosen: str
+) -> None:
+    """Both have one query id; the ledger that stands where the checkpoint does is its own."""
+    every = {}
+    for query, batch in batches.items():
+        heads = heads_of(entry_of({}, {TP: OffsetRange(0, 10)}, batch_id=batch))
+        every[LedgerKey("t", query)] = ledger(query, heads)
+    checkpoint = replace(CHECKPOINT, query_id="query-1", committed=committed)
+    (found,) = LedgerChoice(None, None, checkpoint).chosen(every)
+    assert found.query == chosen

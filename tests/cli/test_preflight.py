@@ -29,21 +29,6 @@ def test_people_get_a_table_and_a_line_for_each_thing_to_do(broker: Broker) -> N
 
 
 @pytest.mark.kafka
-def test_programs_get_a_document(broker: Broker) -> None:
-    """A finding has a level, what it is about, what was found, and what to do. All fine exits 0."""
-    group = unique("new")
-    answer = invoke("preflight", "-b", broker.bootstrap_servers, "-g", group, "--json")
-    assert answer.exit_code == 0
-    findings = json.loads(answer.stdout)["findings"]
-    assert {
-        "level": "fine",
-        "about": f"group {group}",
-        "what": "it does not exist yet: the first commit makes it",
-        "advice": "",
-    } in findings
-
-
-@pytest.mark.kafka
 def test_a_sink_is_asked_about_by_its_arguments(broker: Broker) -> None:
     """Its topics, ledger, time-out and transactional id; what is wrong has a line to be copied."""
     servers, ledger = broker.bootstrap_servers, unique("ledger")
@@ -52,29 +37,17 @@ def test_a_sink_is_asked_about_by_its_arguments(broker: Broker) -> None:
     sink = ["--sink-topic", first, "--sink-topic", second, "--sink-ledger-topic", ledger]
     answer = invoke("preflight", "-b", servers, *sink, "--sink-query", "q", "--json")
     assert answer.exit_code == 0
-    abouts = {one["about"] for one in json.loads(answer.stdout)["findings"]}
+    findings = json.loads(answer.stdout)["findings"]
     own = f"transactional id eo-listener/{second}%2C{first}/q"
+    abouts = {one["about"] for one in findings}
     assert abouts >= {f"topic {first}", f"topic {second}", f"ledger {ledger}", own}
+    assert all(one.keys() == {"level", "about", "what", "advice"} for one in findings)
     topics.create_as(ledger, 1)
     answer = invoke("preflight", "-b", servers, *sink, "--sink-transaction-timeout", "1000")
     assert answer.exit_code == 1
-    lines = answer.stdout.splitlines()
     alter = f"--alter --topic {ledger} --add-config cleanup.policy=compact"
-    assert any(alter in line for line in lines)
-    assert any("transaction_timeout=900" in line for line in lines)
-    assert lines[-1] == "to act on: 2"
-
-
-@pytest.mark.slow
-def test_a_cluster_that_is_away() -> None:
-    """It is said in the table, beside what is known of this machine, and exits with 3."""
-    answer = invoke("preflight", "-b", "127.0.0.1:1", "--json")
-    assert answer.exit_code == 3
-    findings = json.loads(answer.stdout)["findings"]
-    assert any(one["about"] == "this machine" for one in findings)
-    assert findings[-1]["about"] == "cluster 127.0.0.1:1"
-    assert "Connection refused" in findings[-1]["what"]
-    assert "--bootstrap-server" in findings[-1]["advice"]
+    for line in (alter, "transaction_timeout=900", "to act on: 2"):
+        assert any(line in one for one in answer.stdout.splitlines())
 
 
 def test_without_a_cluster_only_this_machine_is_checked() -> None:

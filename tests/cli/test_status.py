@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -36,9 +36,8 @@ def topic(broker: Broker) -> str:
 
 
 def ends(servers: str, topic: str) -> dict[int, int]:
-    reader = ClusterReader({"bootstrap.servers": servers})
-    found = reader.log_ends(reader.partitions([topic]))
-    reader.close()
+    with closing(ClusterReader({"bootstrap.servers": servers})) as reader:
+        found = reader.log_ends(reader.partitions([topic]))
     return {tp.partition: end for tp, end in found.items()}
 
 
@@ -69,13 +68,16 @@ def test_a_partition_never_committed_has_an_unknown_lag(broker: Broker, topic: s
 
 
 class Watching:
-    """A `status --watch` of its own, which prints one JSON document for each reading."""
+    """A `status --watch` of its own in a `with` block: a JSON document for each reading."""
 
     def __init__(self, servers: str, *words: str) -> None:
         given = [*COMMAND, "status", *words, "-b", servers, "--json", "--watch", "0.2"]
         self._process = subprocess.Popen(
             given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+
+    def __enter__(self) -> Watching:  # noqa: PYI034  # Python 3.10 has no Self
+        return self
 
     def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read documents until one is as it is wanted."""
@@ -93,20 +95,9 @@ class Watching:
         _, said = self._process.communicate(timeout=60)
         return self._process.returncode, said
 
-    def kill(self) -> None:
-        """End it, whatever a test has left."""
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-@contextmanager
-def watching(servers: str, *words: str) -> Iterator[Watching]:
-    """One for a `with` block."""
-    process = Watching(servers, *words)
-    try:
-        yield process
-    finally:
-        process.kill()
 
 
 def committed(told: dict[str, Any]) -> int | None:
@@ -119,7 +110,7 @@ def test_watch_reads_again_until_it_is_interrupted(broker: Broker, topic: str) -
     """Ctrl-C ends it with 0 and no traceback."""
     servers, group = broker.bootstrap_servers, unique("g")
     commit(servers, group, topic, {0: 1, 1: 1})
-    with watching(servers, group) as process:
+    with Watching(servers, group) as process:
         assert committed(process.until(lambda _: True)) == 1
         commit(servers, group, topic, {0: 2, 1: 2})
         process.until(lambda told: committed(told) == 2)
@@ -133,7 +124,7 @@ def test_watch_goes_on_when_the_broker_comes_back(start_broker: StartBroker) -> 
     servers, group = broker.bootstrap_servers, unique("g")
     topic = Topics(servers).create(partitions=1)
     commit(servers, group, topic, {0: 0})
-    with watching(servers, group) as process:
+    with Watching(servers, group) as process:
         process.until(lambda told: "partitions" in told)
         broker.kill()
         told = process.until(lambda told: "error" in told)
@@ -155,7 +146,7 @@ def test_watch_shows_that_a_group_has_stopped(broker: Broker, topic: str) -> Non
         verdicts.append(told["groups"][0]["verdict"])
         return verdicts[-1] == "STOP"
 
-    with watching(servers, f"{group}*") as process:
+    with Watching(servers, f"{group}*") as process:
         process.until(stopped)
     assert (verdicts[0], len(verdicts) < 40) == (None, True)
 
@@ -183,12 +174,12 @@ def test_an_open_transaction_and_the_age_of_a_record(broker: Broker) -> None:
     servers, group = broker.bootstrap_servers, unique("g")
     topic = Topics(servers).create(partitions=1)
     hour_ago = round(time.time() * 1000) - 3_600_000
-    old = Producer({"bootstrap.servers": servers, "log_level": "0"})
+    settings = {"bootstrap.servers": servers, "log_level": "0"}
+    old = Producer(settings)
     for _ in range(5):
         old.produce(topic, value="v", partition=0, timestamp=hour_ago)
     assert old.flush(30) == 0
-    settings = {"bootstrap.servers": servers, "transactional.id": unique("t"), "log_level": "0"}
-    producer = Producer(settings)
+    producer = Producer({**settings, "transactional.id": unique("t")})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, value="open", partition=0)
@@ -200,29 +191,9 @@ def test_an_open_transaction_and_the_age_of_a_record(broker: Broker) -> None:
     assert (document["lag"], document["stable_lag"]) == (3, 2)
     assert 3600 <= document["age"] < 3600 + 600
     table = invoke("status", group, "-b", servers).stdout
-    assert "lag in total: 3, of which 2 before open transactions" in table
-    assert "oldest record still to be read: 60 min old" in table
+    assert "lag in total: 3, of which 2 before" in table
+    assert "60 min old" in table
     commit(servers, group, topic, {0: 5})
     document = document_of("status", group, "-b", servers)
     assert (document["lag"], document["stable_lag"]) == (1, 0)
     producer.abort_transaction(30)
-
-
-@pytest.mark.slow
-def test_many_groups_of_many_partitions(broker: Broker) -> None:
-    """200 groups of 100 partitions each are read at once; the time is printed, with -s."""
-    servers, prefix = broker.bootstrap_servers, unique("crowd")
-    topics = Topics(servers)
-    topic = topics.create(partitions=100)
-    topics.fill(topic, 1000)
-    for number in range(200):
-        commit(servers, f"{prefix}-{number}", topic, dict.fromkeys(range(100), 1))
-    begun = time.perf_counter()
-    groups = document_of("status", f"{prefix}-*", "-b", servers)["groups"]
-    print(f"200 groups x 100 partitions: {time.perf_counter() - begun:.2f} s")  # noqa: T201  # for who measures it
-    assert len(groups) == 200
-    assert all(len(one["partitions"]) == 100 for one in groups)
-    begun = time.perf_counter()
-    tool = broker.release.consumer_groups(servers, "--describe", "--all-groups")
-    subprocess.run(tool, capture_output=True, timeout=600, check=True)
-    print(f"kafka-consumer-groups: {time.perf_counter() - begun:.2f} s")  # noqa: T201  # for who measures it

@@ -14,15 +14,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from eo_listener.cli import app, java_client
-from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.cli import java_client
+from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.spark.java import Java
 from eo_listener.spark.shim_process import ShimProcess
 from tests import hanging
 from tests.broker import Broker
+from tests.cli.commands import invoke
 from tests.conftest import StartBroker
 from tests.topics import Topics, unique
 
@@ -66,13 +67,8 @@ def one_process() -> Iterator[None]:
 
 
 def run(broker: Broker, *words: str) -> Result:
-    clients = str(broker.release.jars[0].parent)
-    more = ["-b", broker.bootstrap_servers]
-    more += ["--kafka-clients", clients] if words[0] == "txn" else []
-    answer = CliRunner().invoke(app, [*words, *more])
-    if isinstance(answer.exception, EoListenerError):
-        raise answer.exception
-    return answer
+    clients = ["--kafka-clients", str(broker.release.jars[0].parent)] if words[0] == "txn" else []
+    return invoke(*words, "-b", broker.bootstrap_servers, *clients)
 
 
 def listed(broker: Broker, *words: str) -> tuple[int, list[Mapping[str, Any]]]:
@@ -81,43 +77,16 @@ def listed(broker: Broker, *words: str) -> tuple[int, list[Mapping[str, Any]]]:
     return answer.exit_code, found
 
 
-def shown_committed(broker: Broker, topic: str) -> list[str]:
-    """What a consumer under read_committed is shown of the first partition, up to a short end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "reader",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": "true",
-            "log_level": "0",
-        }
-    )
-    found = []
-    try:
-        consumer.assign([Wire(topic, 0, 0)])
-        while (message := consumer.poll(10)) is not None and message.error() is None:
-            found.append((message.value() or b"").decode())
-    finally:
-        consumer.close()
-    return found
-
-
 @contextmanager
 def left_open(broker: Broker, name: str, topic: str, group: str) -> Iterator[Producer]:
     """A producer that has sent a record, and offsets of a group, and stands still."""
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "transactional.id": name,
-            "transaction.timeout.ms": "60000",
-            "log_level": "0",
-        }
-    )
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
+    own = {"transactional.id": name, "transaction.timeout.ms": "60000"}
+    producer = Producer({**settings, **own})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, value="open", partition=0)
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group}
-    consumer = Consumer({**settings, "log_level": "0"})
+    consumer = Consumer({**settings, "group.id": group})
     producer.send_offsets_to_transaction(
         [Wire(topic, 0, 1)], consumer.consumer_group_metadata(), 30
     )
@@ -153,24 +122,6 @@ def test_one_of_ours_is_found_and_fenced(broker: Broker) -> None:
     assert json.loads(run(broker, *command, "--json").stdout)["transaction"] is None
     with pytest.raises(SettingsError):
         run(broker, "txn", "abort", "--transactional-id", unique("nosuch"))
-
-
-def test_one_that_hangs_is_ended_by_kafkas_own_command(broker: Broker) -> None:
-    """No coordinator has it; the command that `list` prints is typed, and readers go on."""
-    servers = broker.bootstrap_servers
-    topic, producer_id = Topics(servers).create(partitions=1), next(_producer_ids)
-    with hanging.unverified(servers):
-        hanging.append(servers, TopicPartition(topic, 0), producer_id, written=1_600_000_000_000)
-    plain = Producer({"bootstrap.servers": servers, "log_level": "0"})
-    plain.produce(topic, value="behind", partition=0)
-    assert plain.flush(30) == 0
-    code, (found,) = listed(broker, "-t", topic)
-    assert (code, found["verdict"], found["transactional_id"]) == (1, "hanging", None)
-    assert shown_committed(broker, topic) == []
-    (command,) = found["commands"]
-    hanging.type_command(broker, command)
-    assert shown_committed(broker, topic) == ["behind"]
-    assert listed(broker, "-t", topic) == (0, [])
 
 
 def test_one_that_may_have_a_coordinator_is_not_known(broker: Broker) -> None:

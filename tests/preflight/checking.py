@@ -19,16 +19,12 @@ def check(
     *groups: str,
     topics: tuple[str, ...] = (),
     mode: str = "simple",
-    recommit_interval: float = 3600.0,
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> list[CheckFinding]:
     """All findings."""
+    every = {"bootstrap.servers": broker.bootstrap_servers, **properties}
     request = Request(
-        properties={"bootstrap.servers": broker.bootstrap_servers, **properties},
-        groups=groups,
-        topics=topics,
-        mode=mode,
-        recommit_interval=recommit_interval,
+        properties=every, groups=groups, topics=topics, mode=mode, recommit_interval=3600.0
     )
     return list(child_process.run(request).findings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from eo_listener.preflight.kafka_checks import judge_group, judge_topic
 from eo_listener.preflight.local_checks import LocalFacts, judge_local
 from eo_listener.preflight.request import Request
+from eo_listener.spark.session.local_facts import read_local_facts
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOGS = {"t": TopicFacts(name="t", has_id=True, ends={0: 9, 1: 9})}
@@ -170,7 +172,6 @@ LOCAL = LocalFacts(
     java="17 (/usr/bin/java)",
     shim="eo-listener-shim-0.1.0.jar",
 )
-FIELDS = {name: getattr(LOCAL, name) for name in LocalFacts.__dataclass_fields__}
 
 
 @pytest.mark.parametrize(
@@ -186,9 +187,9 @@ FIELDS = {name: getattr(LOCAL, name) for name in LocalFacts.__dataclass_fields__
         ({"shim": None, "shim_error": SettingsError("No shim", fix="make jar")}, "No shim"),
     ],
 )
-def test_what_does_not_fit_on_this_machine(changed: dict[str, object], words: str) -> None:
+def test_what_does_not_fit_on_this_machine(changed: dict[str, Any], words: str) -> None:
     """Each is one finding, with something to do."""
-    (found,) = to_act_on(judge_local(LocalFacts(**{**FIELDS, **changed})))
+    (found,) = to_act_on(judge_local(replace(LOCAL, **changed)))
     assert words in found.what
     assert found.advice
 
@@ -201,9 +202,9 @@ def test_what_does_not_fit_on_this_machine(changed: dict[str, object], words: st
         {"packages": ("spark-sql-kafka-0-10_2.13:4.0.0",)},
     ],
 )
-def test_what_fits_on_this_machine(changed: dict[str, object]) -> None:
+def test_what_fits_on_this_machine(changed: dict[str, Any]) -> None:
     """The connector may come by `configure`, lie among the jars, or be named as a package."""
-    assert not to_act_on(judge_local(LocalFacts(**{**FIELDS, **changed})))
+    assert not to_act_on(judge_local(replace(LOCAL, **changed)))
 
 
 def test_findings_are_read_as_they_were_written() -> None:
@@ -244,3 +245,60 @@ def test_a_name_that_no_transaction_takes(name: str, mode: str, wrong: bool) -> 
     """librdkafka refuses a group that is not ASCII in that mode alone, and that is said before."""
     found = group(replace(EMPTY, name=name), mode)
     assert [one.level for one in found if "printable ASCII" in one.what] == [Level.PROBLEM] * wrong
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Spark 3.5.7 of Scala 2.12, as far as its files tell."""
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "jars" / "spark-sql_2.12-3.5.7.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_jars_and_settings_that_do_not_fit_are_found(home: Path) -> None:
+    """Connectors of other Sparks, among the jars and in spark-defaults.conf; a shim there."""
+    (home / "jars" / "spark-sql-kafka-0-10_2.13-4.0.0.jar").touch()
+    (home / "jars" / "eo-listener-shim-0.0.1.jar").touch()
+    (home / "conf" / "spark-defaults.conf").write_text(
+        "spark.jars.packages  org.x:y:1,org.apache.spark:spark-sql-kafka-0-10_2.12:3.4.1\n"
+    )
+    facts = read_local_facts()
+    assert (facts.spark, facts.scala, facts.home) == ("3.5.7", "2.12", str(home))
+    assert facts.packages == ("spark-sql-kafka-0-10_2.12:3.4.1",)
+    told = [one.what for one in to_act_on(judge_local(facts))]
+    for words in (
+        "jars is of Spark 4.0.0 (Scala 2.13)",
+        "in spark-defaults.conf is of Spark 3.4.1 (Scala 2.12)",
+        "(eo-listener-shim-0.0.1.jar)",
+    ):
+        assert any(words in what for what in told), told
+
+
+def test_what_is_missing_is_a_fact_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SPARK_HOME without Spark and a JAVA_HOME without Java are reported, and raise nothing."""
+    (home / "jars" / "spark-sql_2.12-3.5.7.jar").unlink()
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    facts = read_local_facts()
+    told = {one.what.partition(":")[0]: one.advice for one in to_act_on(judge_local(facts))}
+    assert any(what.startswith(f"There is no Spark in {home}") for what in told)
+    assert any(what.startswith("Java was not found") for what in told)
+    assert all(told.values())
+
+
+def test_a_java_that_is_too_old_for_spark_is_reported(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version that Spark needs is Spark's own affair: 3.5 runs on 11, 4.0 wants 17."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert read_local_facts().java == f"11 ({java})"
+    jars = home / "jars"
+    (jars / "spark-sql_2.12-3.5.7.jar").rename(jars / "spark-sql_2.13-4.0.0.jar")
+    error = read_local_facts().java_error
+    assert error is not None
+    assert "Spark 4.0.0 needs Java 17" in error.problem

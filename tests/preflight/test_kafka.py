@@ -5,19 +5,23 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
 
+from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import commit
-from tests.preflight.checking import check
+from tests.preflight.checking import check, check_sink
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -31,47 +35,30 @@ def topic(broker: Broker) -> str:
     return name
 
 
-def member_of(broker: Broker, group: str, topic: str, protocol: str = "classic") -> Consumer:
-    """A live member of a group."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": group,
-            "group.protocol": protocol,
-            "client.id": "somebody",
-        }
-    )
+@contextmanager
+def live_member(broker: Broker, group: str, topic: str, protocol: str) -> Iterator[Consumer]:
+    """A member of a group, in a `with` block."""
+    settings = {"group.id": group, "group.protocol": protocol, "client.id": "somebody"}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
     consumer.subscribe([topic])
-    deadline = time.monotonic() + 30
-    while not consumer.assignment():
-        consumer.poll(0.1)
-        assert time.monotonic() < deadline
-    return consumer
+    with closing(consumer):
+        until(lambda: consumer.poll(0.1) or consumer.assignment(), 30)
+        yield consumer
 
 
 @contextmanager
 def open_transaction(broker: Broker, group: str, topic: str) -> Iterator[None]:
     """A transaction on the offsets of a group, by a driver at work or one that was killed."""
-    servers = broker.bootstrap_servers
-    commit(servers, group, topic, {0: 1})
-    producer = Producer(
-        {"bootstrap.servers": servers, "transactional.id": unique("tx"), "log_level": "0"}
-    )
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
+    commit(broker.bootstrap_servers, group, topic, {0: 1})
+    producer = Producer({**settings, "transactional.id": unique("tx")})
     producer.init_transactions(30)
     producer.begin_transaction()
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
-    wire = [Wire(topic, 0, 2)]
-    producer.send_offsets_to_transaction(wire, consumer.consumer_group_metadata(), 30)
-    yield
-    producer.abort_transaction(30)
-    consumer.close()
-
-
-@contextmanager
-def live_member(broker: Broker, group: str, topic: str, protocol: str) -> Iterator[None]:
-    consumer = member_of(broker, group, topic, protocol)
-    yield
-    consumer.close()
+    with closing(Consumer({**settings, "group.id": group})) as consumer:
+        wire = [Wire(topic, 0, 2)]
+        producer.send_offsets_to_transaction(wire, consumer.consumer_group_metadata(), 30)
+        yield
+        producer.abort_transaction(30)
 
 
 @contextmanager
@@ -83,7 +70,7 @@ def connect_worker(broker: Broker, group: str) -> Iterator[None]:
 
 
 PROTOCOLS = ["classic", *([] if kafka_version().startswith("3.") else ["consumer"])]
-Found = dict[str, tuple[CheckFinding, ...]]
+Found = dict[str, list[CheckFinding]]
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +87,8 @@ def found(broker: Broker, topic: str) -> dict[str, Found]:
     topics.fill(emptied, 10)
     commit(broker.bootstrap_servers, group["slow"], emptied, {0: 1})
     topics.forget_before(emptied, {0: 5})
-    consumer = member_of(broker, group["left"], topic)
-    consumer.commit(offsets=[Wire(topic, 0, 1)], asynchronous=False)
-    consumer.close()
+    with live_member(broker, group["left"], topic, "classic") as consumer:
+        consumer.commit(offsets=[Wire(topic, 0, 1)], asynchronous=False)
     with ExitStack() as stack:
         stack.enter_context(open_transaction(broker, group["open"], topic))
         stack.enter_context(connect_worker(broker, group["connect"]))
@@ -116,11 +102,9 @@ def found(broker: Broker, topic: str) -> dict[str, Found]:
     about |= {f"topic {topic}": "topic", "topic mistyped": "mistyped"}
     by_mode: dict[str, Found] = {}
     for mode, every in findings.items():
-        names = {about.get(one.about, "cluster") for one in every}
-        by_mode[mode] = {
-            name: tuple(one for one in every if about.get(one.about, "cluster") == name)
-            for name in names
-        }
+        of_mode = by_mode.setdefault(mode, defaultdict(list))
+        for one in every:
+            of_mode[about.get(one.about, "cluster")].append(one)
     return by_mode
 
 
@@ -194,3 +178,56 @@ def join(wire: socket.socket, group: str, protocol_type: str) -> None:
             return
         assert time.monotonic() < deadline, error
         time.sleep(0.2)
+
+
+pytestmark = pytest.mark.kafka
+
+
+def test_what_is_wrong_for_a_sink(broker: Broker) -> None:
+    """A missing target, a ledger that deletes, dead letters without keys, a time-out too long."""
+    servers, absent = broker.bootstrap_servers, unique("absent")
+    topics = Topics(servers)
+    ledger, dead = topics.create("ledger", 1), topics.create("dead", 1, cleanup_policy="compact")
+    sink: dict[str, Any] = {
+        "ledger_topic": ledger,
+        "dead_letters": dead,
+        "transaction_timeout": 901.0,
+    }
+    problems = {one.about: one for one in to_act_on(check_sink(servers, absent, **sink))}
+    assert {one.level for one in problems.values()} == {Level.PROBLEM}
+    cluster, of_ledger = f"cluster {servers}", f"ledger {ledger}"
+    assert problems.keys() == {f"topic {absent}", f"topic {dead}", of_ledger, cluster}
+    assert "transaction_timeout=901 s" in problems[cluster].what
+    assert "cleanup.policy=compact" in problems[of_ledger].advice
+    assert not topics.exists(absent)
+
+
+def test_a_query_that_runs_is_not_fenced(broker: Broker) -> None:
+    """The right to its transactional id is tried, and its transaction goes on; all is well."""
+    servers = broker.bootstrap_servers
+    target = Topics(servers).create("target", 2)
+    settings = {"bootstrap.servers": servers, "log_level": 0}
+    own = sink_transactional_id(target, "q")
+    live = Producer({**settings, "transactional.id": own})
+    live.init_transactions(30)
+    begin(live, target)
+    ledger = unique("ledger")
+    found = check_sink(servers, target, ledger_topic=ledger, query="q", group=unique("g"))
+    assert not to_act_on(found)
+    whats = {one.about: one.what for one in found}
+    assert "2 partitions" in whats[f"topic {target}"]
+    assert "(Write)" in whats[f"topic {target}"]
+    assert "does not exist yet" in whats[f"ledger {ledger}"]
+    assert "(Write)" in whats[f"transactional id {own}"]
+    assert any("transaction.max.timeout.ms is 900000" in one.what for one in found)
+    live.commit_transaction(30)
+    Producer({**settings, "transactional.id": own}).init_transactions(30)
+    with pytest.raises(KafkaException, match="_FENCED"):  # as it would be, had the check taken it
+        begin(live, target)
+
+
+def begin(producer: Producer, topic: str) -> None:
+    """Begin a transaction, and wait until a record is in it."""
+    producer.begin_transaction()
+    producer.produce(topic, b"a")
+    producer.flush(30)

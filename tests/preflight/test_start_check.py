@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,14 +24,21 @@ from eo_listener.preflight.start_check import StartCheck
 from tests.broker import Broker
 from tests.groups import commit
 from tests.topics import Topics, unique
+from tests.waiting import until
 
 SECRET = "hunter2-planted"  # noqa: S105  # planted, to be looked for
+SLEEP = "import time; time.sleep(60)"
 NOWHERE = Request(properties={"bootstrap.servers": "127.0.0.1:1"})
 
 
 def fed(*groups: str, cluster: str = "k:9092", ended: bool = False) -> RunGroupsChanged:
     pairs = frozenset((cluster, group) for group in groups)
     return RunGroupsChanged(query="q", run_id="r", groups=pairs, ended=ended)
+
+
+def start_check_of(properties: Any = None, gather: float = 0.0) -> StartCheck:
+    of = properties or (lambda cluster: {"bootstrap.servers": cluster})
+    return StartCheck(of, mode="simple", recommit_interval=60.0, gather=gather)
 
 
 def wait_for_the_thread() -> None:
@@ -46,12 +54,7 @@ def test_what_matters_is_logged_once(broker: Broker, caplog: pytest.LogCaptureFi
     servers, group = broker.bootstrap_servers, unique("beyond")
     topic = Topics(servers).create(partitions=1)
     commit(servers, group, topic, {0: 1000})
-    check = StartCheck(
-        lambda cluster: {"bootstrap.servers": cluster},
-        mode="simple",
-        recommit_interval=60.0,
-        gather=0.2,
-    )
+    check = start_check_of(gather=0.2)
     with caplog.at_level(logging.INFO, "eo_listener"):
         for _ in range(2):
             check(fed(group, cluster=servers))
@@ -60,8 +63,8 @@ def test_what_matters_is_logged_once(broker: Broker, caplog: pytest.LogCaptureFi
         wait_for_the_thread()
     (line,) = [one for one in caplog.records if one.name == "eo_listener"]
     assert line.levelno == logging.WARNING
-    assert line.getMessage().startswith(f"preflight, problem, group {group}: it is beyond the end")
-    assert ". Fix: start the query with a new checkpoint" in line.getMessage()
+    assert line.getMessage().startswith(f"preflight, problem, group {group}: ")
+    assert ". Fix: " in line.getMessage()
     check.close()
 
 
@@ -96,10 +99,6 @@ def test_no_secret_is_on_a_command_line(broker: Broker) -> None:
     assert SECRET not in str(found)
 
 
-def sleeper() -> subprocess.Popen[str]:
-    return program("import time; time.sleep(60)")
-
-
 def program(text: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", text],
@@ -112,8 +111,8 @@ def program(text: str) -> subprocess.Popen[str]:
 
 def test_a_child_that_hangs_is_ended() -> None:
     """In its time, and it is gone then."""
-    child = sleeper()
-    with pytest.raises(UnavailableError, match="the check did not end within"):
+    child = program(SLEEP)
+    with pytest.raises(UnavailableError, match="did not end"):
         ask(child, NOWHERE, 0.3)
     assert child.returncode is not None
 
@@ -121,7 +120,7 @@ def test_a_child_that_hangs_is_ended() -> None:
 @pytest.mark.parametrize("text", ["import os; os.abort()", "import sys; sys.exit(2)", "pass"])
 def test_a_child_that_breaks_down_is_one_error(text: str) -> None:
     """librdkafka can end a process whose broker restarts: here that is only a check less."""
-    with pytest.raises(UnavailableError, match="the process for it ended with"):
+    with pytest.raises(UnavailableError, match="ended with"):
         ask(program(text), NOWHERE, 30.0)
 
 
@@ -154,22 +153,14 @@ def test_closing_ends_a_check_that_is_under_way(
     children: list[subprocess.Popen[str]] = []
 
     def slow(*, polite: bool) -> subprocess.Popen[str]:
-        children.append(sleeper())
+        children.append(program(SLEEP))
         return children[0]
 
     monkeypatch.setattr(start_check, "start", slow)
-    check = StartCheck(
-        lambda cluster: {"bootstrap.servers": cluster},
-        mode="simple",
-        recommit_interval=60.0,
-        gather=0.0,
-    )
+    check = start_check_of()
     with caplog.at_level(logging.INFO, "eo_listener"):
         check(fed("g"))
-        deadline = time.monotonic() + 20
-        while not children:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: children, 20)
         began = time.monotonic()
         check.close()
         assert time.monotonic() - began < 20.0
@@ -188,7 +179,7 @@ def test_nothing_is_raised_whatever_happens(caplog: pytest.LogCaptureFixture) ->
             return None
         raise RuntimeError(SECRET)
 
-    check = StartCheck(of, mode="simple", recommit_interval=60.0, gather=0.0)
+    check = start_check_of(of)
     with caplog.at_level(logging.INFO, "eo_listener"):
         check(fed("g", cluster="unknown"))
         check(fed("g", cluster="k:9092"))
@@ -206,7 +197,7 @@ def test_a_driver_with_many_groups_has_some_of_them_checked() -> None:
         asked.append(cluster)
         return None
 
-    check = StartCheck(of, mode="simple", recommit_interval=60.0, gather=0.0)
+    check = start_check_of(of)
     check(fed(*(f"g{number}" for number in range(1000))))
     wait_for_the_thread()
     check(fed("one more"))

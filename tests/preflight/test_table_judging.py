@@ -84,9 +84,10 @@ def test_all_is_well() -> None:
     """A table that is there, and one that the first batch makes; the ledger's offsets are said."""
     assert well(judge_iceberg(PLAN, THERE))[-1] == "the ledger of 'q' has flights-0 at 7"
     assert well(judge_delta(AT, LOG))[-1] == "the ledger of 'q' has flights-0 at 7"
-    absent = well(judge_iceberg(PLAN, IcebergFacts(store="jdbc")))
-    assert absent == ["it is not there: the first batch makes it, in format 2"]
-    assert well(judge_delta(AT, DeltaFacts())) == ["it is not there: the first batch makes it"]
+    (absent,) = well(judge_iceberg(PLAN, IcebergFacts(store="jdbc")))
+    assert "format 2" in absent
+    (absent,) = well(judge_delta(AT, DeltaFacts()))
+    assert "first batch makes it" in absent
     assert well(judge_runtime(ICEBERG, RUNTIME)) == ["r.jar fits"]
     empty = replace(THERE, ledgers=LedgerFacts())
     assert well(judge_iceberg(PLAN, empty))[-1].startswith("it has no ledger yet")

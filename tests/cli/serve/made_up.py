@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_reading import AuditReading, read_audit
+from eo_listener.cli.serve.hosts import AllowedHosts
+from eo_listener.cli.serve.page_server import PageServer
 from eo_listener.cli.serve.readings import Moment
+from eo_listener.cli.serve.responses import respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import EoListenerError
@@ -47,10 +51,8 @@ class FakeReader:
 
     def __init__(self, found: Sequence[GroupStatus] = ()) -> None:
         self.found: Sequence[GroupStatus] | EoListenerError = found
-        self.readings = 0
 
     def read(self) -> tuple[GroupStatus, ...]:
-        self.readings += 1
         if isinstance(self.found, EoListenerError):
             raise self.found
         return tuple(self.found)
@@ -107,3 +109,16 @@ def watched(
         clock.seconds += 10.0 if number else 0.0
         made.read_groups(reader)
     return made, reader, clock
+
+
+@contextmanager
+def served(made: Watched) -> Iterator[int]:
+    """The port of a page of what is watched."""
+    server = PageServer(
+        "127.0.0.1", 0, lambda path: respond(made.view(), [], path), AllowedHosts("127.0.0.1")
+    )
+    server.start()
+    try:
+        yield server.port
+    finally:
+        server.stop()

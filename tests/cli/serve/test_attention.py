@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.serve.attention import GroupAlarm, alarm
 from eo_listener.model.lag_window import LagVerdict
 from eo_listener.model.typed_command import ClusterCommands
@@ -54,8 +55,7 @@ def test_a_source_that_is_withheld_is_named_whatever_the_verdict() -> None:
 def test_what_was_given_to_this_command_belongs_into_the_printed_ones() -> None:
     """A login into each, and what opens a checkpoint where one is read; each can be typed."""
     cluster = ClusterCommands(servers=SERVERS, client=True, storage=True)
-    one = group("-odd's $name", verdict=LagVerdict.STOP)
-    one = replace(one, rows=tuple(replace(row, stable_end=8) for row in one.rows))
+    one = held_up("-odd's $name")
     found = alarm(one, cluster, "s3://bucket/c")
     unread = alarm(replace(one, error="GROUP_AUTHORIZATION_FAILED"), cluster, None)
     assert found is not None
@@ -69,11 +69,15 @@ def test_what_was_given_to_this_command_belongs_into_the_printed_ones() -> None:
         require_typable(command)
 
 
+def held_up(name: str) -> GroupStatus:
+    """A group that has stopped before an open transaction."""
+    one = group(name, verdict=LagVerdict.STOP)
+    return replace(one, rows=tuple(replace(row, stable_end=8) for row in one.rows))
+
+
 def test_the_checkpoint_stands_in_the_command_where_it_is_known() -> None:
     """And transactions that hold readers up have a command of their own."""
-    one = group("g", verdict=LagVerdict.STOP)
-    one = replace(one, rows=tuple(replace(row, stable_end=8) for row in one.rows))
-    found = alarm(one, CLUSTER, "/data/my checkpoint")
+    found = alarm(held_up("g"), CLUSTER, "/data/my checkpoint")
     assert found is not None
     assert found.commands == (
         f"eo-listener audit --checkpoint '/data/my checkpoint' -b {SERVERS} -g g",

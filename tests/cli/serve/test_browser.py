@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from eo_listener.cli.serve.groups_section import path_of
-from eo_listener.cli.serve.hosts import AllowedHosts
-from eo_listener.cli.serve.page_server import PageServer
-from eo_listener.cli.serve.responses import respond
-from eo_listener.cli.serve.watched import Watched
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.lag_window import LagVerdict
 from tests.browser import Browser, chromium, program
-from tests.cli.serve.made_up import HOSTILE, group, watched
+from tests.cli.serve.made_up import HOSTILE, group, served, watched
 
 PHONE = 390
 _CUT_OFF = """
@@ -35,30 +30,14 @@ def browser() -> Iterator[Browser]:
         yield made
 
 
-@contextmanager
-def served(made: Watched) -> Iterator[str]:
-    """The address of the page of what is watched."""
-    server = PageServer(
-        "127.0.0.1",
-        0,
-        lambda target: respond(made.view(), [], target),
-        AllowedHosts("127.0.0.1", ()),
-    )
-    server.start()
-    try:
-        yield f"http://127.0.0.1:{server.port}"
-    finally:
-        server.stop()
-
-
 def test_nothing_is_cut_off_on_a_phone(browser: Browser) -> None:
     """Hostile names of any length, errors and commands: only tables are wider, and scroll."""
     found = [group(name, [1, 2], topic=name, verdict=LagVerdict.STOP) for name in HOSTILE]
     made, _, _ = watched([*found, group("refused", [], error=HOSTILE[-1])], times=20)
     made.audit_failed(HOSTILE[-1])
-    with served(made) as url:
+    with served(made) as port:
         for path in ("/", path_of(HOSTILE[0]), path_of(HOSTILE[-1])):
-            page = browser.open(url + path, width=PHONE)
+            page = browser.open(f"http://127.0.0.1:{port}{path}", width=PHONE)
             assert page.value("document.querySelectorAll('article').length") > 0
             assert page.value(_CUT_OFF) == []
             assert page.value("document.documentElement.scrollWidth") == PHONE
@@ -69,8 +48,8 @@ def test_hostile_names_do_nothing(browser: Browser) -> None:
     found = [group(name, [1], topic=name, query=name) for name in HOSTILE]
     made, reader, clock = watched(found, times=3)
     made.every = 1.0
-    with served(made) as url:
-        page = browser.open(f"{url}/", width=PHONE)
+    with served(made) as port:
+        page = browser.open(f"http://127.0.0.1:{port}/", width=PHONE)
         assert page.value("document.querySelectorAll('img, body script, svg[onload]').length") == 0
         assert page.value("document.body.textContent.includes('<script>alert(1)</script>')")
         assert (
@@ -87,8 +66,8 @@ def test_a_page_that_gets_no_answer_says_so(browser: Browser) -> None:
     """And while Kafka is away, that nothing is known."""
     made, reader, _ = watched([group("g")])
     made.every = 1.0
-    with served(made) as url:
-        page = browser.open(f"{url}/", width=PHONE)
+    with served(made) as port:
+        page = browser.open(f"http://127.0.0.1:{port}/", width=PHONE)
         assert page.value("document.getElementById('old').hidden")
         reader.found = KafkaError("no broker answered", code="_TRANSPORT", fix="Start it")
         made.try_groups(reader)

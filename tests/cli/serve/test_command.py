@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,14 +23,15 @@ from eo_listener import cli
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve import command
 from eo_listener.cli.serve.watched import Watched
-from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
-from eo_listener.model.offsets import Position, TopicPartition
 from tests.broker import Broker
 from tests.cli.sqlite_ledger import Store
 from tests.conftest import StartBroker
+from tests.groups import commit
 from tests.topics import Topics, unique
+from tests.waiting import until
 
+Asked = list[tuple[AuditRequest, float]]
 COMMAND = [sys.executable, "-m", "eo_listener"]
 
 
@@ -46,30 +48,30 @@ def test_a_port_that_is_taken_is_one_error() -> None:
             typed("g", "-b", "127.0.0.1:1", "--port", port)
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What a service would be started with: the request of its audit, and the seconds between."""
+    found: Asked = []
+
+    def service(watched: Watched, reader: object, request: AuditRequest, between: float) -> Any:
+        found.append((request, between))
+        return SimpleNamespace(run=lambda *_: None)
+
+    monkeypatch.setattr(command, "_Service", service)
+    monkeypatch.setattr(command, "StatusReader", lambda *_, **__: None)
+    return found
+
+
 @pytest.mark.parametrize(
     ("words", "groups"),
-    [
-        (["a", "b*", "c"], ("a", "c")),
-        (["a", "-g", "x"], ("x",)),
-        (["--all"], ()),
-    ],
+    [(["a", "b*", "c"], ("a", "c")), (["a", "-g", "x"], ("x",)), (["--all"], ())],
 )
 def test_an_audit_is_of_the_groups_that_are_named(
-    words: list[str], groups: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    words: list[str], groups: tuple[str, ...], asked: Asked, tmp_path: Path
 ) -> None:
     """Of -g, or else of those that stand for no pattern."""
-    requests: list[AuditRequest] = []
-
-    class Service:
-        def __init__(self, watched: Watched, reader: object, request: AuditRequest, *_: object):
-            requests.append(request)
-
-        def run(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(command, "_Service", Service)
-    monkeypatch.setattr(command, "StatusReader", lambda *_, **__: None)
     typed(*words, "-b", "127.0.0.1:1", "--ledger", f"sqlite:{tmp_path / 's.db'}")
-    (request,) = requests
+    ((request, _),) = asked
     assert request.groups == groups
 
 
@@ -82,21 +84,11 @@ def test_an_audit_is_of_the_groups_that_are_named(
     ],
 )
 def test_a_ledger_in_a_table_is_read_more_seldom(
-    words: list[str], seconds: float, monkeypatch: pytest.MonkeyPatch
+    words: list[str], seconds: float, asked: Asked
 ) -> None:
     """Each of its readings costs a Spark more than one of a database."""
-    made: list[float] = []
-
-    class Service:
-        def __init__(self, watched: Watched, reader: object, request: object, between: float):
-            made.append(between)
-
-        def run(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(command, "_Service", Service)
-    monkeypatch.setattr(command, "StatusReader", lambda *_, **__: None)
     typed("g", "-b", "127.0.0.1:1", "--ledger", *words)
-    assert made == [seconds]
+    assert [between for _, between in asked] == [seconds]
     with pytest.raises(SettingsError, match="at least 30"):
         typed("g", "-b", "127.0.0.1:1", "--ledger", "delta:/d", "--audit-every", "29")
 
@@ -141,20 +133,6 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, said
 
 
-def commit(servers: str, group: str, topic: str, offset: int) -> None:
-    store = SimpleGroups({"bootstrap.servers": servers})
-    wanted = {TopicPartition(topic, 0): Position(offset=offset, metadata="")}
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            if set(store.commit(group, wanted, timeout=10).values()) == {None}:
-                break
-        except KafkaError:
-            pass  # no coordinator yet
-        assert time.monotonic() < deadline
-    store.close()
-
-
 @pytest.mark.kafka
 def test_a_page_of_a_real_group(broker: Broker, tmp_path: Path) -> None:
     """Page, documents and metrics of a group and a ledger; Ctrl-C ends it with 0 and no word."""
@@ -162,7 +140,7 @@ def test_a_page_of_a_real_group(broker: Broker, tmp_path: Path) -> None:
     topics = Topics(servers)
     topic = topics.create(partitions=1)
     topics.fill(topic, 10)
-    commit(servers, group, topic, 7)
+    commit(servers, group, topic, {0: 7})
     store = Store(tmp_path / "s.db")
     with serving(group, "-b", servers, "--every", "1", "--ledger", store.address) as (url, process):
         page = get(f"{url}/")
@@ -171,14 +149,9 @@ def test_a_page_of_a_real_group(broker: Broker, tmp_path: Path) -> None:
         (one,) = json.loads(get(f"{url}/api/status"))["groups"]
         assert (one["group"], one["lag"], len(one["partitions"])) == (group, 3, 1)
         assert "eo_listener_status_known 1.0" in get(f"{url}/metrics")
-        commit(servers, group, topic, 10)
-        deadline = time.monotonic() + 30
-        while json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] != 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        while "verdict" not in (audit := answered(f"{url}/api/audit")):
-            assert time.monotonic() < deadline, audit
-            time.sleep(0.1)
+        commit(servers, group, topic, {0: 10})
+        until(lambda: json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] == 0)
+        until(lambda: "verdict" in answered(f"{url}/api/audit"))
         assert get(f"{url}/healthz") == "ok, groups read\n"
         assert ended(process) == (0, "")
 
@@ -192,22 +165,17 @@ def test_a_broker_that_goes_and_comes_back(start_broker: StartBroker) -> None:
     topics = Topics(servers)
     topic = topics.create(partitions=1)
     topics.fill(topic, 10)
-    commit(servers, group, topic, 7)
+    commit(servers, group, topic, {0: 7})
     with serving(f"{group}*", "-b", servers, "--every", "1") as (url, process):
         assert json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] == 3
         broker.kill()
-        deadline = time.monotonic() + 120
-        while "groups" in (document := answered(f"{url}/api/status")):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        assert document["known_until"] < time.time()
+        until(lambda: "groups" not in answered(f"{url}/api/status"), 120)
+        assert answered(f"{url}/api/status")["known_until"] < time.time()
         assert "Nothing is known of the groups, since" in get(f"{url}/")
         assert get(f"{url}/healthz").startswith("ok, nothing is known")
         broker.restart()
-        while not (document := answered(f"{url}/api/status")).get("groups"):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        assert document["groups"][0]["lag"] == 3
+        until(lambda: answered(f"{url}/api/status").get("groups"), 120)
+        assert answered(f"{url}/api/status")["groups"][0]["lag"] == 3
         assert "last errors" in get(f"{url}/")
         code, said = ended(process)
     assert code == 0
@@ -222,16 +190,11 @@ def test_a_first_reading_that_fails_is_one_error(
     """Nothing was ever read, so address or password are wrong: said once, and the port is free."""
     closed: list[bool] = []
 
-    class Reader:
-        def __init__(self, *_: object, **__: object) -> None: ...
+    def read() -> None:
+        raise KafkaError("wrong password", code="_AUTHENTICATION")
 
-        def read(self) -> None:
-            raise KafkaError("wrong password", code="_AUTHENTICATION")
-
-        def close(self) -> None:
-            closed.append(True)
-
-    monkeypatch.setattr(command, "StatusReader", Reader)
+    reader = SimpleNamespace(read=read, close=lambda: closed.append(True))
+    monkeypatch.setattr(command, "StatusReader", lambda *_, **__: reader)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(KafkaError, match=r"wrong password.*-b/--bootstrap-server, -X") as refused:
