@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,27 @@ from tests.cli.commands import ended_apart, run_apart, run_here, under_permissio
 from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs
 from tests.sinks.chapters.store import TP, Store
 from tests.topics import Topics
+
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def interpret(session: SparkSession) -> None:
+    """Have plans of a few rows run as they are: to compile them takes longer than to run them."""
+    for key, value in _INTERPRETED.items():
+        session.conf.set(key, value)
+
+
+@contextmanager
+def interpreted(session: SparkSession) -> Iterator[None]:
+    """Have that for some time."""
+    interpret(session)
+    yield
+    for key in _INTERPRETED:
+        session.conf.unset(key)
 
 
 class LakeStore(Store):

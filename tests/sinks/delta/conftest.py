@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta_lake import delta_session, jars
+from tests.sinks.chapters.lake import interpret
 from tests.spark_session import spark
 
 __all__ = ["delta", "spark"]
@@ -13,7 +14,8 @@ __all__ = ["delta", "spark"]
 
 @pytest.fixture(scope="session")
 def delta(request: pytest.FixtureRequest) -> SparkSession:
-    """The session."""
     if not jars():
         pytest.skip("no Delta Lake fits this Spark")
-    return delta_session(request.getfixturevalue("spark"))
+    session = delta_session(request.getfixturevalue("spark"))
+    interpret(session)
+    return session

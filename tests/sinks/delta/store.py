@@ -65,7 +65,6 @@ class DeltaStore(LakeStore):
         return self.path / "_delta_log"
 
     def state(self) -> tuple[str, ...]:
-        """The files of the log."""
         return tuple(sorted(one.name for one in self.metadata().glob("*")))
 
     def version(self) -> int:
@@ -75,7 +74,6 @@ class DeltaStore(LakeStore):
         self.spark.sql(f"RESTORE TABLE {self.table} TO VERSION AS OF {version}")
 
     def set(self, properties: str) -> None:
-        """Set properties of the table, as another program does."""
         self.spark.sql(f"ALTER TABLE {self.table} SET TBLPROPERTIES ({properties})")
 
     def findings(self, name: str | None = None, **given: Any) -> list[CheckFinding]:

@@ -30,15 +30,13 @@ class TestDeltaSink(SinkConformance):
         monkeypatch.setattr("eo_listener.spark.jvm.delta_log.session_here", lambda: delta)
 
     def path(self, target: str) -> str:
-        """Where it is: names of folders are data too, but for what Hadoop refuses."""
+        """Names of folders are data too, but for what Hadoop refuses."""
         return str(self.folder / f"it's 100% {target.encode().hex()[:40]}")
 
     def open_sink(self, target: str) -> DeltaSink:
-        """Open a sink on the target's own table."""
         return DeltaSink(path=self.path(target))
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read by Spark, which looks at the log again."""
         path = self.path(target)
         if not Path(path, "_delta_log").exists():
             return []
@@ -51,5 +49,4 @@ class TestDeltaSink(SinkConformance):
         super().test_names_are_data()
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """A DataFrame of the session that the sinks use."""
         return frame_of(self.spark, rows)

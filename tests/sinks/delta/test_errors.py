@@ -17,23 +17,18 @@ class Java:
         self.cause = cause
 
     def getClass(self) -> Java:  # noqa: N802  # Java's name
-        """It is its own class."""
         return self
 
-    def getName(self) -> str:  # noqa: N802
-        """The first of its names."""
+    def getName(self) -> str:  # noqa: N802  # Java's name
         return self.names[0]
 
-    def getSuperclass(self) -> Java:  # noqa: N802
-        """One with the others."""
+    def getSuperclass(self) -> Java:  # noqa: N802  # Java's name
         return Java(*self.names[1:-1])
 
-    def getMessage(self) -> str:  # noqa: N802
-        """The text."""
+    def getMessage(self) -> str:  # noqa: N802  # Java's name
         return self.text
 
-    def getCause(self) -> Java | None:  # noqa: N802
-        """The cause."""
+    def getCause(self) -> Java | None:  # noqa: N802  # Java's name
         return self.cause
 
 
@@ -46,51 +41,47 @@ class RaisedError(Exception):
 
 
 IO = ("java.io.IOException", "java.lang.Exception")
-SPARK = ("org.apache.spark.SparkException", "java.lang.Exception")
+LOST = Java(*IO)
+FULL = Java(*IO, text="No space left on device")
+STAGE = "stage failure: Task 0"
+
+
+def of_spark(text: str, cause: Java | None = None) -> Java:
+    return Java("org.apache.spark.SparkException", "java.lang.Exception", text=text, cause=cause)
+
+
+ABORTED = f"Job aborted due to {STAGE}"
+FAILED = of_spark("[TASK_WRITE_FAILED] Task failed while writing rows to file:/t", FULL)
+UNREAD = of_spark("[FAILED_READ_FILE.NO_HINT] x", LOST)
 
 
 @pytest.mark.parametrize(
     "java",
     [
-        Java(*IO),
+        LOST,
         Java("org.apache.hadoop.fs.s3a.AWSClientIOException", *IO),
-        Java("java.io.UncheckedIOException", "java.lang.RuntimeException", cause=Java(*IO)),
-        Java(*SPARK, text="Exception thrown in awaitResult: ", cause=Java("a.Timeout", *IO)),
+        Java("java.io.UncheckedIOException", "java.lang.RuntimeException", cause=LOST),
+        of_spark("Exception thrown in awaitResult: ", Java("a.Timeout", *IO)),
     ],
 )
 def test_what_the_storage_has_not_answered_is_unknown(java: Java) -> None:
     """By its class, by a superclass, or as the cause of what was raised."""
-    error = explained(RaisedError(java), "Delta table t")
-    assert isinstance(error, OutcomeUnknownError)
-    assert "has not confirmed" in str(error)
-
-
-FULL = Java(*IO, text="No space left on device")
-FAILED = Java(
-    *SPARK, text="[TASK_WRITE_FAILED] Task failed while writing rows to file:/t", cause=FULL
-)
+    assert isinstance(explained(RaisedError(java), "t"), OutcomeUnknownError)
 
 
 @pytest.mark.parametrize(
-    "java",
+    ("java", "kind"),
     [
-        FAILED,
-        Java(*SPARK, text="Job aborted due to stage failure: Task 0", cause=FULL),
-        Java(*SPARK, text="Job aborted.", cause=FAILED),
+        (FAILED, RetriableSinkError),
+        (of_spark(ABORTED, FULL), RetriableSinkError),
+        (of_spark("Job aborted.", FAILED), RetriableSinkError),
+        (Java("a.FSError", "java.lang.Error", cause=FULL), OutcomeUnknownError),
     ],
 )
-def test_a_task_whose_file_the_storage_refuses_is_repeated(java: Java) -> None:
-    """Nothing was committed, and it may have room again; the error says what the storage said."""
-    error = explained(RaisedError(java), "Delta table t")
-    assert isinstance(error, RetriableSinkError)
-    assert "IOException: No space left on device" in str(error)
-
-
-def test_what_the_storage_said_of_a_commit_is_shown() -> None:
-    """Also where it is the cause of an error that is none of input or output."""
-    java = Java("org.apache.hadoop.fs.FSError", "java.lang.Error", cause=FULL)
-    error = explained(RaisedError(java), "Delta table t")
-    assert isinstance(error, OutcomeUnknownError)
+def test_what_the_storage_said_is_shown(java: Java, kind: type[Exception]) -> None:
+    """If it refuses the file of a task, nothing was committed and the batch is repeated."""
+    error = explained(RaisedError(java), "t")
+    assert isinstance(error, kind)
     assert "IOException: No space left on device" in str(error)
 
 
@@ -101,42 +92,28 @@ def test_what_the_storage_said_of_a_commit_is_shown() -> None:
             Java(
                 "io.delta.exceptions.ConcurrentAppendException",
                 "java.util.ConcurrentModificationException",
-                cause=Java(*IO),
+                cause=LOST,
             ),
             RetriableSinkError,
         ),
-        (Java("org.apache.spark.sql.AnalysisException", text="no", cause=Java(*IO)), SettingsError),
-        (Java(*SPARK, text="Job aborted due to stage failure: Task 0"), RaisedError),
-        (
-            Java(
-                *SPARK,
-                text="Job aborted due to stage failure: Task 0",
-                cause=Java("java.io.EOFException", *IO),
-            ),
-            RaisedError,
-        ),
-        (Java(*SPARK, text="[FAILED_READ_FILE.NO_HINT] x", cause=Java(*IO)), RaisedError),
-        (
-            Java(
-                *SPARK,
-                text="[TASK_WRITE_FAILED] Task failed",
-                cause=Java(*SPARK, text="[FAILED_READ_FILE.NO_HINT] x", cause=Java(*IO)),
-            ),
-            RaisedError,
-        ),
+        (Java("org.apache.spark.sql.AnalysisException", text="no", cause=LOST), SettingsError),
+        (of_spark(ABORTED), RaisedError),
+        (of_spark(ABORTED, Java("java.io.EOFException", *IO)), RaisedError),
+        (UNREAD, RaisedError),
+        (of_spark("[TASK_WRITE_FAILED] Task failed", UNREAD), RaisedError),
         (Java("java.lang.ArithmeticException"), RaisedError),
     ],
 )
 def test_a_refusal_is_certain(java: Java, kind: type[Exception]) -> None:
     """Of Delta, of Spark, or of a task of the batch: whatever its own cause is."""
-    assert type(explained(RaisedError(java), "Delta table t")) is kind
+    assert type(explained(RaisedError(java), "t")) is kind
 
 
 def test_a_java_exception_that_is_its_own_cause() -> None:
     """It is not followed for ever."""
     java = Java("java.lang.Error")
     java.cause = java
-    assert type(explained(RaisedError(java), "Delta table t")) is RaisedError
+    assert type(explained(RaisedError(java), "t")) is RaisedError
 
 
 def test_a_refusal_shows_no_secret() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -30,7 +31,6 @@ TABLE = "c697e832"
 
 
 def head(until: int) -> Head:
-    """One that ends there."""
     return Head(
         range=OffsetRange(0, until), topic_id=None, query_id="q", run_id="r", batch_id=until
     )
@@ -54,11 +54,9 @@ class Log:
 
     @property
     def newest(self) -> int:
-        """The newest version."""
         return max(self.files, default=self.first - 1)
 
     def commit(self, version: int) -> Commit | None:
-        """Read one."""
         self.read += 1
         found = self.files.get(version)
         return None if found is None else Commit.parse(version, found)
@@ -69,7 +67,6 @@ class Log:
         return self.numbers
 
     def ledger(self) -> TableLedger:
-        """Open it, as a driver does."""
         return TableLedger(TABLE, self.commit, self.known)
 
     def add(self, operation: str = "OPTIMIZE", **parameters: object) -> int:
@@ -78,12 +75,11 @@ class Log:
         return self.newest
 
     def restore(self, version: int | None) -> int:
-        """RESTORE, to a version, or to a timestamp."""
+        """RESTORE to a version, or to a timestamp if it is None."""
         when = None if version is not None else "2026-11-23 08:04:05.57"
         return self.add("RESTORE", version=version, timestamp=when)
 
     def batch(self, query: str = "q", *, judged_at: int | None = None, table: str = TABLE) -> int:
-        """A batch, judged at the newest version if nothing else is said."""
         base = self.newest if judged_at is None else judged_at
         number = self.numbers.get(query, 0) + 1
         record = BatchRecord(
@@ -99,12 +95,21 @@ class Log:
         return self.newest
 
     def taken_back(self, query: str = "q") -> TakenBackBy | None:
-        """What has taken heads back, as a reader finds it."""
         return self.ledger().taken_back_by(self.newest, query)
 
     def state(self, query: str = "q") -> QueryState | None:
         """What a driver that has just been started finds."""
         return self.ledger().states(self.newest).get(query)
+
+    def delete(self, *versions: int) -> None:
+        """Clean the log of them."""
+        for version in versions:
+            del self.files[version]
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
 
 
 def test_a_record_comes_back_as_it_was() -> None:
@@ -131,9 +136,8 @@ def test_what_others_write_is_no_record() -> None:
             BatchRecord.parse(text)
 
 
-def test_the_newest_commit_of_a_query_has_its_heads() -> None:
+def test_the_newest_commit_of_a_query_has_its_heads(log: Log) -> None:
     """Commits of others, before, between and after, change nothing."""
-    log = Log()
     assert log.state() is None
     log.add()
     log.batch()
@@ -144,18 +148,16 @@ def test_the_newest_commit_of_a_query_has_its_heads() -> None:
     assert log.state() == QueryState(2, second)
 
 
-def test_a_compaction_that_repeats_the_metadata_is_no_batch() -> None:
+def test_a_compaction_that_repeats_the_metadata_is_no_batch(log: Log) -> None:
     """It has no txnVersion."""
-    log = Log()
     written = log.batch()
     info = json.loads(log.files[written][0])["commitInfo"]
     log.files[log.newest + 1] = lines("OPTIMIZE", userMetadata=info["userMetadata"])
     assert log.state() == QueryState(1, written)
 
 
-def test_restore_takes_the_heads_back_and_no_number() -> None:
+def test_restore_takes_the_heads_back_and_no_number(log: Log) -> None:
     """Those of the version that was restored count; the next number is still a greater one."""
-    log = Log()
     first, second, _ = log.batch(), log.batch(), log.batch()
     log.restore(second)
     assert log.state() == QueryState(3, second)
@@ -167,9 +169,8 @@ def test_restore_takes_the_heads_back_and_no_number() -> None:
     assert log.state() == QueryState(4, after)
 
 
-def test_what_has_taken_heads_back_is_found() -> None:
+def test_what_has_taken_heads_back_is_found(log: Log) -> None:
     """The RESTORE after which they counted, and no other one; nothing after a new batch."""
-    log = Log()
     first, second = log.batch(), log.batch()
     log.add()
     assert log.taken_back() is None
@@ -189,30 +190,28 @@ def test_what_has_taken_heads_back_is_found() -> None:
     assert log.taken_back() is None
 
 
-def test_heads_that_were_all_taken_back() -> None:
-    """By a RESTORE to before the first batch, and by what has replaced the table."""
-    log = Log()
-    empty = log.add("CREATE TABLE")
+@pytest.mark.parametrize(
+    ("operation", "fix"),
+    [
+        ("RESTORE", "RESTORE TABLE delays TO VERSION AS OF 1"),
+        ("CLONE", ""),
+        ("CREATE OR REPLACE TABLE AS SELECT", ""),
+    ],
+)
+def test_heads_that_were_all_taken_back(log: Log, operation: str, fix: str) -> None:
+    """By a RESTORE to before the first batch, or by what has replaced the table: a number stays."""
+    log.add("CREATE TABLE")
     log.batch()
-    restore = log.restore(empty)
+    at = log.add(operation, version=0)
+    assert log.state() == QueryState(1, None)
     found = log.taken_back()
-    assert found is not None
-    assert found.commit is not None
-    assert found.commit.version == restore
-    assert taken_back("delays", found, log.newest).fix.endswith(f"AS OF {restore - 1}")
-    log.batch()
-    replaced = log.add("CREATE OR REPLACE TABLE AS SELECT")
-    found = log.taken_back()
-    assert found is not None
-    assert found.commit is not None
-    assert found.commit.version == replaced
-    assert taken_back("delays", found, log.newest).fix == ""
+    assert found == TakenBackBy(1, log.commit(at))
+    assert taken_back("delays", found, log.newest).fix == fix
 
 
 @pytest.mark.parametrize("later", [1, 1_100])
-def test_heads_that_were_taken_back_long_ago(later: int) -> None:
+def test_heads_that_were_taken_back_long_ago(log: Log, later: int) -> None:
     """By a commit that was cleaned, or is not looked for any more: it is said all the same."""
-    log = Log()
     first, _ = log.batch(), log.batch()
     restore = log.restore(first)
     assert log.taken_back() == TakenBackBy(2, log.commit(restore))
@@ -222,7 +221,7 @@ def test_heads_that_were_taken_back_long_ago(later: int) -> None:
         log.add()
     found = reader.taken_back_by(log.newest, "q")
     if later == 1:
-        del log.files[restore]
+        log.delete(restore)
         found = reader.taken_back_by(log.newest, "q")
     assert found == TakenBackBy(2, None)
     said = taken_back("delays", found, log.newest)
@@ -231,80 +230,50 @@ def test_heads_that_were_taken_back_long_ago(later: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_restores_one_after_the_other_are_each_read_once(cut: bool) -> None:
+def test_restores_one_after_the_other_are_each_read_once(log: Log, cut: bool) -> None:
     """Each to what the one before has made, also where the log before them was cleaned."""
-    log = Log()
     first, _, doubted = log.batch(), log.batch(), log.batch(judged_at=0)
     log.restore(first)
     for _ in range(14):
         log.restore(log.newest)
-    for version in range(doubted if cut else 0):
-        del log.files[version]
+    log.delete(*range(doubted if cut else 0))
     log.read = 0
-    doubt = Doubt.GONE if cut else None
-    state = log.state()
-    assert state is not None
-    assert (state.version, state.doubt) == (None if cut else first, doubt)
+    left = QueryState(3, None, Doubt.GONE, ANY) if cut else QueryState(3, first)
+    assert log.state() == left
     assert log.read < 500
 
 
-def test_restore_to_before_the_first_batch_leaves_no_heads() -> None:
-    """The number stays."""
-    log = Log()
-    empty = log.add("CREATE TABLE")
-    log.batch()
-    log.restore(empty)
-    assert log.state() == QueryState(1, None)
-
-
-def test_restore_to_a_timestamp_is_in_doubt_until_a_version_is_named() -> None:
+def test_restore_to_a_timestamp_is_in_doubt_until_a_version_is_named(log: Log) -> None:
     """Its commit does not say which version that was; the next RESTORE does."""
-    log = Log()
     first = log.batch()
     log.batch()
     unclear = log.restore(None)
-    state = log.state()
-    assert state is not None
-    assert (state.number, state.doubt, state.doubted) == (2, Doubt.TIMESTAMP, unclear)
+    assert log.state() == QueryState(2, ANY, Doubt.TIMESTAMP, unclear)
     log.restore(first)
     assert log.state() == QueryState(2, first)
 
 
-@pytest.mark.parametrize("operation", ["CLONE", "CREATE OR REPLACE TABLE AS SELECT"])
-def test_a_replaced_table_has_no_heads(operation: str) -> None:
-    """What was applied went with the rows; the number stays."""
-    log = Log()
-    log.batch()
-    log.add(operation)
-    assert log.state() == QueryState(1, None)
-
-
-def test_a_batch_that_was_judged_before_a_restore_is_in_doubt() -> None:
+def test_a_batch_that_was_judged_before_a_restore_is_in_doubt(log: Log) -> None:
     """Its heads have rows that the RESTORE took away; one to the version before it heals that."""
-    log = Log()
     first, second = log.batch(), log.batch()
     log.restore(first)
     late = log.batch(judged_at=second)
-    state = log.state()
-    assert state is not None
-    assert (state.doubt, state.doubted) == (Doubt.MEANWHILE, late)
-    log.batch("other")  # carries the doubt on
-    assert log.state() == state
+    for _ in range(2):
+        assert log.state() == QueryState(3, ANY, Doubt.MEANWHILE, late)
+        log.batch("other")  # carries the doubt on
     log.restore(late - 1)
     assert log.state() == QueryState(3, first)
 
 
-def test_a_batch_for_an_older_table_of_the_same_place_is_in_doubt() -> None:
+def test_a_batch_for_an_older_table_of_the_same_place_is_in_doubt(log: Log) -> None:
     """The table was dropped and made again between the judgement and the commit."""
-    log = Log()
     log.add("CREATE TABLE")
     late = log.batch(table="another")
     assert log.state() == QueryState(1, None, Doubt.MEANWHILE, late)
 
 
-def test_a_commit_of_another_query_shows_where_the_others_are() -> None:
+def test_a_commit_of_another_query_shows_where_the_others_are(log: Log) -> None:
     """A query that was stopped long ago is found without reading what came since."""
-    log = Log()
     old = log.batch("old")
     for _ in range(200):
         log.batch()
@@ -313,9 +282,8 @@ def test_a_commit_of_another_query_shows_where_the_others_are() -> None:
     assert log.read < 5
 
 
-def test_commits_between_judgement_and_commit_are_not_passed_over() -> None:
+def test_commits_between_judgement_and_commit_are_not_passed_over(log: Log) -> None:
     """Two queries that write at the same time do not hide each other."""
-    log = Log()
     log.batch("one")
     base = log.newest
     two = log.batch("two")
@@ -324,60 +292,38 @@ def test_commits_between_judgement_and_commit_are_not_passed_over() -> None:
     assert log.state("one") == QueryState(2, one)
 
 
-def test_a_log_that_was_cut_off_is_in_doubt() -> None:
-    """Delta knows a number, and no commit has the heads: nothing is guessed."""
-    log = Log()
-    log.batch()
-    log.add()
-    del log.files[0]
-    state = log.state()
-    assert state is not None
-    assert (state.number, state.doubt) == (1, Doubt.GONE)
-
-
-def test_a_cut_log_with_the_last_batch_is_whole() -> None:
-    """What is needed is the newest commit of a query."""
-    log = Log()
+def test_a_log_that_was_cut_off(log: Log) -> None:
+    """The newest commit of a query is all that is needed; without its heads nothing is guessed."""
     for _ in range(5):
         log.batch()
-    for version in range(4):
-        del log.files[version]
+    log.delete(*range(4))
     assert log.state() == QueryState(5, 4)
+    log.add()
+    log.delete(4)
+    assert log.state() == QueryState(5, ANY, Doubt.GONE, ANY)
 
 
-def test_commits_that_were_cleaned_are_no_restore() -> None:
-    """A batch with a gap before it: whether there was a RESTORE nobody knows, and none is advised.
-
-    With one that is still there, it is certain.
-    """
-    log = Log()
+def test_commits_that_were_cleaned_are_no_restore(log: Log) -> None:
+    """Only the RESTORE itself makes it certain; if it may be missing, none is advised."""
     log.batch()
     judged_at = log.newest
     log.add()
     restored = log.restore(judged_at)
     late = log.batch(judged_at=judged_at)
-    for version in range(restored):
-        del log.files[version]
+    log.delete(*range(restored))
     assert log.state() == QueryState(2, None, Doubt.MEANWHILE, late)
-    del log.files[restored]
-    state = log.state()
-    assert state == QueryState(2, None, Doubt.GONE, late)
+    log.delete(restored)
+    state = QueryState(2, None, Doubt.GONE, late)
+    assert log.state() == state
     said = str(in_doubt("Delta table t", "t", "q", state))
     assert "RESTORE" not in said
-    assert "log was cleaned" in said
     assert 'on_first="accept"' in said
+    made = str(in_doubt("Delta table t", "t", "q", QueryState(1, None, Doubt.MEANWHILE, 0)))
+    assert "AS OF" not in made, "it is the first version of that table"
 
 
-def test_a_batch_into_a_table_that_was_made_meanwhile_has_nothing_to_restore() -> None:
-    """It is the first version of that table."""
-    said = str(in_doubt("Delta table t", "t", "q", QueryState(1, None, Doubt.MEANWHILE, 0)))
-    assert "AS OF -1" not in said
-    assert "Remove the table t" in said
-
-
-def test_a_table_without_a_ledger_is_not_read_to_its_beginning() -> None:
+def test_a_table_without_a_ledger_is_not_read_to_its_beginning(log: Log) -> None:
     """After some commits Delta is asked once whether there is a batch of ours at all."""
-    log = Log()
     for _ in range(500):
         log.add()
     assert log.state() is None
@@ -385,9 +331,8 @@ def test_a_table_without_a_ledger_is_not_read_to_its_beginning() -> None:
     assert log.asked <= 2
 
 
-def test_what_is_known_is_not_read_again() -> None:
+def test_what_is_known_is_not_read_again(log: Log) -> None:
     """A driver's next batch reads what was committed since."""
-    log = Log()
     for _ in range(40):
         log.add()
     ledger = log.ledger()
@@ -400,18 +345,10 @@ def test_what_is_known_is_not_read_again() -> None:
 
 def test_rows_are_counted_by_delta() -> None:
     """Those written, or those inserted, updated and deleted; None where it has not counted."""
-    write = lines("WRITE", operationMetrics={"numOutputRows": "5"})
-    merge = lines(
-        "MERGE",
-        operationMetrics={
-            "numTargetRowsInserted": "2",
-            "numTargetRowsUpdated": "3",
-            "numTargetRowsDeleted": "1",
-            "numTargetRowsCopied": "100",
-        },
-    )
-    assert Commit.parse(0, write).rows == 5
-    assert Commit.parse(0, merge).rows == 6
+    counts = {"Inserted": "2", "Updated": "3", "Deleted": "1", "Copied": "100"}
+    merged = {f"numTargetRows{name}": count for name, count in counts.items()}
+    assert Commit.parse(0, lines("WRITE", operationMetrics={"numOutputRows": "5"})).rows == 5
+    assert Commit.parse(0, lines("MERGE", operationMetrics=merged)).rows == 6
     assert Commit.parse(0, lines("WRITE")).rows is None
 
 

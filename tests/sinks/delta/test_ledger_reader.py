@@ -16,7 +16,7 @@ from eo_listener.sinks.delta.connection import Connection
 from eo_listener.sinks.delta.ledger import TakenBackBy
 from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader
 from eo_listener.spark.session.local_spark import LocalSpark
-from tests.sinks.chapters.lake import CommandsOnTables
+from tests.sinks.chapters.lake import CommandsOnTables, TablesOfQueries
 from tests.sinks.delta.store import store
 from tests.sinks.delta.test_ledger import Log
 
@@ -51,8 +51,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     """A reader of a log in memory, or of none."""
 
     def make(log: Log | None, query: str | None = None, place: str = PLACE) -> DeltaLedgerReader:
-        found = None if log is None else OpenLog(log)
-        monkeypatch.setattr(Connection, "log", lambda *_: found)
+        monkeypatch.setattr(Connection, "log", lambda *_: None if log is None else OpenLog(log))
         monkeypatch.setattr(LocalSpark, "session", lambda _: object())
         return DeltaLedgerReader(place, LocalSpark({}, delta=True), query=query)
 
@@ -99,7 +98,7 @@ def test_a_ledger_in_doubt_is_said_in_the_words_of_the_sink(reading: Reading) ->
     log.numbers = {"q": 5}
     log.add()
     for query in (None, "q"):
-        with pytest.raises(SinkError, match=r"has applied cannot be known: .*was cleaned"):
+        with pytest.raises(SinkError, match=r"was cleaned"):
             reading(log, query).ledgers()
     unknown = StoredLedger(key=KEY, heads={}, moved_at={})
     assert reading(log, "third").ledgers() == {KEY: unknown}  # it is there all the same
@@ -112,13 +111,9 @@ def test_a_ledger_in_doubt_is_said_in_the_words_of_the_sink(reading: Reading) ->
 @pytest.mark.parametrize(
     ("log", "place", "said"),
     [
-        (
-            None,
-            PLACE,
-            "no Delta table at /lake/delays.*may not look into its folder",
-        ),
-        (None, "lake.delays", "there is no Delta table lake.delays.*delta:/PATH"),
-        (Log(), PLACE, "Delta table at /lake/delays has no ledger: no batch of a sink"),
+        (None, PLACE, "no Delta table at /lake/delays"),
+        (None, "lake.delays", "no Delta table lake.delays.*delta:/PATH"),
+        (Log(), PLACE, "Delta table at /lake/delays has no ledger"),
     ],
 )
 def test_a_table_without_a_ledger(log: Log | None, place: str, said: str, reading: Reading) -> None:
@@ -139,6 +134,12 @@ def test_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(LocalSpark, "session", lambda _: object())
     with pytest.raises(RetriableSinkError, match=r"ClassNotFound.*a jar.*--spark-conf KEY=VALUE"):
         DeltaLedgerReader("s3a://b/d", LocalSpark({})).ledgers()
+
+
+class TestTablesOfQueries(TablesOfQueries):
+    """By its path."""
+
+    pytestmark = pytest.mark.spark
 
 
 class TestCommandsOnTables(CommandsOnTables):

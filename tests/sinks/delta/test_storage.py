@@ -114,10 +114,7 @@ def name(table: Table) -> Iterator[str]:
 def test_a_name_that_comes_to_mean_another_table(
     table: Table, name: str, arguments: dict[str, Any]
 ) -> None:
-    """A batch goes where it was judged; then the query stops, and both tables are named.
-
-    Restarted, it finds what the new table has.
-    """
+    """A batch goes where it was judged; then the query stops until it is restarted on the new."""
     sink = DeltaSink(name, **arguments)
     first = table.batch(sink, {}, table.rows(ROW))
     moved = f"ALTER TABLE {name} SET LOCATION '{table.path}2'"
@@ -141,10 +138,7 @@ def test_a_name_that_comes_to_mean_another_table(
 def test_another_database_is_no_other_table(
     table: Table, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """USE, in a notebook beside the query, changes nothing for a name without a database.
-
-    A batch asks the catalog once: when its ledger is read.
-    """
+    """USE beside the query changes nothing; a batch asks the catalog once, for its ledger."""
     asked: list[str] = []
     location_of = delta_log.location_of
 

@@ -9,6 +9,7 @@ from py4j import java_gateway, protocol
 from pyspark.sql import SparkSession
 
 from tests import iceberg_jars
+from tests.sinks.chapters.lake import interpreted
 from tests.sinks.iceberg.java_tables import Catalog
 from tests.sinks.iceberg.lake import Lake
 
@@ -26,9 +27,10 @@ def catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> La
 @pytest.fixture
 def lake(catalog: Lake) -> Iterator[Lake]:
     """The catalog, with an empty namespace."""
-    catalog.begin()
-    yield catalog
-    catalog.spark.catalog.clearCache()
+    with interpreted(catalog.spark):  # it is that of other tests too
+        catalog.begin()
+        yield catalog
+        catalog.spark.catalog.clearCache()
 
 
 @pytest.fixture(scope="session")

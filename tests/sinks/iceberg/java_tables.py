@@ -63,11 +63,9 @@ class Catalog:
         self._catalog.createNamespace(self._namespace)
 
     def close(self) -> None:
-        """End the JVM."""
         self.gateway.shutdown()
 
     def create(self) -> str:
-        """Make an empty table; return its name."""
         name = f"t{next(self._numbers)}"
         types = self.jvm.org.apache.iceberg.types.Types
         fields = self.gateway.new_array(types.NestedField, 1)
@@ -77,7 +75,6 @@ class Catalog:
         return name
 
     def load(self, table: str) -> Any:
-        """Java's table, as it is now."""
         return self._catalog.loadTable(self._name(table))
 
     def table(self, table: str) -> IcebergTable:
@@ -85,7 +82,6 @@ class Catalog:
         return IcebergTable(SimpleNamespace(_jvm=self.jvm), self.load(table))
 
     def branches(self, table: str) -> int:
-        """How many branches of sinks it has."""
         return sum(map(is_branch_of_any, self.table(table).branches))
 
     def append(
@@ -127,7 +123,6 @@ class Catalog:
         deleted.commit()
 
     def rows(self, table: str) -> list[Row]:
-        """The rows that are in main."""
         files = self.files(self.load(table))
         return [tuple(row) for file in files for row in json.loads(file.read_text())]
 
@@ -136,7 +131,6 @@ class Catalog:
         return list(map(self._path, self._files(table.newScan())))
 
     def has(self, table: str) -> bool:
-        """Whether there is such a table."""
         return bool(self._catalog.tableExists(self._name(table)))
 
     def heads(self, table: Any, query: str) -> dict[TopicPartition, Head]:
@@ -146,8 +140,11 @@ class Catalog:
         return dict(ledgers.published(now, query).heads)
 
     def roll_back(self, table: str, snapshot: int | None) -> None:
-        """Take main back to an older snapshot."""
         self.load(table).manageSnapshots().rollbackTo(snapshot).commit()
+
+    def expire(self, table: str) -> None:
+        """Expire all snapshots that are not the head of a branch."""
+        self.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
 
     def replace(self, table: str) -> None:
         """CREATE OR REPLACE TABLE, with the same columns."""
@@ -160,7 +157,6 @@ class Catalog:
         return int(list(self.load(table).snapshots())[-1].snapshotId())
 
     def words(self, scan: Any) -> set[str]:
-        """The words in the files of a scan."""
         return {row[3] for file in self._files(scan) for row in self._read(file)}
 
     def _files(self, scan: Any, word: str | None = None) -> list[Any]:
@@ -201,7 +197,6 @@ class Rows:
     tries: int = 0
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
-        """Write them on the branch."""
         self.tries += 1
         with java_errors():
             if self.appends:
@@ -212,7 +207,6 @@ class Rows:
             return len(self.rows)
 
     def concerns(self, base: int, main: int) -> bool:
-        """As statements of a user's might."""
         return True
 
 
@@ -228,16 +222,13 @@ class JavaSink:
         self.written: Rows | None = None
 
     def applied(self, query: str) -> dict[TopicPartition, Head]:
-        """The heads of `query`."""
         return dict(self.ledgers.published(self.catalog.table(self.table), query).heads)
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """All heads that `query_id` has moved."""
         table = self.catalog.table(self.table)
         return self.ledgers.moved_by(table, self.key, query_id)
 
     def apply(self, frame: Sequence[Row], entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write rows and entry."""
         self.written = Rows(self.catalog, self.table, frame, self.appends)
         return Publication(
             label=self.label,
@@ -249,4 +240,4 @@ class JavaSink:
         ).write()
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.made_up_entries import FRAME, Row
+from tests.sinks.chapters.lake import interpret
 from tests.sinks.chapters.target_table import SparkTarget
 
 _NAMES = [field.split()[0] for field in FRAME.split(", ")]
@@ -31,25 +33,34 @@ class Lake:
         self.folder = folder
         self._numbers = count()
         self.namespace = ""
-        self._set(spark)
+        use(spark, catalog_conf(self.name, folder))
 
-    def begin(self) -> None:
+    def begin(self, namespace: str = "") -> None:
         """Make an empty namespace."""
-        self.namespace = f"db{next(self._numbers)}"
+        self.namespace = namespace or f"db{next(self._numbers)}"
         self.spark.sql(f"CREATE NAMESPACE {self.name}.{self.namespace}")
 
     def other(self) -> SparkSession:
-        """Another session, which knows nothing of what this one has cached."""
-        made = self.spark.newSession()
-        self._set(made)
-        return made
+        """Another session, which caches no table and knows nothing of what this one has cached."""
+        return self._other
+
+    @cached_property
+    def _other(self) -> SparkSession:
+        return self.another_session()
+
+    def another_session(self, **conf: str) -> SparkSession:
+        """Make one more of those, with other settings."""
+        session = self.spark.newSession()
+        interpret(session)
+        uncached = {f"spark.sql.catalog.{self.name}.cache-enabled": "false"}
+        use(session, {**catalog_conf(self.name, self.folder), **uncached, **conf})
+        return session
 
     def table(self, table: str) -> str:
         """A table's full name."""
         return f"{self.name}.{self.namespace}.`{table.replace('`', '``')}`"
 
     def sink(self, table: str, **given: Any) -> IcebergSink:
-        """A sink on a table of the test's namespace."""
         return IcebergSink(self.table(table), **given)
 
     def java(self, table: str) -> IcebergTable:
@@ -67,21 +78,25 @@ class Lake:
         found = session.table(self.table(table)).select(*_NAMES).collect()
         return [(one[0], one[1], one[2], one[3]) for one in found]
 
-    def frame(self, rows: Sequence[Row]) -> DataFrame:
+    def frame(self, rows: Sequence[Row], session: SparkSession | None = None) -> DataFrame:
         """A DataFrame that the JVM makes by itself, in a tenth of the time of createDataFrame."""
         given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
         sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
-        return self.spark.sql(sql, args={"rows": given})
+        return (session or self.spark).sql(sql, args={"rows": given})
 
     def append(self, table: str, rows: Sequence[Row]) -> None:
         """Append rows as another program does."""
         name = TableName.parse(self.table(table)).sql
-        session = self.other()
-        session.createDataFrame(rows, FRAME).writeTo(name).append()
+        self.frame(rows, self.other()).writeTo(name).append()
 
-    def _set(self, session: SparkSession) -> None:
-        for key, value in catalog_conf(self.name, self.folder).items():
-            session.conf.set(key, value)
+    def roll_back(self, table: str, snapshot: int | None) -> None:
+        """Take main back to an older snapshot."""
+        self.java(table)._table.manageSnapshots().rollbackTo(snapshot).commit()
+
+    def expire(self, table: str) -> None:
+        """Expire all snapshots that are not the head of a branch."""
+        expiry = self.java(table)._table.expireSnapshots()
+        expiry.expireOlderThan(2**62).retainLast(1).commit()
 
 
 class IcebergTarget(SparkTarget):
@@ -97,19 +112,15 @@ class IcebergTarget(SparkTarget):
         self._numbers = count()
 
     def begin(self) -> None:
-        """Take another table."""
         self.table = f"t{next(self._numbers)}"
 
     def new_sink(self, **arguments: Any) -> IcebergSink:
-        """In the session of the catalog."""
         return self.lake.sink(self.table, **arguments)
 
     def read(self, *columns: str) -> list[tuple[Any, ...]]:
-        """By another session."""
         return sorted(map(tuple, self._collect(self.table, *columns)))
 
     def letters(self) -> list[dict[str, Any]]:
-        """By another session."""
         return [one.asDict() for one in self._collect("bad", "*")]
 
     def _collect(self, table: str, *columns: str) -> list[SparkRow]:
@@ -119,8 +130,12 @@ class IcebergTarget(SparkTarget):
         return session.table(name).selectExpr(*columns).collect()
 
     def run(self, statement: str) -> None:
-        """By another session."""
         self.lake.other().sql(statement.format(table=self.lake.table(self.table)))
+
+
+def use(session: SparkSession, conf: Mapping[str, str]) -> None:
+    for key, value in conf.items():
+        session.conf.set(key, value)
 
 
 def catalog_conf(name: str, folder: Path | str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from tests.http_server import QuietHandler, serving
 from tests.sinks.iceberg.java_tables import Catalog
 
-_OVERTAKEN: Final = "older than last sequence number"
+_OVERTAKEN: Final = "older than last sequence"
 
 
 class RestCatalog(Catalog):
@@ -43,11 +43,10 @@ class RestCatalog(Catalog):
         self._client.initialize("rest", settings)
 
     def load(self, table: str) -> Any:
-        """Java's table, over HTTP."""
         return self._client.loadTable(self._name(table))
 
     def close(self) -> None:
-        """End the client; the JVM is the other catalog's."""
+        """End the client, not the JVM, which is the other catalog's."""
         self._client.close()
 
     def answer(self, path: str, body: str | None) -> tuple[int, str]:
@@ -74,7 +73,6 @@ class RestCatalog(Catalog):
             return code, json.dumps({"error": {"message": said, "type": kind, "code": code}})
 
     def handler(self) -> type[QuietHandler]:
-        """What answers requests over HTTP."""
         catalog = self
 
         class Handler(QuietHandler):
@@ -97,7 +95,6 @@ class RestCatalog(Catalog):
 
 @contextmanager
 def rest_catalog(behind: Catalog) -> Iterator[RestCatalog]:
-    """The catalog, until the end."""
     catalog = RestCatalog(behind)
     with serving(catalog.handler()) as port:
         catalog.connect(port)

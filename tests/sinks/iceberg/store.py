@@ -69,7 +69,6 @@ class IcebergStore(LakeStore):
         return Path(self.lake.java("t")._table.location().removeprefix("file:")) / "metadata"
 
     def state(self) -> tuple[str, ...]:
-        """The file that has the table's newest metadata."""
         if not self.lake.other().catalog.tableExists(self.table):
             return ()
         return (self.lake.java("t")._metadata.metadataFileLocation(),)
@@ -78,11 +77,11 @@ class IcebergStore(LakeStore):
         return self.lake.java("t").main
 
     def take_back(self, version: int | None) -> None:
-        self.lake.java("t")._table.manageSnapshots().rollbackTo(version).commit()
+        self.lake.roll_back("t", version)
 
     def session(self) -> SparkSession:
         extended(self.spark)
-        return self.lake.other()
+        return self.lake.another_session()
 
     def branches(self) -> list[str]:
         """Those of batches and repairs."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,13 +39,17 @@ def write(lake: Lake, sink: IcebergSink, number: int, rows: Sequence[Row]) -> in
     return sink.apply(lake.frame(rows), one, plan_of(one)).rows
 
 
+FIRST = [row(1, 0, "first"), row(2, 0, "second")]
+NEXT = [row(1, 1, "newer"), row(2, 1, "gone")]
+
+
 @pytest.fixture
 def sink(lake: Lake) -> IcebergSink:
-    """A sink whose batches update rows and delete others, on a table with a row."""
+    """A sink whose batches update rows and delete others, on a table with two rows."""
     columns = "topic string, partition int, offset bigint, word string"
     lake.spark.sql(f"CREATE TABLE {lake.table('t')} ({columns}) USING iceberg")
     made = lake.sink("t", apply=(MERGE, CANCEL))
-    write(lake, made, 0, [row(1, 0, "first"), row(2, 0, "second")])
+    write(lake, made, 0, FIRST)
     return made
 
 
@@ -55,19 +57,11 @@ def test_statements_run_on_the_branch(lake: Lake, sink: IcebergSink) -> None:
     """In their order, each on what those before it have left; main has all of it, or nothing."""
     seen: list[list[Row]] = []
     with hooked(at("sink.rows-written", lambda: seen.append(sorted(lake.rows("t"))))):
-        assert write(lake, sink, 1, [row(1, 1, "newer"), row(2, 1, "gone")]) == 2
-    assert seen == [[row(1, 0, "first"), row(2, 0, "second")]]
-    assert lake.rows("t") == [row(1, 1, "newer")]
+        assert write(lake, sink, 1, NEXT) == 2
+    assert seen == [FIRST]
+    assert lake.rows("t") == NEXT[:1]
     assert dict(lake.sink("t").applied(QUERY)) == heads_of(entry(1))
     assert not lake.spark.catalog.tableExists("eo_batch")
-
-
-@pytest.mark.slow
-def test_a_batch_that_changes_nothing_moves_the_ledger(lake: Lake, sink: IcebergSink) -> None:
-    """A MERGE of no rows leaves no snapshot of its own."""
-    assert write(lake, sink, 1, []) == 0
-    assert dict(lake.sink("t").applied(QUERY)) == heads_of(entry(1))
-    assert len(lake.rows("t")) == 2
 
 
 def test_what_died_is_run_once_more(lake: Lake, sink: IcebergSink) -> None:
@@ -115,29 +109,12 @@ def test_a_statement_whose_commit_was_made_and_not_confirmed(
             hooked(at("sink.begun", lambda: database.answer(answer))),
             pytest.raises(RetriableSinkError),
         ):
-            write(lake, sink, 1, [row(1, 1, "newer"), row(2, 1, "gone")])
+            write(lake, sink, 1, NEXT)
     finally:
         database.reset()
     assert len(lake.rows("t")) == 2
-    write(lake, sink, 1, [row(1, 1, "newer"), row(2, 1, "gone")])
-    assert lake.rows("t") == [row(1, 1, "newer")]
-
-
-def test_a_function_that_sends_its_writes_elsewhere(lake: Lake, sink: IcebergSink) -> None:
-    """Nothing of it is published, also where the setting is gone again."""
-    session = lake.spark
-    session.sql(f"ALTER TABLE {lake.table('t')} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
-
-    def by_hand(branch: Any, _: Entry) -> None:
-        branch.session.conf.set("spark.wap.id", "audit")
-        try:
-            branch.sql("UPDATE {table} SET word = 'changed' WHERE partition = 1")
-        finally:
-            branch.session.conf.unset("spark.wap.id")
-
-    with pytest.raises(SettingsError, match="is not on branch"):
-        write(lake, lake.sink("t", apply=by_hand), 1, [])
-    assert sorted(lake.rows("t")) == [row(1, 0, "first"), row(2, 0, "second")]
+    write(lake, sink, 1, NEXT)
+    assert lake.rows("t") == NEXT[:1]
 
 
 def test_a_function_runs_on_the_branch(lake: Lake, sink: IcebergSink) -> None:
@@ -149,68 +126,41 @@ def test_a_function_runs_on_the_branch(lake: Lake, sink: IcebergSink) -> None:
         branch.sql(f"UPDATE {{table}} SET word = 'batch {one.batch_id}' WHERE offset = 1")
 
     write(lake, lake.sink("t", apply=by_hand), 1, [row(5, 1, "new")])
-    assert row(5, 1, "batch 1") in lake.rows("t")
-    assert len(lake.rows("t")) == 3
-
-    def wrong(branch: Any, _: Entry) -> None:
-        branch.sql(f"DELETE FROM {lake.table('t')}")
-
-    with pytest.raises(SettingsError, match="does not begin with"):
-        write(lake, lake.sink("t", apply=wrong), 2, [])
-    assert len(lake.rows("t")) == 3
+    assert sorted(lake.rows("t")) == [*FIRST, row(5, 1, "batch 1")]
 
 
-def test_a_statement_that_fails_is_named(lake: Lake, sink: IcebergSink) -> None:
-    """And nothing of the others is kept; a table that is absent is not made up."""
-    broken = lake.sink("t", apply=("DELETE FROM {table}", "DELETE FROM {table} WHERE nothing = 1"))
-    with pytest.raises(SinkError, match=r"a statement of apply= failed.*nothing"):
-        write(lake, broken, 1, [])
-    assert len(lake.rows("t")) == 2
-    one = entry(0)
-    with pytest.raises(SettingsError, match="apply="):
-        lake.sink("u", apply=MERGE).apply(lake.frame([]), one, plan_of(one))
+def test_what_a_batch_may_not_do(lake: Lake, sink: IcebergSink) -> None:
+    """Write past its branch, also for a time only, hold another batch, or fail: all is undone."""
+    table = lake.table("t")
+    lake.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
 
+    def elsewhere(branch: Any, _: Entry) -> None:
+        branch.session.conf.set("spark.wap.id", "audit")
+        try:
+            branch.sql("UPDATE {table} SET word = 'changed' WHERE partition = 1")
+        finally:
+            branch.session.conf.unset("spark.wap.id")
 
-@pytest.mark.slow
-def test_two_queries_with_frames_of_one_session(lake: Lake) -> None:
-    """One waits for the other, since their rows have one name: neither writes those of both."""
-    inserts = "INSERT INTO {table} SELECT word FROM eo_batch"
-    entries = {name: replace(entry(0), query=f"into {name}") for name in "ab"}
-    began, ends = threading.Event(), threading.Event()
+    def on_main(branch: Any, _: Entry) -> None:
+        branch.sql(f"DELETE FROM {table}")
 
-    def apply(name: str) -> None:
-        one = entries[name]
-        frame = lake.spark.sql(f"SELECT 'of {name}' AS word")
-        lake.sink(name, apply=inserts).apply(frame, one, plan_of(one))
-
-    other = threading.Thread(target=apply, args=["b"])
-
-    def hook(point: str) -> None:
-        if point == "sink.begun" and threading.current_thread() is other:
-            began.set()
-            ends.wait(60)
-        elif point == "sink.begun":
-            other.start()
-            began.wait(5)  # as it would begin, if it did not wait
-
-    for name in entries:
-        lake.spark.sql(f"CREATE TABLE {lake.table(name)} (word string) USING iceberg")
-    with hooked(hook):
-        apply("a")
-        ends.set()
-        other.join()
-    found = {name: lake.other().table(lake.table(name)).collect() for name in entries}
-    assert found == {"a": [("of a",)], "b": [("of b",)]}
-
-
-def test_a_batch_within_a_batch_is_refused(lake: Lake, sink: IcebergSink) -> None:
-    """In the same session and thread it would wait for itself."""
-
-    def nested(branch: Any, one: Entry) -> None:
+    def nested(branch: Any, _: Entry) -> None:
         write(lake, lake.sink("t", apply=MERGE), 1, [])
 
-    with pytest.raises(SettingsError, match="while another one is"):
-        write(lake, lake.sink("t", apply=nested), 1, [])
+    failing = ("DELETE FROM {table}", "DELETE FROM {table} WHERE nothing = 1")
+    refused: list[tuple[Any, type[Exception], str]] = [
+        (elsewhere, SettingsError, "is not on branch"),
+        (on_main, SettingsError, "does not begin with"),
+        (nested, SettingsError, "while another one is"),
+        (failing, SinkError, r"apply= failed.*nothing"),
+    ]
+    for apply, kind, said in refused:
+        with pytest.raises(kind, match=said):
+            write(lake, lake.sink("t", apply=apply), 1, [])
+    assert sorted(lake.rows("t")) == FIRST
+    assert len(lake.java("t").branches) == 2
+    with pytest.raises(SettingsError, match="apply="):
+        write(lake, lake.sink("absent", apply=MERGE), 0, [])
 
 
 @pytest.mark.parametrize(

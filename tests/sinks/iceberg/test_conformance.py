@@ -25,11 +25,9 @@ class TestIcebergSink(SinkConformance):
         self.lake = lake
 
     def open_sink(self, target: str) -> IcebergSink:
-        """Open a sink on a table of the test's namespace."""
         return self.lake.sink(target)
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read by a session of its own."""
         return self.lake.rows(target)
 
     @pytest.mark.slow
@@ -38,5 +36,4 @@ class TestIcebergSink(SinkConformance):
         super().test_names_are_data()
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """A DataFrame of the session that the sinks use."""
         return self.lake.frame(rows)

@@ -81,16 +81,12 @@ class Others:
         self._repeated(lambda: self.lake.other().sql(f"INSERT INTO {self.name} VALUES {values}"))
 
     def query(self, number: int) -> None:
-        """A batch of another query."""
         one = entry(number, "other")
         row = f"SELECT {10_000 + number}L AS id, 0 AS day, 'other' AS word"
         self._repeated(lambda: self.sink.apply(self.lake.other().sql(row), one, plan_of(one)))
 
     def _repeated(self, write: Callable[[], object]) -> None:
-        """Write again where others came first at each of Iceberg's own retries; nothing is there.
-
-        `exactly_once` does so with a batch.
-        """
+        """Write again if others came first at each of Iceberg's own retries, as a query does."""
         for _ in range(TRIES):
             try:
                 write()
@@ -118,10 +114,7 @@ class Others:
     ("mode", "version"), [("copy-on-write", 2), ("merge-on-read", 2), ("merge-on-read", 3)]
 )
 def test_a_merge_gets_on(lake: Lake, mode: str, version: int) -> None:
-    """Each batch is computed once, though main is moved by all three while it is merged.
-
-    Each of them does so as often as the MERGE takes, or more often.
-    """
+    """Each batch is computed once, though all three move main while it is merged, or oftener."""
     name = lake.table("t")
     lake.spark.sql(
         f"CREATE TABLE {name} (id bigint, day int, word string) USING iceberg "

@@ -22,29 +22,29 @@ from eo_listener.sinks.iceberg.user_sql import Branch, Turns, _Turn
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.testing.made_up_entries import entry_of
 
+ICEBERG = "org.apache.iceberg.exceptions."
+BAD, REFUSED, UNKNOWN = (
+    f"{ICEBERG}{name}Exception" for name in ("BadRequest", "CommitFailed", "CommitStateUnknown")
+)
+
 
 def test_a_commit_is_refused_only_where_nothing_of_it_can_have_been_made() -> None:
     """By the class of an exception or of a cause; one whose state is unknown is no refusal."""
-    refused = "org.apache.iceberg.exceptions.CommitFailedException"
-    unknown = "org.apache.iceberg.exceptions.CommitStateUnknownException"
-    assert is_refusal(ThrownError((refused,), ""))
-    assert is_refusal(ThrownError(("java.lang.RuntimeException", refused), ""))
-    assert not is_refusal(ThrownError((unknown, refused), ""))
+    assert is_refusal(ThrownError((REFUSED,), ""))
+    assert is_refusal(ThrownError(("java.lang.RuntimeException", REFUSED), ""))
+    assert not is_refusal(ThrownError((UNKNOWN, REFUSED), ""))
     assert not is_refusal(ThrownError(("java.io.IOException",), ""))
 
 
-BAD = "org.apache.iceberg.exceptions.BadRequestException"
-OLDER = "Cannot add snapshot with sequence number 7 older than last sequence number 7"
+LAST = "last sequence number 7"
+OLDER = f"Cannot add snapshot with sequence number 7 older than {LAST}"
 BEHIND = "Cannot add a snapshot, first-row-id is behind table next-row-id: 5 < 9"
 
 
 @pytest.mark.parametrize("said", [OLDER, BEHIND])
-@pytest.mark.parametrize("kind", [BAD, "org.apache.iceberg.exceptions.ValidationException"])
+@pytest.mark.parametrize("kind", [BAD, f"{ICEBERG}ValidationException"])
 def test_what_an_older_rest_server_refuses_is_a_conflict(kind: str, said: str) -> None:
-    """Up to 1.10 it answers that the request is malformed where another commit came first.
-
-    Also where Spark has put an exception of its own around it.
-    """
+    """Up to 1.10 it calls the request malformed; Spark may put an exception around that."""
     error = ThrownError((kind,), f"Malformed request: {said}")
     wrapped = ThrownError(
         ("org.apache.spark.SparkException", kind), "Writing job aborted", causes=(said,)
@@ -52,8 +52,7 @@ def test_what_an_older_rest_server_refuses_is_a_conflict(kind: str, said: str) -
     for one in (error, wrapped):
         assert is_refusal(one)
         assert is_temporary(one)
-        meant = translated(one, "the table")
-        assert isinstance(meant, RetriableSinkError)
+        assert isinstance(translated(one, "the table"), RetriableSinkError)
 
 
 def test_nothing_else_that_is_malformed_is_a_conflict() -> None:
@@ -65,8 +64,7 @@ def test_nothing_else_that_is_malformed_is_a_conflict() -> None:
         assert not is_refusal(one)
         assert not is_temporary(one)
         assert not isinstance(translated(one, "the table"), RetriableSinkError)
-    unknown = "org.apache.iceberg.exceptions.CommitStateUnknownException"
-    assert not is_refusal(ThrownError((unknown, BAD), "lost", causes=(OLDER,)))
+    assert not is_refusal(ThrownError((UNKNOWN, BAD), "lost", causes=(OLDER,)))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +90,7 @@ def test_what_the_storage_or_the_catalog_said_is_shown(
 ) -> None:
     """Once, however much Spark and Iceberg have said about it before."""
     full = "No space left on device"
-    classes = ("org.apache.iceberg.exceptions.RuntimeIOException", "java.io.IOException")
+    classes = (f"{ICEBERG}RuntimeIOException", "java.io.IOException")
     error = meant(ThrownError(classes, "Failed to write json to file: t", causes=(full,)), "t")
     assert "RuntimeIOException: Failed to write json to file: t; IOException: No space" in str(
         error
@@ -100,6 +98,10 @@ def test_what_the_storage_or_the_catalog_said_is_shown(
     said = f"Lost task 1.0 (TID 7): java.io.IOException: {full}"
     again = meant(ThrownError(classes, said, causes=(full,)), "t")
     assert str(again).count(full) == 1
+
+
+def session(number: int) -> Any:
+    return SimpleNamespace(_jsparkSession=SimpleNamespace(hashCode=lambda: number))
 
 
 def test_a_batch_that_does_not_end_is_named_by_who_waits_for_it() -> None:
@@ -110,9 +112,6 @@ def test_a_batch_that_does_not_end_is_named_by_who_waits_for_it() -> None:
     def wait(session: Any) -> None:
         with turns.of(session, second):
             pass
-
-    def session(number: int) -> Any:
-        return SimpleNamespace(_jsparkSession=SimpleNamespace(hashCode=lambda: number))
 
     with ThreadPoolExecutor(1) as threads:
         with turns.of(session(1), first):
@@ -141,8 +140,7 @@ def test_a_queue_that_moves_is_waited_for() -> None:
 
     turns._changed = Moving()
     turns._turns[1] = before.pop()
-    session: Any = SimpleNamespace(_jsparkSession=SimpleNamespace(hashCode=lambda: 1))
-    with turns.of(session, entry_of({}, {}, query="flights")):
+    with turns.of(session(1), entry_of({}, {}, query="flights")):
         assert before == []
 
 

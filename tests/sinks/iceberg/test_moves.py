@@ -1,7 +1,4 @@
-"""What was computed on a branch, and commits of others: behind which of them it is still right.
-
-Iceberg is real; what a MERGE would write are files that are put in the place of others.
-"""
+"""What was computed on a branch, and commits of others behind which it is still right, or not."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ def row(word: str) -> Row:
 
 @dataclass
 class Merged:
-    """A MERGE that changes the row `old` of a file of its own to `new`, and counts its tries.
-
-    `keys` are the words that it is about.
-    """
+    """As a MERGE of `keys` it changes the file with the row `old` to `new`, and counts tries."""
 
     java: Catalog
     table: str
@@ -45,14 +39,12 @@ class Merged:
     appends = False
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
-        """Write it on the branch."""
         self.tries += 1
         with java_errors():
             self.java.overwrite(self.table, "old", [row("new")], branch=branch)
         return 1
 
     def concerns(self, base: int, main: int) -> bool:
-        """Whether one of these words was appended."""
         table = self.java.load(self.table)
         found = table.newIncrementalAppendScan().fromSnapshotExclusive(base).toSnapshot(main)
         return not self.java.words(found).isdisjoint(self.keys)
@@ -87,7 +79,7 @@ def words(java: Catalog, table: str) -> list[str]:
 def expire_between(java: Catalog, table: str) -> None:
     for _ in range(2):
         java.append(table, [row("foreign")])
-    java.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+    java.expire(table)
 
 
 MOVES: dict[str, tuple[Callable[[Catalog, str], object], int, list[str]]] = {
@@ -191,19 +183,6 @@ def test_it_is_named_who_is_always_first(java: Catalog, table: str) -> None:
 def snapshot(number: int, operation: str | None = "append", **more: Any) -> Snapshot:
     parent = number - 1 if number else None
     return Snapshot(number, parent, number, None, more.pop("added", 0), operation=operation, **more)
-
-
-def test_which_snapshots_came_since() -> None:
-    """Up to one that has expired, or a head that main does not come after."""
-    known = {number: snapshot(number) for number in range(5)}
-    found = moves.since(known.get, 4, 2)
-    assert found is not None
-    assert [one.id for one in found] == [4, 3]
-    assert moves.since(known.get, 2, 2) == ()
-    assert moves.since(known.get, None, 2) is None
-    assert moves.since(known.get, 1, 2) is None
-    del known[3]
-    assert moves.since(known.get, 4, 2) is None
 
 
 def test_an_unknown_operation_may_have_changed_rows() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eo_listener.model.errors import SettingsError
@@ -12,6 +12,7 @@ from eo_listener.sinks.iceberg.names import TableName, is_branch_of, is_branch_o
 part = st.text(min_size=1).filter(lambda text: bool(text.strip()))
 
 
+@settings(max_examples=30)
 @given(st.lists(part, min_size=3, max_size=5))
 def test_a_quoted_name_comes_back(parts: list[str]) -> None:
     """Whatever is in its parts."""
@@ -48,6 +49,7 @@ def test_what_is_no_full_name_is_refused(name: str, problem: str) -> None:
         TableName.parse(name)
 
 
+@settings(max_examples=30)
 @given(st.text(), st.text(), st.text())
 def test_a_branch_tells_its_query(query: str, other: str, run: str) -> None:
     """No two branches have one name, and one of a user's is none of ours."""

@@ -1,7 +1,4 @@
-"""A batch on its branch, and main moved on to it, whatever others do to the table meanwhile.
-
-Iceberg is real; only Spark is not there, which would write the rows.
-"""
+"""A batch on its branch, and main moved on to it by a real Iceberg, whatever others do."""
 
 from __future__ import annotations
 
@@ -43,17 +40,14 @@ class TestAppends(SinkConformance):
         self.tables: dict[str, str] = {}
 
     def open_sink(self, target: str) -> JavaSink:
-        """Open a sink on a table that stands for `target`."""
         if target not in self.tables:
             self.tables[target] = self.java.create()
         return JavaSink(self.java, self.tables[target], appends=self.appends)
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read what main has."""
         return self.java.rows(self.tables[target]) if target in self.tables else []
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """A list will do."""
         return rows
 
 
@@ -261,17 +255,13 @@ def test_a_rollback_while_it_is_committed_stays(
 @each_way
 def test_the_ledger_outlives_expired_snapshots(java: Catalog, table: str, appends: bool) -> None:
     """All but the heads of branches are gone, in mid-batch too."""
-
-    def expire() -> None:
-        java.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
-
     write(java, table, 1)
     java.append(table, [FOREIGN])
-    expire()
+    java.expire(table)
     check(java, table, 0, 1, foreign=1)
     for point in BEFORE:
         number = 2 + BEFORE.index(point)
-        with hooked(at(point, expire)):
+        with hooked(at(point, lambda: java.expire(table))):
             write(java, table, number, appends=appends)
     check(java, table, *range(6), foreign=1)
 
@@ -294,7 +284,7 @@ def test_branches_of_a_sink_do_not_expire(java: Catalog, way: str, appends: bool
     java.load(table).manageSnapshots().createBranch("audit", java.table(table).main).commit()
     java.append(table, [FOREIGN])
     sleep(0.01)
-    java.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+    java.expire(table)
     assert "audit" not in java.table(table).branches
     assert java.branches(table) == 1
     ledgers = PublishedLedgers("", lambda _: True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,14 +15,13 @@ from eo_listener.model.errors import (
     SinkError,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.iceberg import connection
+from eo_listener.sinks.iceberg import IcebergSink, connection, sink
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
-from eo_listener.sinks.iceberg.names import new_branch
 from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
-from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
+from eo_listener.testing.made_up_entries import entry_of
 from tests.sinks.iceberg.test_ledger import Table
 
 ENTRY = entry_of({}, {TopicPartition("flights", 0): OffsetRange(0, 1)})
@@ -33,17 +31,13 @@ REFUSED = ThrownError(("org.apache.iceberg.exceptions.CommitFailedException",), 
 class Catalog(Table):
     """A table whose catalog makes a commit, and then says that it was refused."""
 
-    foreign = False
-    away = False
     ends_with_it = False
     readable = True
-
     version = ""
 
     def refresh(self) -> None:
-        """It has no copy; it may not be reached."""
         self.version = f"{self.main} {len(self.texts)} {sorted(self.branches)}"
-        if self.away:
+        if self.ends_with_it and self.main is not None:
             raise ThrownError(("org.apache.iceberg.jdbc.UncheckedSQLException",), "gone")
 
     def uncache(self) -> None:
@@ -52,38 +46,29 @@ class Catalog(Table):
     def create_branch(
         self, name: str, *, at: int | None, summary: dict[str, str] | None = None
     ) -> int:
-        """Where main is."""
         assert at == self.main
         self.branches[name] = self.add(at, None, **(summary or {}))
         return self.branches[name]
 
     def is_readable(self, snapshot_id: int) -> bool:
-        """Whether it still has the manifest list."""
         return self.readable
 
     def added_since(self, snapshot_id: int) -> list[int]:
-        """Ids are in the order in which snapshots were added."""
         return [at for at in self.texts if at > snapshot_id]
 
     def drop_branch(self, name: str) -> None:
-        """What a batch that failed does."""
         del self.branches[name]
 
     def publish(  # type: ignore[override]  # that of IcebergTable
         self, branch: str, *, summary: dict[str, str] | None, **_: Any
     ) -> None:
-        """Move main; then say that nothing was done, as a commit does that is sent once more."""
-        if self.foreign:
-            other = LedgerText(QUERY, 1, heads_of(replace(ENTRY, run_id="other")))
-            at = new_branch(QUERY, "other")
-            self.write_ledger(at, other.encode())
-            Table.publish(self, at)
-        else:
-            if summary is not None:
-                self.write_ledger(branch, summary[PROPERTY])
-            Table.publish(self, branch)
-        self.away = self.ends_with_it
+        self.move_main(branch, summary)
         raise REFUSED
+
+    def move_main(self, branch: str, summary: dict[str, str] | None) -> None:
+        if summary is not None:
+            self.write_ledger(branch, summary[PROPERTY])
+        Table.publish(self, branch)
 
     def write_ledger(self, branch: str, text: str) -> None:
         """One more snapshot on a branch."""
@@ -106,14 +91,6 @@ def write(table: Catalog, *, appends: bool) -> int | None:
         accept_expired=False,
     )
     return publication.write().rows
-
-
-def test_after_a_refusal_another_driver_is_still_found() -> None:
-    """What it has published is not taken for ours."""
-    table = Catalog()
-    table.foreign = True
-    with pytest.raises(RetriableSinkError, match="is not there"):
-        write(table, appends=False)
 
 
 def test_a_refusal_that_nothing_can_be_seen_after_is_no_refusal() -> None:
@@ -161,25 +138,19 @@ class Refusing(Catalog):
     def create_branch(
         self, name: str, *, at: int | None, summary: dict[str, str] | None = None
     ) -> int:
-        """Where main is, in the end."""
         self._refuse("create")
         return super().create_branch(name, at=at, summary=summary)
 
     def publish(  # type: ignore[override]  # that of IcebergTable
         self, branch: str, *, summary: dict[str, str] | None, **_: Any
     ) -> None:
-        """Move main, in the end."""
         self._refuse("publish")
-        if summary is not None:
-            self.write_ledger(branch, summary[PROPERTY])
-        Table.publish(self, branch)
+        self.move_main(branch, summary)
 
     def publish_again(self, staged: str, branch: str, *, summary: dict[str, str], **_: Any) -> None:
-        """The same, where main has moved."""
         self._refuse("publish")
         del self.branches[staged]
-        self.write_ledger(branch, summary[PROPERTY])
-        Table.publish(self, branch)
+        self.move_main(branch, summary)
 
 
 @pytest.mark.parametrize("appends", [True, False], ids=["append", "sql"])
@@ -213,47 +184,25 @@ def test_a_clock_that_is_behind_is_no_conflict(at: str, moves: bool) -> None:
     assert table.tried == 1
 
 
-def check_wap(conf: dict[str, str], *, enabled: bool) -> None:
-    spark: Any = SimpleNamespace(conf=conf)
-    table: Any = SimpleNamespace(has_property=lambda name: enabled and name == "write.wap.enabled")
-    connection.check_wap(spark, table, "the table")
-
-
+@pytest.mark.parametrize("apply", [None, "DELETE FROM {table}"])
 @pytest.mark.parametrize("name", ["spark.wap.id", "spark.wap.branch"])
-def test_writes_that_would_go_elsewhere_are_refused(name: str) -> None:
-    """Before anything runs: what statements have written would be on no branch at all, and their
-    ledger be published without it. Of a table that does not take part these settings mean nothing.
-    """
-    with pytest.raises(SettingsError, match=f"the table.*{name}") as refused:
-        check_wap({name: "audit"}, enabled=True)
-    assert name in str(refused.value.fix)
-    check_wap({name: "audit"}, enabled=False)
-    check_wap({}, enabled=True)
-
-
-def test_a_batch_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For statements and for rows alike."""
-    from eo_listener import IcebergSink  # noqa: PLC0415
-    from eo_listener.sinks.iceberg import sink  # noqa: PLC0415
-
-    spark = SimpleNamespace(conf={"spark.wap.id": "audit"})
-    table = SimpleNamespace(has_property=lambda _: True)
+def test_writes_that_would_go_elsewhere_are_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, apply: str | None
+) -> None:
+    """Before anything runs, unless the table takes no part: rows would be on no branch at all."""
+    spark: Any = SimpleNamespace(conf={name: "audit"})
+    table: Any = SimpleNamespace(has_property="write.wap.enabled".__eq__)
     monkeypatch.setattr(sink, "find", lambda *_: table)
-    applies: Sequence[str | None] = (None, "DELETE FROM {table}")
-    for apply in applies:
-        with pytest.raises(SettingsError, match=r"spark\.wap\.id"):
-            IcebergSink("lake.db.t", apply=apply).apply(
-                SimpleNamespace(sparkSession=spark),
-                ENTRY,
-                SimpleNamespace(),  # type: ignore[arg-type]
-            )
+    plan: Any = None
+    with pytest.raises(SettingsError, match=name) as refused:
+        IcebergSink("t.t.t", apply=apply).apply(SimpleNamespace(sparkSession=spark), ENTRY, plan)
+    assert name in str(refused.value.fix)
+    connection.check_wap(spark, SimpleNamespace(has_property=lambda _: False), "t")  # type: ignore[arg-type]  # a stub
+    connection.check_wap(SimpleNamespace(conf={}), table, "t")
 
 
 def test_files_are_not_looked_for_in_a_cached_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session's cache can have main as it was before a rollback."""
-    from eo_listener import IcebergSink  # noqa: PLC0415
-    from eo_listener.sinks.iceberg import connection, sink  # noqa: PLC0415
-
     fresh: list[object] = []
 
     class Entries:

@@ -1,4 +1,4 @@
-"""Which session a ledger is read by, where there are several. Without a JVM."""
+"""Which session a ledger is read by, and what it must have. Without a JVM."""
 
 from __future__ import annotations
 
@@ -80,12 +80,48 @@ def test_a_batch_brings_the_session(
     assert asked == [query, query, other]
 
 
-def test_a_catalog_that_no_session_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said which were asked, and how all of them get it."""
-    monkeypatch.setattr(connection, "check_runtime", lambda _: None)
-    monkeypatch.setattr(iceberg_table.IcebergTable, "load", lambda *_: None)
-    monkeypatch.setattr(connection, "_has_catalog", lambda *_: False)
-    with pytest.raises(SettingsError, match="catalog 'lake'") as refused:
-        connection.find(some(), TableName.parse("lake.db.t"))
-    for fact in ("query", "thread", "process"):
-        assert fact in str(refused.value.cause)
+JAR = "file:/opt/jars/iceberg-spark-runtime-{}-1.11.0.jar"
+
+
+def check(monkeypatch: pytest.MonkeyPatch, spark: str, scala: str, jar: str | None) -> None:
+    monkeypatch.setattr(connection, "runtime_jar", lambda _: jar)
+    monkeypatch.setattr(connection, "scala_version", lambda _: scala)
+    connection.check_runtime(SimpleNamespace(version=spark, _jvm=None))
+
+
+@pytest.mark.parametrize(
+    ("spark", "scala"), [("3.5.7", "2.12"), ("3.5.7", "2.13"), ("4.0.0", "2.13"), ("4.1.1", "2.13")]
+)
+def test_the_runtime_that_fits_is_named(
+    monkeypatch: pytest.MonkeyPatch, spark: str, scala: str
+) -> None:
+    """Where there is none, or one for another Spark; the right one is taken, under any name."""
+    line = f"{spark[:3]}_{scala}"
+    named = f"org.apache.iceberg:iceberg-spark-runtime-{line}:1.11.0"
+    with pytest.raises(SettingsError, match="runtime") as missing:
+        check(monkeypatch, spark, scala, None)
+    assert "configure(SparkSession.builder, iceberg=True)" in str(missing.value.fix)
+    assert named in str(missing.value.fix)
+    for other, said in (("3.4_2.12", "3.4 with Scala 2.12"), (f"{spark[:3]}_2.11", "Scala 2.11")):
+        with pytest.raises(SettingsError, match=f"is one for .*{said}, and this is") as wrong:
+            check(monkeypatch, spark, scala, JAR.format(other))
+        assert named in str(wrong.value.fix)
+        assert wrong.value.cause == f"iceberg-spark-runtime-{other}-1.11.0.jar"
+    for jar in (JAR.format(line), "", "file:/opt/lake.jar"):
+        check(monkeypatch, spark, scala, jar)
+
+
+@pytest.mark.parametrize(("spark", "scala"), [("4.2.0", "2.13"), ("4.0.0", "2.12")])
+def test_a_spark_without_a_runtime(monkeypatch: pytest.MonkeyPatch, spark: str, scala: str) -> None:
+    """Nothing is named that does not exist."""
+    with pytest.raises(SettingsError) as refused:
+        check(monkeypatch, spark, scala, None)
+    for fact in (f"Spark {spark}", f"Scala {scala}", "3.5, 4.0 and"):
+        assert fact in str(refused.value)
+    assert "org.apache.iceberg:" not in str(refused.value)
+
+
+def test_spark_connect_is_refused() -> None:
+    """Its sessions have no JVM to be asked."""
+    with pytest.raises(SettingsError, match="Spark Connect"):
+        connection.check_runtime(SimpleNamespace(version="4.0.0"))

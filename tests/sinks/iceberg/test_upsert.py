@@ -7,7 +7,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.model.errors import SinkError
 from eo_listener.model.offsets import OffsetRange
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
@@ -69,14 +69,6 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
     def branches(self) -> int:
         """How many branches of the query there are."""
         return sum(is_branch_of(QUERY, name) for name in self.lake.java(self.table).branches)
-
-    @pytest.mark.slow
-    def test_a_batch_that_is_refused_leaves_no_branch(self) -> None:
-        """But for that of the batch before it."""
-        self.upsert([row(1, "a", 0)])
-        with pytest.raises(SettingsError, match="same id"):
-            self.upsert([row(1, "b", 1), row(1, "c", 1)])
-        assert self.branches() == 1
 
     def test_where_main_has_moved_the_merge_is_computed_again(self) -> None:
         """From the same rows, and then it sees what has come."""
@@ -208,17 +200,6 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         self.run("UPDATE {table} SET eo_there = 'mine'")
         self.merge(f"{rows.format('y')} UNION ALL SELECT 2, 'z', 'z'", keys="k.1")
         assert self.read("*") == [(1, "y", "y", "mine"), (2, "z", "z", None)]
-
-    @pytest.mark.slow
-    def test_columns_that_do_not_fit_are_refused_by_name(self) -> None:
-        """Unknown ones unless they are wanted, and keys of another type."""
-        extra = "SELECT 1 id, 'b' word, 5 extra UNION ALL SELECT 2, 'c', 6"
-        self.merge("SELECT 1 id, 'a' word")
-        for rows, said in ((extra, "'extra'"), ("SELECT '1' id, 'b' word", "'id' is string")):
-            with pytest.raises(SettingsError, match=said):
-                self.merge(rows)
-        self.merge(extra, new_columns=True)
-        assert self.read("id", "word", "extra") == [(1, "b", 5), (2, "c", 6)]
 
     @pytest.mark.slow
     def test_several_rows_for_one_of_the_table_are_named(

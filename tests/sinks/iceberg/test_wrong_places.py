@@ -1,8 +1,4 @@
-"""What of a batch is in the wrong place: it fails then, or its ledger is not taken.
-
-Branches that are dropped while they are written, writes that go to no branch, cherry-picks, and
-ledgers behind snapshots that have expired.
-"""
+"""Branches dropped or made anew, writes to none, cherry-picks, ledgers behind expired snapshots."""
 
 from __future__ import annotations
 
@@ -22,11 +18,6 @@ from tests.sinks.iceberg.test_publication import FOREIGN, check, each_way, table
 __all__ = ["table"]
 
 pytestmark = pytest.mark.spark  # needs a JVM and its jars
-
-
-def expire(java: Catalog, table: str) -> None:
-    """All snapshots that are not the head of a branch."""
-    java.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
 
 
 def branches(java: Catalog, table: str) -> set[str]:
@@ -155,7 +146,7 @@ def test_a_batch_left_behind_is_no_rollback(java: Catalog, table: str, appends: 
     java.append(table, [FOREIGN])
     java.roll_back(table, before)
     assert rolled_back() == left
-    expire(java, table)  # the foreign commit, and with it the history before
+    java.expire(table)  # the foreign commit, and with it the history before
     assert rolled_back() == left
 
 
@@ -181,7 +172,7 @@ def test_expired_snapshots_hide_no_ledger(
     number = act(java, table)
     for _ in range(3):
         java.append(table, [FOREIGN])
-        expire(java, table)
+        java.expire(table)
     assert JavaSink(java, table).applied(QUERY) == heads_of(entry(number))
     write(java, table, number + 1, appends=False)
     check(java, table, *range(number + 2), foreign=3)
@@ -193,14 +184,14 @@ def test_cherry_picks_of_others_in_whatever_order(java: Catalog, table: str) -> 
     first = java.stage(table, [FOREIGN])
     java.load(table).manageSnapshots().createTag("kept", first).commit()
     java.append(table, [FOREIGN])
-    expire(java, table)
+    java.expire(table)
     second = java.stage(table, [FOREIGN])
     java.append(table, [FOREIGN])
     for picked in (second, first):
         java.load(table).manageSnapshots().cherrypick(picked).commit()
     java.load(table).manageSnapshots().removeTag("kept").commit()
     java.append(table, [FOREIGN])
-    expire(java, table)
+    java.expire(table)
     assert java.table(table).snapshot(first) is None
     assert JavaSink(java, table).applied(QUERY) == heads_of(entry(0))
     write(java, table, 1)
@@ -234,6 +225,6 @@ def test_where_older_metadata_were_deleted_nothing_is_guessed(
     keep.set("write.metadata.delete-after-commit.enabled", "true").commit()
     for _ in range(3):
         java.append(table, [FOREIGN])
-        expire(java, table)
+        java.expire(table)
     with pytest.raises(SinkError, match="nothing says"):
         JavaSink(java, table).applied(QUERY)
