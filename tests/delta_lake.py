@@ -25,9 +25,7 @@ def jars() -> tuple[Path, ...]:
     organisation, name, release = wanted.split(":")
     return artifacts.fetch(  # of what else they ask for, Spark brings Scala and ANTLR
         [
-            artifacts.Artifact(
-                organisation=organisation, name=one, revision=release, transitive=False
-            )
+            artifacts.Artifact.of(f"{organisation}:{one}:{release}", transitive=False)
             for one in (name, "delta-storage")
         ],
         artifacts.cache_folder() / "tests" / f"delta-{release}",

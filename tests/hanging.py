@@ -64,10 +64,7 @@ def append(
     sequence: int = 0,
     written: int | None = None,
 ) -> None:
-    """Append a record of an open transaction; the leader must be the first of `servers`.
-
-    `written` is its time, in milliseconds since 1970; None: now.
-    """
+    """Append a record of an open transaction, written then or now, at the first of `servers`."""
     batch = _batch(
         producer_id, sequence, time.time_ns() // 1_000_000 if written is None else written
     )

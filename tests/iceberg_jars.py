@@ -30,16 +30,10 @@ def jars() -> tuple[Path, ...]:
     line = ".".join(pyspark.__version__.split(".")[:2])
     if line not in _SCALA:
         return ()
+    runtime = f"org.apache.iceberg:iceberg-spark-runtime-{line}_{_SCALA[line]}:{VERSION}"
     wanted = [
-        artifacts.Artifact(
-            organisation="org.apache.iceberg",
-            name=f"iceberg-spark-runtime-{line}_{_SCALA[line]}",
-            revision=VERSION,
-            transitive=False,
-        ),
-        artifacts.Artifact(
-            organisation="org.xerial", name="sqlite-jdbc", revision="3.50.3.0", transitive=False
-        ),
+        artifacts.Artifact.of(coordinates, transitive=False)
+        for coordinates in (runtime, "org.xerial:sqlite-jdbc:3.50.3.0")
     ]
     folder = artifacts.cache_folder() / "tests" / f"iceberg-{line}-{VERSION}"
     return artifacts.fetch(wanted, folder, checksums=_CHECKSUMS.get((line, VERSION)))

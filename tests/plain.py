@@ -117,4 +117,4 @@ def main(root: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(main(Path(*sys.argv[1:] or [ROOT])))
+    sys.stdout.write(main(Path(sys.argv[1]) if sys.argv[1:] else ROOT))

@@ -56,9 +56,7 @@ log_min_messages = fatal
 class PostgresServer:
     """One server on 127.0.0.1; the role postgres needs no password, the role checked does.
 
-    It is run by this user, or by nobody when this user is root, since PostgreSQL does not run as
-    root. It ends with this process, even when that is killed. `settings` are further lines for
-    postgresql.conf.
+    It does not run as root: for root it is run by nobody. It ends with this process.
     """
 
     def __init__(self, settings: str = "") -> None:
@@ -165,10 +163,7 @@ def _identity(folder: Path) -> Mapping[str, Any]:
 
 
 def _programs(folder: Path) -> Path:
-    """Return where postgres and initdb are: copied below `folder` if nobody could not run them.
-
-    They need the libraries that pip has put beside the package, by a path relative to their own.
-    """
+    """Return where the programs are: with their libraries below `folder` if nobody needs a copy."""
     spec = find_spec(PACKAGE)  # no import
     assert spec is not None
     assert spec.origin is not None

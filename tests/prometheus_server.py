@@ -57,10 +57,7 @@ def _has_both(folder: Path) -> bool:
 
 def _fetch(kept: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        pytest.skip(
-            "Prometheus is not on the PATH, and there is no apt to fetch it: let "
-            "EO_TEST_PROMETHEUS name the folder of prometheus and promtool"
-        )
+        pytest.skip("there is no apt to fetch Prometheus: EO_TEST_PROMETHEUS may name its folder")
     work = kept.with_name(".prometheus.new")
     shutil.rmtree(work, ignore_errors=True)
     for folder in ("state/lists/partial", "cache/archives/partial", "files"):
@@ -96,10 +93,7 @@ def _apt(arguments: list[str], folder: Path) -> None:
 
 
 class PrometheusServer:
-    """One server on 127.0.0.1; all of it lies in `folder`, with the configuration given.
-
-    `lookback` is for how long the newest sample of a series counts.
-    """
+    """One server on 127.0.0.1, all in `folder`; a sample counts for as long as `lookback`."""
 
     def __init__(self, folder: Path, config: str, *, lookback: str = "5m") -> None:
         self.port = free_port()

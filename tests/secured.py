@@ -76,10 +76,7 @@ def log_lines() -> Iterator[list[str]]:
 
 
 class Keys:
-    """Certificates of one authority, in every form that Java's clients take them in.
-
-    The client's is issued by an authority of the second rank, so that it needs its chain.
-    """
+    """Certificates in every form that Java's clients take; the client's needs its chain."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -44,9 +44,7 @@ def _tokens() -> dict[str, str]:
 
 
 def _fetch_tokens(version: str) -> Path:
-    wanted = artifacts.Artifact(
-        organisation="org.apache.spark", name=_TOKENS, revision=version, transitive=False
-    )
+    wanted = artifacts.Artifact.of(f"org.apache.spark:{_TOKENS}:{version}", transitive=False)
     (jar,) = artifacts.fetch([wanted], artifacts.cache_folder() / "tests" / f"tokens-{version}")
     return jar
 
@@ -105,10 +103,7 @@ def builder(conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession.Buil
 def new_session(
     conf: Mapping[str, str] = MappingProxyType({}), *, connector: bool = True, shim: bool = True
 ) -> SparkSession:
-    """Return the session of this process, with the Kafka connector and the shim.
-
-    Its JVM lives as long as the process, so the first call decides about jars.
-    """
+    """Return the session of this process; its JVM lives on, so the first call decides on jars."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return configure(builder(conf), connector=connector, shim=shim).getOrCreate()
 

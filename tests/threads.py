@@ -9,10 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def none_left(seconds: float = 15.0, *, but: str | None = None) -> Iterator[None]:
-    """Fail when a thread of ours that began inside lives on after `seconds`.
-
-    Threads called `but` may: those that a library never gives back.
-    """
+    """Fail when a thread of ours that began inside lives on, but for those of a library."""
     before = frozenset(threading.enumerate())
     yield
     for thread in threading.enumerate():

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from xml.sax.saxutils import quoteattr
 
 from eo_listener.model.errors import UnavailableError, install
@@ -38,11 +38,7 @@ class DownloadError(UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """One thing to fetch by its Maven coordinates.
-
-    `transitive` brings what it depends on, except for `without` (`"organisation:name"` each)
-    and what only those need.
-    """
+    """One thing to fetch; `transitive` also what it needs, except for `without` and their needs."""
 
     organisation: str
     name: str
@@ -51,6 +47,12 @@ class Artifact:
     extension: str = "jar"
     transitive: bool = True
     without: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, coordinates: str, **how: Any) -> Artifact:
+        """The one of `organisation:name:revision`."""
+        organisation, name, revision = coordinates.split(":")
+        return cls(organisation=organisation, name=name, revision=revision, **how)
 
     def __str__(self) -> str:
         return f"{self.organisation}:{self.name}:{self.revision}"

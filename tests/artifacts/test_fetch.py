@@ -16,7 +16,7 @@ from eo_listener.model.errors import JavaError
 from tests.artifacts import Artifact, DownloadError, fetch
 from tests.artifacts.ivy import SETTINGS_VARIABLE
 
-ONE = Artifact(organisation="org.example", name="one", revision="1.0")
+ONE = Artifact.of("org.example:one:1.0")
 POM = """\
 <project><modelVersion>4.0.0</modelVersion>
 <groupId>org.example</groupId><artifactId>{name}</artifactId><version>1.0</version>
@@ -159,7 +159,7 @@ def test_two_processes_that_fetch_at_once_both_get_whole_files(
     repository.add("one")
     program = (
         "import sys; from pathlib import Path; from tests.artifacts import *\n"
-        "one = Artifact(organisation='org.example', name='one', revision='1.0')\n"
+        "one = Artifact.of('org.example:one:1.0')\n"
         "print(fetch([one], Path(sys.argv[1]), on_progress=print))"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "kept")]

@@ -18,10 +18,8 @@ DEFAULT: Final = KNOWN[0]
 _HERE = Path(__file__).parent
 # Without a binding for slf4j Kafka logs nothing at all, and its poms name none. Of two versions
 # of log4j-core Ivy takes the newer one, so this binding never meets one older than itself.
-_LOG4J2 = Artifact(
-    organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", revision="2.25.3"
-)
-_RELOAD4J = Artifact(organisation="org.slf4j", name="slf4j-reload4j", revision="1.7.36")
+_LOG4J2 = Artifact.of("org.apache.logging.log4j:log4j-slf4j-impl:2.25.3")
+_RELOAD4J = Artifact.of("org.slf4j:slf4j-reload4j:1.7.36")
 # Measured on two cores: the first compiler alone takes 0.5 s off a start of 4.7 s.
 _QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -40,11 +38,9 @@ class Release:
         lines = sums.read_text().splitlines() if self.version in KNOWN else []
         return fetch(
             [
-                Artifact(organisation="org.apache.kafka", name="kafka_2.13", revision=self.version),
-                Artifact(
-                    organisation="org.apache.kafka",
-                    name="kafka-tools",
-                    revision=self.version,
+                Artifact.of(f"org.apache.kafka:kafka_2.13:{self.version}"),
+                Artifact.of(
+                    f"org.apache.kafka:kafka-tools:{self.version}",
                     without=("org.apache.kafka:connect-runtime",),
                 ),
                 _LOG4J2 if self._log4j2 else _RELOAD4J,

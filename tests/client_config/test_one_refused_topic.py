@@ -1,7 +1,8 @@
-"""A topic that its client may not use holds up no other topic of the group."""
+"""Missing rights: named by a preflight, and of one topic they hold up no other of the group."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +21,12 @@ from eo_listener.model.events import CommitFailed, Event
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
+from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.client_config.test_locked_doors import MODES, QUICK
 from tests.groups import commit_all, positions
-from tests.secured import PLAIN_MODULE, Secured, jaas
+from tests.preflight.checking import check
+from tests.secured import PASSWORDS, PLAIN_MODULE, Secured, jaas
 from tests.topics import Topics, unique
 from tests.waiting import until
 
@@ -138,3 +141,37 @@ def test_by_java_too(secured: Secured, java: GroupStore) -> None:
     with pytest.raises(KafkaError) as failed:
         snapshot.whole()
     assert failed.value.code == refused
+
+
+def check_as_bob(secured: Secured, group: str, topic: str) -> list[CheckFinding]:
+    found = check(secured.broker, group, topics=(topic,), properties=secured.as_bob())
+    assert PASSWORDS["bob"] not in str(found)
+    return found
+
+
+def test_missing_rights_are_named_until_they_are_given(secured: Secured) -> None:
+    """Each with the command that gives it; Describe alone is not enough; then all is fine."""
+    group = unique("locked")
+    topic = Topics(secured.broker.bootstrap_servers).create(partitions=1)
+    found = check_as_bob(secured, group, topic)
+    by_name = {one.about: one for one in to_act_on(found)}
+    assert by_name.keys() == {f"topic {topic}", f"group {group}"}
+    assert {one.level for one in by_name.values()} == {Level.PROBLEM}
+    assert by_name[f"group {group}"].what == "User:bob may not Read"
+    command = shlex.split(by_name[f"group {group}"].advice.partition(": ")[2])
+    assert command[-6:] == [
+        "--allow-principal", "User:bob", "--operation", "Read", "--group", group,
+    ]  # fmt: skip
+    assert any("CLUSTER_AUTHORIZATION" in one.what for one in found)
+
+    secured.allow("bob", "TOPIC", topic, "DESCRIBE")
+    secured.allow("bob", "GROUP", group, "DESCRIBE")
+    lacking = to_act_on(check_as_bob(secured, group, topic))
+    assert {one.about: one.what for one in lacking} == {
+        f"topic {topic}": "User:bob may not Read",
+        f"group {group}": "User:bob may not Read",
+    }
+
+    secured.allow("bob", "TOPIC", topic, "READ")
+    secured.allow("bob", "GROUP", group, "READ")
+    assert not to_act_on(check_as_bob(secured, group, topic))

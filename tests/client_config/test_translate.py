@@ -220,12 +220,6 @@ def test_what_only_java_can_do(options: dict[str, str], why: str) -> None:
     assert SECRET not in repr(access)
 
 
-def test_kerberos_without_a_provider() -> None:
-    """Where librdkafka was built without Kerberos, Java's client logs in."""
-    access = translate(source(BY_TICKET), gssapi=False)
-    assert (access.client, access.properties) == ("java", BY_TICKET)
-
-
 @pytest.mark.parametrize(
     ("options", "own", "client"),
     [
@@ -243,10 +237,12 @@ def test_delegation_tokens(options: dict[str, str], own: list[str], client: str)
     assert translate(source(options), own=own, tokens=True).client == client
 
 
-def test_what_never_reaches_a_client() -> None:
-    """Neither shell commands nor options that are not about security reach Java's client."""
+def test_what_reaches_javas_client() -> None:
+    """Neither shell commands nor what is not of security; a ticket if librdkafka cannot do it."""
     options = {**BY_PLAIN, "sasl.kerberos.kinit.cmd": "touch /tmp/x", "interceptor.classes": "x"}
     assert translate(source(options)).properties == BY_PLAIN
+    access = translate(source(BY_TICKET), gssapi=False)
+    assert (access.client, access.properties) == ("java", BY_TICKET)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +305,9 @@ def test_what_is_refused(options: dict[str, str], problem: str) -> None:
     ],
 )
 def test_what_the_user_gives_is_not_translated(own: str, gone: list[str]) -> None:
-    """A property of the user's stands alone: nothing that means the same is put beside it."""
+    """Nothing that means the same is put beside a property; of a protocol nothing is inherited."""
+    odd = {"security.protocol": "rubbish", "sasl.jaas.config": "rubbish"}
+    assert translate(source(odd), own=["security.protocol"]) == ClientAccess(properties={})
     options = {
         **OVER_SSL,
         "sasl.mechanism": "PLAIN",
@@ -323,12 +321,6 @@ def test_what_the_user_gives_is_not_translated(own: str, gone: list[str]) -> Non
     left = dict(translate(source(options), own=[own]).properties)
     assert len(full) == 9
     assert left == {name: text for name, text in full.items() if name not in gone}
-
-
-def test_a_protocol_of_the_users_replaces_all() -> None:
-    """Who names the protocol himself inherits nothing, whatever the source says."""
-    odd = {"security.protocol": "rubbish", "sasl.jaas.config": "rubbish"}
-    assert translate(source(odd), own=["security.protocol"]) == ClientAccess(properties={})
 
 
 def test_settings_of_two_clients_are_not_mixed() -> None:
@@ -420,16 +412,11 @@ def test_a_login_that_java_fills_in_is_not_read() -> None:
             translate(options)
 
 
-def test_a_store_shows_no_password() -> None:
-    """Neither its own nor that of its key."""
-    store = KeyStore(use="key", location="/k", type="JKS", password=SECRET, key_password=SECRET)
+def test_a_store_of_a_key_without_a_key() -> None:
+    """It is refused by its location, whatever the JVM answered; a store shows no password."""
+    store = KeyStore(use="key", location="/k.jks", type="JKS", password=SECRET, key_password=SECRET)
     assert SECRET not in repr(store)
     assert SECRET in store.argument()
-
-
-def test_a_store_of_a_key_without_a_key() -> None:
-    """A key store without a key is refused by its location, whatever the JVM answered."""
-    store = KeyStore(use="key", location="/k.jks", type="JKS")
     chain = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
     with pytest.raises(SettingsError, match=r"/k\.jks"):
         store.properties(json.dumps({"v": 1, "certificates": chain, "key": None}))

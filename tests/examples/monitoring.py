@@ -133,11 +133,7 @@ _SHARES_AND_COUNTS = frozenset({"0", "0.01", "0.5", "2", "3", "5", "10"})
 
 
 def faster(times: int, *names: str) -> str:
-    """alerts.yml for a world in which a minute takes a minute divided by `times`.
-
-    All of its rules, or the alerts of these names. Raises AssertionError for a number of which it
-    is not known whether it is a time.
-    """
+    """alerts.yml, or these of its alerts, for a world whose minute is a minute through `times`."""
 
     def shorter(found: re.Match[str]) -> str:
         return f"{int(found[1]) * _TIMES[found[2]] // times}ms"

@@ -445,7 +445,7 @@ def test_every_mode_survives_the_brokers_death(
         go_on(committers)
         for _ in range(deaths):
             broker.kill()
-            time.sleep(2)
+            time.sleep(1)
             broker.restart()
             go_on(committers)
         for seconds in standstills:

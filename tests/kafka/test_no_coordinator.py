@@ -1,7 +1,9 @@
-"""What is reported when a group has no coordinator, for a while or for good."""
+"""What is done and reported if a group has no coordinator: yet, for a while, or for good."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +17,7 @@ from eo_listener.model.events import CommitFailed, Committed, Event
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from tests.broker import Broker
-from tests.conftest import StartBroker
+from tests.conftest import StartBroker, kafka_version
 from tests.topics import Topics
 from tests.waiting import until
 
@@ -98,3 +100,25 @@ def committed(events: list[Event]) -> int:
 
 def failures(events: list[Event]) -> list[CommitFailed]:
     return [event for event in events if isinstance(event, CommitFailed)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["group", "seed", "g", "--from-offsets", '{"flights":{"0":0}}'],
+        ["preflight", "--group", "g"],
+    ],
+)
+def test_no_command_ends_by_a_signal(command: list[str]) -> None:
+    """librdkafka ends a process whose AdminClient asks another broker for a group's offsets."""
+    with Broker(version=kafka_version()) as broker:
+        Topics(broker.bootstrap_servers).create_as("flights", 1)
+        ran = subprocess.run(
+            [sys.executable, "-m", "eo_listener", *command, "-b", broker.bootstrap_servers],
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+    assert ran.returncode == 0, (ran.stdout, ran.stderr)

@@ -229,14 +229,7 @@ def test_what_is_gone_or_free() -> None:
 
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
-OF_T0 = DescribedTransaction(
-    state="Ongoing",
-    producer_id=4711,
-    epoch=0,
-    partitions=frozenset({T0}),
-    timeout=60.0,
-    started=1_000_000,
-)
+OF_T0 = replace(ONGOING, epoch=0, partitions=frozenset({T0}))
 
 
 class Java:

@@ -99,9 +99,8 @@ def repair(
         def leave(self) -> None:
             """Have nothing to leave."""
 
-    monkeypatch.setattr(open_transactions, "_PAUSE", 0.01)
-    monkeypatch.setattr(open_transactions, "_TIMEOUT", limit)
-    monkeypatch.setattr(open_transactions, "BatchProducer", Taken)
+    for name, value in {"_PAUSE": 0.01, "_TIMEOUT": limit, "BatchProducer": Taken}.items():
+        monkeypatch.setattr(open_transactions, name, value)
     properties = {"bootstrap.servers": "k:9092"}
     return TransactionRepair(properties, java, java.stable_offsets)  # type: ignore[arg-type]  # stands in
 

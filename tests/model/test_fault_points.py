@@ -10,6 +10,7 @@ import timeit
 from pathlib import Path
 
 import psutil
+import pytest
 
 from eo_listener.model import fault_points
 from tests.attack.faults import Fault, environment
@@ -58,13 +59,6 @@ def test_a_kill_at_the_second_time(tmp_path: Path) -> None:
     assert lines == ["here 1", "there 1", "here 2", "there 2 kill"]
 
 
-def test_a_point_that_raises(tmp_path: Path) -> None:
-    """What the hook raises comes out of the product's own code."""
-    ended = run({"here": Fault(do="raise")}, tmp_path / "log")
-    assert ended.returncode == 1
-    assert "InjectedError: here, time 1" in ended.stderr
-
-
 def test_a_stop_and_a_resume(tmp_path: Path) -> None:
     """SIGSTOP holds the whole process group until SIGCONT; then it goes on as if nothing was."""
     log = tmp_path / "log"
@@ -85,11 +79,20 @@ def test_a_stop_and_a_resume(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_a_hook_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """A mistyped module ends the program: a test that arms nothing must not pass."""
-    ended = run({}, tmp_path / "log", EO_LISTENER_FAULT_POINTS="tests.attack.nosuch")
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "InjectedError: here, time 1"),
+        ({"EO_LISTENER_FAULT_POINTS": "tests.attack.nosuch"}, "tests.attack.nosuch"),
+    ],
+)
+def test_what_a_hook_raises_ends_the_program(
+    more: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    """A mistyped hook too: a test that arms nothing must not pass."""
+    ended = run({"here": Fault(do="raise")}, tmp_path / "log", **more)
     assert ended.returncode == 1
-    assert "tests.attack.nosuch" in ended.stderr
+    assert said in ended.stderr
 
 
 def test_a_hook_in_this_process() -> None:

@@ -56,8 +56,9 @@ class Demo:
         """Wait until a line on stdout or stderr holds `text`."""
 
         def shown() -> bool:
-            assert self.process.poll() is None, (self.out, self.err)
-            return any(text in line for line in [*self.out, *self.err])
+            found = any(text in line for line in [*self.out, *self.err])
+            assert found or self.process.poll() is None, (self.out, self.err)
+            return found
 
         until(shown, PATIENCE, lambda: (self.out, self.err))
 
@@ -74,10 +75,7 @@ class Demo:
         return code
 
     def left(self) -> list[psutil.Process]:
-        """Return the processes that it started, directly or not, and that still run.
-
-        They are known by a variable of the environment that they have inherited.
-        """
+        """Return the processes that run with the variable of the environment that it gave them."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -109,10 +107,7 @@ def demo(*arguments: str, **environment: str) -> Iterator[Demo]:
 
 
 def on_a_terminal(*arguments: str, ends_at: str, **environment: str) -> tuple[int, str]:
-    """Run a demo on a pseudo-terminal of 140 x 50; return its status and all that it wrote.
-
-    It gets a Ctrl-C when it has written `ends_at`.
-    """
+    """Run a demo on a terminal of 140 x 50, with a Ctrl-C at `ends_at`; its status and output."""
     own, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
     process = subprocess.Popen(

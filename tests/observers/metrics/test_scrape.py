@@ -1,4 +1,4 @@
-"""Numbers over HTTP: a router and a committer at work, scraped as Prometheus does it."""
+"""Numbers over HTTP: of a router and a committer at work, and of all `exactly_once`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from eo_listener import SqliteSink, exactly_once
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
+from eo_listener.foreach_batch.exactly_once import ExactlyOnce
 from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
 from eo_listener.model.events import GroupOffsetsMissing
 from eo_listener.model.observers import Observers
@@ -28,8 +30,10 @@ from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress
 from eo_listener.observers import bounded_server
 from eo_listener.observers.metrics.prometheus import Prometheus
-from eo_listener.observers.metrics.serve import open_metrics
-from eo_listener.testing import MemoryGroups, MemoryQueries
+from eo_listener.observers.metrics.serve import CountWhereServed, open_metrics
+from eo_listener.testing import MemoryGroups, MemoryQueries, MemorySink
+from tests.foreach_batch.stage import P0, Plans, Stage, frame_of
+from tests.observers.metrics.test_prometheus import Series, of_text, series, value
 
 SECRET = "hunter2-planted"  # noqa: S105  # planted, to be looked for
 OPTIONS = {
@@ -239,3 +243,57 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ImportError, match=r"eo-listener\[metrics\]") as lacking:
         importlib.import_module("eo_listener.observers.metrics.prometheus")
     assert lacking.value.name == "prometheus_client"
+
+
+def halt(function: ExactlyOnce) -> None:
+    """Have a batch broken off: what it is given is no DataFrame of a query that can be asked."""
+    with pytest.raises(SettingsError, match="checkpoint="):
+        function(object(), 0)  # type: ignore[arg-type]  # that is what is wrong
+    function.close()
+
+
+def shown(observer: Prometheus) -> Series:
+    return of_text(scrape(observer))
+
+
+def batch_failures(observer: Prometheus, query: str = "flights") -> float | None:
+    return value(shown(observer), "sink_batch_failures_total", query=query, error="SettingsError")
+
+
+def test_a_sink_is_counted_without_a_word(observer: Prometheus, tmp_path: Path) -> None:
+    """It may be there before or after it; one that is given as an observer too counts once."""
+    first = exactly_once(SqliteSink(tmp_path / "a.db", table="t"), name="flights")
+    second = open_metrics(0)
+    halt(first)
+    assert (batch_failures(observer), batch_failures(second)) == (1, 1)
+    second.close()
+    halt(exactly_once(SqliteSink(tmp_path / "b.db", table="t"), name="b", observers=[observer]))
+    halt(exactly_once(SqliteSink(tmp_path / "c.db", table="t"), name="b", observers=[second]))
+    assert batch_failures(observer, "b") == 2
+    assert "b" in second._counters.numbers().sinks
+    assert batch_failures(observer) == 1
+
+
+def test_a_server_that_was_closed_counts_no_more(tmp_path: Path) -> None:
+    """And nothing of it is left."""
+    made = open_metrics(0)
+    made.close()
+    halt(exactly_once(SqliteSink(tmp_path / "a.db", table="t"), name="flights"))
+    assert not made._counters.numbers().sinks
+    assert not [one for one in threading.enumerate() if one.name == "eo-listener-metrics"]
+
+
+def test_what_the_steps_tell_is_what_is_shown(observer: Prometheus) -> None:
+    """A real batch's offsets, rows and replays are exported, and given to the user's observer."""
+    stage = Stage(Plans({0: {P0: (3, 5)}}), [MemorySink(), MemorySink(key="b")])
+    for _ in range(2):
+        steps = stage.batches()
+        steps._observers = Observers(CountWhereServed(()), stage.events.append)
+        steps.run(frame_of(stage.plans.ranges[0]), 0)
+    found = shown(observer)
+    own = {key: one for key, one in series(*stage.events).items() if "sink" in key[0]}
+    assert own.items() <= found.items()
+    query = {"query": "flights"}
+    assert value(found, "sink_applied_offset", **query, topic="t", partition="0") == 5
+    assert value(found, "sink_rows_total", **query) == 4
+    assert value(found, "sink_batches_total", **query, outcome="replayed") == 2

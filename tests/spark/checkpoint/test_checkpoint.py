@@ -234,19 +234,17 @@ def test_a_listing_is_never_an_old_one(in_memory: str) -> None:
 @pytest.mark.parametrize(
     ("url", "package"),
     [
-        ("s3a://bucket/c", "pip install s3fs"),
-        ("s3n://bucket/c", "pip install s3fs"),
-        ("s3://bucket/c", "pip install s3fs"),
-        ("abfss://box@account.dfs.core.windows.net/c", "pip install adlfs"),
-        ("wasbs://box@account.blob.core.windows.net/c", "pip install adlfs"),
-        ("gs://bucket/c", "pip install gcsfs"),
+        *((f"{scheme}://bucket/c", "s3fs") for scheme in ("s3a", "s3n", "s3")),
+        ("abfss://box@account.dfs.core.windows.net/c", "adlfs"),
+        ("wasbs://box@account.blob.core.windows.net/c", "adlfs"),
+        ("gs://bucket/c", "gcsfs"),
     ],
 )
 def test_a_driver_that_is_not_installed(url: str, package: str) -> None:
     """A missing fsspec driver is one error that says what to install."""
     with pytest.raises(StorageError) as caught:
         Location(url)
-    assert package in str(caught.value)
+    assert f"pip install {package}" in str(caught.value)
     assert url in str(caught.value)
     assert caught.value.cause is None
 
@@ -298,16 +296,8 @@ def test_secrets_are_not_shown() -> None:
         ("sftp://user:p@ss:word@host:22/c/a@b", "sftp://***@host:22/c/a@b"),
         ("https://host/c?sig=hunter2&x=1", "https://host/c?***"),
         ("https://user:hunter2@host/c?sig=x", "https://***@host/c?***"),
-        (
-            "abfss://box@account.dfs.core.windows.net/c",
-            "abfss://box@account.dfs.core.windows.net/c",
-        ),
-        ("hdfs://node:8020/c", "hdfs://node:8020/c"),
-        ("/data/a:b@c?d", "/data/a:b@c?d"),
-        (
-            "no s3://k:p@q@b/x, nor http://h/y?z=1 today",
-            "no s3://***@b/x, nor http://h/y?*** today",
-        ),
+        *((url, url) for url in ("abfss://box@a.dfs.core.windows.net/c", "/data/a:b@c?d")),
+        ("no s3://k:p@q@b/x, nor http://h/y?z=1", "no s3://***@b/x, nor http://h/y?***"),
         ("fs.s3a.secret.key=hunter2, and more", "fs.s3a.secret.key=*** and more"),
         ("no access: Token: hunter2", "no access: Token: ***"),
     ],

@@ -179,53 +179,32 @@ def test_a_damaged_checkpoint_gives_the_same_offsets_or_a_finding(
         assert found.offsets is None or found.offsets.batch < right.batch
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("", FileFindingKind.CUT),
-        ("v", FileFindingKind.CUT),
-        ("v1", FileFindingKind.CUT),
-        ("v1\n", FileFindingKind.CUT),
-        ("v1\n" + METADATA[:30], FileFindingKind.CUT),
-        ("v1\n" + METADATA, FileFindingKind.CUT),
-        ("v1\n\n", FileFindingKind.CUT),
-        ('v1\n\n{"t":{"0":5', FileFindingKind.CUT),
-        ('v1\n\n{"t":{"0":5}}\n\n', FileFindingKind.CUT),
-        ('v2\n\n{"t":{"0":5}}', FileFindingKind.GARBLED),
-        ("v2\n\n0", FileFindingKind.CUT),
-        ("v2\n\n0:-\n-", FileFindingKind.CUT),
-        ("v2\n\n:-", FileFindingKind.CUT),
-        ('v2\n\n0:{"t":{"0":5}}\n0:-', FileFindingKind.GARBLED),
-        ("v3\n\n-", FileFindingKind.TOO_NEW),
-        ("v0\n\n-", FileFindingKind.GARBLED),
-        ("one\n\n-", FileFindingKind.GARBLED),
-        ("v1\n[]\n-", FileFindingKind.GARBLED),
-        ('v1\n{"batchWatermarkMs":"x"}\n-', FileFindingKind.GARBLED),
-        ('v1\n{"x":NaN}\n-', FileFindingKind.GARBLED),
-        ('v1\n{"x":-Infinity}\n-', FileFindingKind.GARBLED),
-        ("v1\n\n" + "[" * 100_000, FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":' + "9" * 100_000 + "}}", FileFindingKind.OUT_OF_RANGE),
-        ('v1\n\n{"t":{"0":9223372036854775808}}', FileFindingKind.OUT_OF_RANGE),
-        ('v1\n\n{"t":{"0":-1}}', FileFindingKind.OUT_OF_RANGE),
-        ('v1\n\n{"t":{"0":-2,"1":4}}', FileFindingKind.OUT_OF_RANGE),
-        ('v1\n\n{"t":{"0":"5"}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5.0}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":true}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":null}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":NaN}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5,"0":6}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5},"t":{"0":6}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5,"x":6}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"00":5}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"2147483648":5}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"-1":5}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5},"u":7}', FileFindingKind.GARBLED),
-        ('v1\n\n{"t t":{"0":5}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"":{"0":5}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"..":{"0":5}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"\\ud800":{"0":5}}', FileFindingKind.GARBLED),
-        ('v1\n\n{"' + "t" * 250 + '":{"0":5}}', FileFindingKind.GARBLED),
+NO_OFFSETS = {
+    FileFindingKind.CUT: [
+        *("", "v", "v1", "v1\n", "v1\n\n", "v1\n" + METADATA[:30], "v1\n" + METADATA),
+        *('v1\n\n{"t":{"0":5', 'v1\n\n{"t":{"0":5}}\n\n', "v2\n\n0", "v2\n\n0:-\n-", "v2\n\n:-"),
     ],
+    FileFindingKind.TOO_NEW: ["v3\n\n-"],
+    FileFindingKind.OUT_OF_RANGE: [
+        'v1\n\n{"t":{"0":' + "9" * 100_000 + "}}",
+        'v1\n\n{"t":{"0":9223372036854775808}}',
+        *('v1\n\n{"t":{"0":-1}}', 'v1\n\n{"t":{"0":-2,"1":4}}'),
+    ],
+    FileFindingKind.GARBLED: [
+        *("v0\n\n-", "one\n\n-", "v1\n[]\n-", 'v1\n{"batchWatermarkMs":"x"}\n-'),
+        *('v1\n{"x":NaN}\n-', 'v1\n{"x":-Infinity}\n-', "v1\n\n" + "[" * 100_000),
+        *('v2\n\n{"t":{"0":5}}', 'v2\n\n0:{"t":{"0":5}}\n0:-', 'v1\n\n{"t":{"0":5},"u":7}'),
+        *(f'v1\n\n{{"t":{{"0":{no}}}}}' for no in ('"5"', "5.0", "true", "null", "NaN", '5,"0":6')),
+        *(f'v1\n\n{{"t":{{"{no}":5}}}}' for no in ("00", "2147483648", "-1", 'x":5,"0')),
+        *(f'v1\n\n{{"{no}":{{"0":5}}}}' for no in ("t t", "", "..", "\\ud800", "t" * 250)),
+        'v1\n\n{"t":{"0":5},"t":{"0":6}}',
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(kind, text) for kind, texts in NO_OFFSETS.items() for text in texts],
     ids=lambda value: repr(value)[:40],
 )
 def test_a_text_that_is_no_offsets(text: str, kind: FileFindingKind) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.driver import drain
@@ -57,34 +56,15 @@ def test_life_of_a_query(spark: SparkSession, start: Start, listen: Any) -> None
     assert [source.kafka for source in source_options(held)] == [False]
 
 
-class Idled(StreamingQueryListener):
-    """A user's own listener, which keeps the run ids of idle queries."""
-
-    def __init__(self) -> None:
-        self.run_ids: list[str] = []
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        """Of no interest here."""
-
-    onQueryProgress = onQueryTerminated = onQueryStarted  # noqa: N815 - Spark's names
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        self.run_ids.append(str(event.runId))
-
-
 def test_idle(
     spark: SparkSession, start: Start, listen: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Spark's calls for a query without new data raise no error on either side."""
-    recorder, idled = listen(Recorder()), Idled()
-    spark.streams.addListener(idled)  # the second: it is called after ours
-    try:
-        rate = spark.readStream.format("rate").option("rowsPerSecond", "1")
-        query = start(rate.option("rampUpTime", "1h").load())
-        until(lambda: idled.run_ids)
-    finally:
-        spark.streams.removeListener(idled)
-    assert idled.run_ids[0] == recorder.begun[0][1] == str(query.runId)
+    """Spark's calls for a query without new data arrive, and raise no error on either side."""
+    recorder = listen(Recorder())
+    rate = spark.readStream.format("rate").option("rowsPerSecond", "1")
+    query = start(rate.option("rampUpTime", "1h").load())
+    until(lambda: recorder.run_ids_idle)
+    assert recorder.run_ids_idle[0] == recorder.begun[0][1] == str(query.runId)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

@@ -15,10 +15,7 @@ LOG = 10  # how many files a file names
 
 
 class Files:
-    """One metadata file for each commit, which adds the snapshot of its number.
-
-    A file has its own snapshot and the `kept` before it, and the log of the LOG files before it.
-    """
+    """A metadata file for each commit, with its snapshot, the `kept` and LOG files before it."""
 
     def __init__(self, kept: int = 1) -> None:
         self.kept = kept

@@ -190,7 +190,7 @@ def test_batch_behind_it(topics: Topics, plans: Plans, queries: Queries) -> None
 
 def test_batch_between_triggers(plans: Plans, queries: Queries) -> None:
     """After a batch the position names it at once, not only when the next trigger comes."""
-    found = queries.start(plans.one(), {"processingTime": "1 hour"})
+    found = queries.start(plans.topic_a(), {"processingTime": "1 hour"})
     until(lambda: (position := live_position(found)) is not None and position.committed)
     until(lambda: (position := both_ways(found)) is not None and position.batch_id == 0)
     assert plain(both_ways(found)) == {0: {plans.a: {"0": 5}}}
@@ -224,7 +224,7 @@ def test_not_planned(
             seen.append(query_mode(query))
 
     with listening(Early(), spark):
-        queries.run(plans.one())
+        queries.run(plans.topic_a())
     assert seen == [None, QueryMode.MICRO_BATCH]
 
 
@@ -386,7 +386,7 @@ def test_real_time(spark: SparkSession, topics: Topics, plans: Plans, queries: Q
 
 def test_no_lock_is_needed(plans: Plans, queries: Queries) -> None:
     """While the lock is taken by which a query makes progress, both ways answer."""
-    found = queries.run(plans.one())
+    found = queries.run(plans.topic_a())
     answers: list[LivePosition | None] = []
 
     def ask() -> None:

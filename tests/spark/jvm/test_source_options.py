@@ -52,9 +52,6 @@ class Plans:
     def topic_b(self) -> DataFrame:
         return self.kafka("subscribe", self.b, "g-b")
 
-    def one(self) -> DataFrame:
-        return self.topic_a()
-
     def two_joined(self) -> DataFrame:
         left, right = (d.withWatermark("t", "1 hour") for d in (self.topic_a(), self.topic_b()))
         return left.join(right, "v")
@@ -108,7 +105,7 @@ def both_ways(query: RunningQuery) -> tuple[SourceOptions, ...]:
 
 def test_all_options_and_no_secret_shown(spark: SparkSession, plans: Plans, start: Start) -> None:
     """Every reader option is there under a key in lower case, and repr shows no value."""
-    query = start(plans.one())
+    query = start(plans.topic_a())
     running = find(spark, str(query.id), str(query.runId))
     assert running is not None
     query.processAllAvailable()

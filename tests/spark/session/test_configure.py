@@ -71,14 +71,6 @@ def test_nothing_set() -> None:
     assert OUR_IVY_SETTINGS.exists()
 
 
-def test_twice_is_once() -> None:
-    """A second call of configure changes nothing."""
-    first = configured({"spark.jars": "a.jar"})
-    arguments = os.environ[VARIABLE]
-    assert configured(first) == first
-    assert os.environ[VARIABLE] == arguments
-
-
 def test_parts() -> None:
     """Connector and shim can each be left out."""
     assert configured({}, connector=False) == {}
@@ -188,12 +180,15 @@ def test_an_iceberg_of_another_spark(other: str) -> None:
 
 
 def test_builder_is_kept() -> None:
-    """What the builder has stays; its jars move to where they are not lost on executors."""
+    """Its jars move to where they are not lost on executors; a second call changes nothing."""
     options = configured({"spark.jars": "a.jar, b.jar", PACKAGES: "g:a:1", EXCLUDES: "x:y"})
     assert submitted("spark.jars") == ["a.jar", "b.jar", SHIM]
     assert "spark.jars" not in options
     assert options[PACKAGES] == f"g:a:1,{CONNECTOR}"
     assert options[EXCLUDES] == ",".join(["x:y", *HADOOP])
+    arguments = os.environ[VARIABLE]
+    assert configured(options) == options
+    assert os.environ[VARIABLE] == arguments
 
 
 def test_defaults_are_kept(fresh: Path) -> None:
@@ -349,25 +344,20 @@ def test_connector_installed(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert PACKAGES not in configured({})
 
 
-def test_no_java(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Java the error says how to install it, before Spark fails in its own way."""
-    monkeypatch.setenv("JAVA_HOME", str(fresh))
-    with pytest.raises(JavaError, match="Install a JDK 17"):
-        configure(SparkSession.Builder())
-
-
 @pytest.mark.parametrize("feature", [8, 25])
 def test_a_java_that_this_spark_cannot_run_on(
     feature: int, fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Java too old or too new is named with its version, and with what is needed."""
+    """None, or one too old or too new: it is named, and what is needed, before Spark fails."""
+    monkeypatch.setenv("JAVA_HOME", str(fresh))
+    with pytest.raises(JavaError, match="Install a JDK 17"):
+        configure(SparkSession.Builder())
     if feature == 25 and FOUND.newest_java is None:
         pytest.skip("this Spark starts on it")
     java = fresh / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{feature}.0.2\"' >&2\n")
     java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(fresh))
     needed = rf"Java {feature}, but Spark {FOUND.version} needs Java {FOUND.oldest_java} "
     with pytest.raises(JavaError, match=needed):
         configure(SparkSession.Builder())
