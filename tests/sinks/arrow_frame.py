@@ -63,7 +63,9 @@ class ArrowFrame:
     schema = _session = client = conf = _plan = sparkSession
 
     def jsonValue(self) -> dict[str, Any]:  # noqa: N802  # pyspark's name
-        return {"fields": [_field(*one) for one in self._fields.items()], "type": "struct"}
+        known = {"nullable": True, "metadata": {}}
+        fields = [{"name": name, "type": kind, **known} for name, kind in self._fields.items()]
+        return {"fields": fields, "type": "struct"}
 
     def get(self, name: str, default: str) -> str:
         return default
@@ -87,7 +89,3 @@ class ArrowFrames(DataFrames):
 
     def release(self, frame: ArrowFrame) -> None:
         pass
-
-
-def _field(name: str, kind: str) -> dict[str, Any]:
-    return {"name": name, "type": kind, "nullable": True, "metadata": {}}

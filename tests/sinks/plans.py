@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
-
-EMPTY = PlannedBatch(
-    query_id="q",
-    run_id="r",
-    query="flights",
-    batch_id=0,
-    sources={},
-    topic_ids={},
-    log_starts={},
-    log_ends={},
-)
+from eo_listener.testing.made_up_entries import entry_of, plan_of
 
 
 def planned(*counts: int) -> PlannedBatch:
@@ -24,4 +12,4 @@ def planned(*counts: int) -> PlannedBatch:
     spans = {
         TopicPartition("flights", at): OffsetRange(7, 7 + count) for at, count in enumerate(counts)
     }
-    return replace(EMPTY, sources={0: spans})
+    return plan_of(entry_of({}, spans))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
@@ -22,17 +19,24 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks import arrow_rows, fetch_plan
 from eo_listener.sinks.arrow_rows import TaskSize, stream
 from tests.sinks.plans import planned
+from tests.sinks.programs import run_program
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.spark
 
 
-def numbers(frame: DataFrame, plan: PlannedBatch, **given: Any) -> list[int]:
-    """The numbers of a frame, as they come."""
+def numbers(
+    frame: DataFrame, plan: PlannedBatch, meanwhile: Callable[[], object] = bool, **given: Any
+) -> list[int]:
+    """The numbers of a frame, as they come; something happens after the first of them."""
+    found: list[int] = []
     with closing(stream(frame, plan, **given)) as batches:
-        return [one for batch in batches for one in batch.column("id").to_pylist()]
+        for batch in batches:
+            if not found:
+                meanwhile()
+            found += batch.column("id").to_pylist()
+    return found
 
 
-@pytest.mark.spark
 def test_all_rows_come_once_and_in_order(spark: SparkSession) -> None:
     """As one job, and task by task; a cut loses the order, and no row."""
     frame = spark.range(0, 1000, 1, 3)
@@ -45,7 +49,6 @@ def test_all_rows_come_once_and_in_order(spark: SparkSession) -> None:
     assert sorted(numbers(frame, planned(1000), task_rows=100)) == list(range(1000))
 
 
-@pytest.mark.spark
 def test_a_column_by_the_name_of_ours_is_the_users(spark: SparkSession) -> None:
     """A cut adds a column and drops it: never one that was there, in whatever case."""
     frame = spark.range(0, 1000, 1, 3).selectExpr("id", "-id AS Eo_Ordinal", "7 AS eo_ordinal_")
@@ -55,14 +58,12 @@ def test_a_column_by_the_name_of_ours_is_the_users(spark: SparkSession) -> None:
     assert all(row == {"id": row["id"], "Eo_Ordinal": -row["id"], "eo_ordinal_": 7} for row in told)
 
 
-@pytest.mark.spark
 def test_rows_that_nobody_planned_come_too(spark: SparkSession) -> None:
     """A batch without offsets can have rows from Spark's state, and one with offsets none."""
     assert numbers(spark.range(5), planned()) == [0, 1, 2, 3, 4]
     assert numbers(spark.range(0), planned(1000), task_rows=10) == []
 
 
-@pytest.mark.spark
 def test_it_can_be_left_early(spark: SparkSession) -> None:
     """Closed after its first batch, it takes no more tasks, and the session goes on."""
     batches = stream(spark.range(0, 1000, 1, 10), planned(*[100] * 10), task_rows=100)
@@ -71,7 +72,6 @@ def test_it_can_be_left_early(spark: SparkSession) -> None:
     assert spark.range(3).count() == 3
 
 
-@pytest.mark.spark
 def test_what_fails_in_a_task_is_spark_s_own_error(spark: SparkSession) -> None:
     """Nothing is hidden of it, with one job and with many."""
     frame = spark.range(0, 100, 1, 2).selectExpr("if(id = 99, raise_error('odd row'), id) AS id")
@@ -80,7 +80,6 @@ def test_what_fails_in_a_task_is_spark_s_own_error(spark: SparkSession) -> None:
             numbers(frame, planned(50, 50), **given)
 
 
-@pytest.mark.spark
 def test_large_rows_make_smaller_tasks(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +104,13 @@ def lose_shuffles(spark: SparkSession) -> None:
         tracker.unregisterAllMapAndMergeOutput(known.next())
 
 
-@pytest.mark.spark
+def lose_kept(spark: SparkSession) -> None:
+    """Remove what is kept of all frames, as if their executors were lost."""
+    jvm = spark.sparkContext._jsc
+    for number in list(jvm.getPersistentRDDs()):
+        jvm.sc().env().blockManager().removeRdd(number)
+
+
 def test_rows_that_changed_before_the_batch_are_computed_once(spark: SparkSession) -> None:
     """What the live query's plan says counts as what the frame's own plan does."""
     for deterministic in (True, False):
@@ -127,37 +132,24 @@ LOSSES: list[tuple[Callable[[DataFrame], DataFrame], list[int]]] = [
 ]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(("transform", "counts"), LOSSES)
 def test_a_shuffle_that_is_lost_loses_no_row(
     spark: SparkSession, transform: Callable[[DataFrame], DataFrame], counts: list[int]
 ) -> None:
     """All rows come once, though parts of them are computed twice and are others then."""
     frame = transform(spark.range(0, 4000, 1, 2))
-    found: list[int] = []
-    with closing(stream(frame, planned(*counts), task_rows=250)) as batches:
-        for batch in batches:
-            if not found:
-                lose_shuffles(spark)
-            found += batch.column("id").to_pylist()
+    found = numbers(frame, planned(*counts), lambda: lose_shuffles(spark), task_rows=250)
     assert sorted(found) == list(range(4000))
 
 
-@pytest.mark.spark
 def test_rows_that_chance_chooses_are_chosen_once(spark: SparkSession) -> None:
     """A cut that is lost is not made again of other rows, where Spark is told of the chance."""
     chance = functions.udf(lambda _: uuid.uuid4().int % 2 == 0, "boolean").asNondeterministic()
     frame = spark.range(0, 4000, 1, 2).where(chance("id"))
-    found: list[int] = []
-    with closing(stream(frame, planned(4000), task_rows=250)) as batches:
-        for batch in batches:
-            if not found:
-                lose_shuffles(spark)
-            found += batch.column("id").to_pylist()
+    found = numbers(frame, planned(4000), lambda: lose_shuffles(spark), task_rows=250)
     assert len(found) == len(set(found))
 
 
-@pytest.mark.spark
 def test_a_kept_part_that_is_lost_is_no_row_less(spark: SparkSession) -> None:
     """It is not computed anew: the batch is to begin again, and what was kept is let go."""
     frame = with_uuid(spark.range(0, 4000, 1, 2)).repartition(16)
@@ -166,63 +158,13 @@ def test_a_kept_part_that_is_lost_is_no_row_less(spark: SparkSession) -> None:
     with closing(stream(frame, planned(*[250] * 16), task_rows=250)) as batches:
         next(batches)
         assert jvm.getPersistentRDDs().size() == before + 1
-        for number in list(jvm.getPersistentRDDs()):
-            jvm.sc().env().blockManager().removeRdd(number)
+        lose_kept(spark)
         with pytest.raises(RetriableSinkError, match="executor"):
             list(batches)
     assert jvm.getPersistentRDDs().size() == before
     assert sorted(numbers(frame, planned(*[250] * 16), task_rows=250)) == list(range(4000))
 
 
-TOGETHER = """
-import sys, time, warnings
-from pathlib import Path
-warnings.simplefilter("ignore")
-from pyspark.sql import SparkSession
-from eo_listener.sinks.arrow_rows import stream
-from tests.sinks.plans import planned
-master, folder, tasks = sys.argv[1], Path(sys.argv[2]), 8
-conf = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-spark = conf.config("spark.driver.host", "127.0.0.1").getOrCreate()
-
-def meet(batches):
-    for batch in batches:
-        Path(folder, str(batch.column("id")[0])).touch()
-        ends = time.monotonic() + 60
-        while len(list(folder.iterdir())) < 4:
-            assert time.monotonic() < ends, "alone"
-            time.sleep(0.05)
-        yield batch
-
-frame = spark.range(0, 80, 1, tasks).mapInArrow(meet, "id long")
-rows = stream(frame, planned(*[10] * tasks), task_rows=10)
-print("rows", sorted(one for batch in rows for one in batch.column("id").to_pylist()))
-left = spark.sparkContext._jsc.getPersistentRDDs().size()
-print("kept", left)
-spark.stop()
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    "master", ["local[4]", pytest.param("local-cluster[2,2,1024]", marks=pytest.mark.slow)]
-)
-def test_all_cores_compute_a_batch(master: str, tmp_path: Path) -> None:
-    """Of eight tasks, each of which waits until four of them run, none waits in vain."""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    answer = subprocess.run(
-        [sys.executable, "-c", TOGETHER, master, str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert f"rows {list(range(80))}" in answer.stdout, answer.stderr[-3000:]
-    assert "kept 0" in answer.stdout
-
-
-@pytest.mark.spark
 def test_tasks_that_are_kept_come_in_order(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,55 +179,71 @@ def test_tasks_that_are_kept_come_in_order(
     assert set(spark.sparkContext._jsc.getPersistentRDDs().keySet()) <= before
 
 
-@pytest.mark.spark
 def test_a_kept_part_that_does_not_change_is_computed_again(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no row can be another one then, an executor that ends costs its own part only."""
     monkeypatch.setattr(arrow_rows, "_cores", lambda _: None)
     monkeypatch.setattr(fetch_plan, "TASK_BYTES", 1)
-    jvm = spark.sparkContext._jsc
     found: list[int] = []
     with closing(stream(spark.range(0, 1000, 1, 10), planned(*[100] * 10))) as batches:
         for batch in batches:
-            for number in list(jvm.getPersistentRDDs()):
-                jvm.sc().env().blockManager().removeRdd(number)
+            lose_kept(spark)
             found += batch.column("id").to_pylist()
     assert found == list(range(1000))
 
 
-GREEDY = """
-import sys, warnings
+PROGRAM = """
+import sys, time, warnings
+from pathlib import Path
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
-from eo_listener.sinks.arrow_rows import TaskSize
+from eo_listener.sinks.arrow_rows import TaskSize, stream
 from tests.sinks.plans import planned
 conf = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false")
 conf = conf.config("spark.driver.maxResultSize", "4m").config("spark.log.level", "OFF")
 spark = conf.config("spark.driver.host", "127.0.0.1").getOrCreate()
+folder, tasks = Path(sys.argv[2]), 8
+"""
+TOGETHER = """
+def meet(batches):
+    for batch in batches:
+        Path(folder, str(batch.column("id")[0])).touch()
+        ends = time.monotonic() + 60
+        while len(list(folder.iterdir())) < 4:
+            assert time.monotonic() < ends, "alone"
+            time.sleep(0.05)
+        yield batch
+
+frame = spark.range(0, 80, 1, tasks).mapInArrow(meet, "id long")
+rows = stream(frame, planned(*[10] * tasks), task_rows=10)
+assert sorted(one for batch in rows for one in batch.column("id").to_pylist()) == list(range(80))
+print("together; kept", spark.sparkContext._jsc.getPersistentRDDs().size())
+"""
+GREEDY = """
 size = TaskSize()
 list(size.stream(spark.range(10), planned(10)))
 wide = spark.range(0, 1000, 1, 1).selectExpr("explode(sequence(id * 10, id * 10 + 9)) AS id")
 wide = wide.selectExpr("id", "concat(id, repeat('x', 2000)) AS v")
 print("rows", sum(batch.num_rows for batch in size.stream(wide, planned(1000))))
-spark.stop()
 """
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("master", [pytest.param("local[2]", marks=pytest.mark.slow), "local[3]"])
-def test_more_than_spark_brings_at_once_comes_in_smaller_tasks(master: str) -> None:
-    """What was a few small rows becomes 20 MB where 4 may come: smaller tasks bring them all."""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    answer = subprocess.run(
-        [sys.executable, "-c", GREEDY, master],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert answer.stdout == "rows 10000\n", answer.stderr[-3000:]
+@pytest.mark.parametrize(
+    ("master", "parts"),
+    [
+        ("local[4]", [TOGETHER, GREEDY]),
+        pytest.param("local-cluster[2,2,1024]", [TOGETHER], marks=pytest.mark.slow),
+        pytest.param("local[2]", [GREEDY], marks=pytest.mark.slow),
+    ],
+)
+def test_all_cores_compute_a_batch_in_tasks_that_spark_brings(
+    master: str, parts: list[str], tmp_path: Path
+) -> None:
+    """Eight tasks wait until four run; 20 MB come in smaller tasks where Spark brings 4 at once."""
+    answer = run_program("".join([PROGRAM, *parts, "spark.stop()"]), master, tmp_path)
+    said = {TOGETHER: "together; kept 0", GREEDY: "rows 10000"}
+    assert answer.stdout.splitlines() == [said[part] for part in parts], answer.stderr[-3000:]
 
 
 HUGE = """
@@ -310,14 +268,9 @@ def run_small(count: int, how: str) -> subprocess.CompletedProcess[str]:
         "--conf spark.driver.host=127.0.0.1 --conf spark.log.level=ERROR "
         "--conf spark.driver.extraJavaOptions=-XX:+ExitOnOutOfMemoryError pyspark-shell"
     )
-    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": submit, "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, "-c", HUGE, str(count), how]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    return run_program(HUGE, count, how, environment={"PYSPARK_SUBMIT_ARGS": submit}, timeout=600)
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1300)
 def test_a_partition_larger_than_the_heap_passes() -> None:
@@ -326,7 +279,6 @@ def test_a_partition_larger_than_the_heap_passes() -> None:
     assert "rows 1200000" in answer.stdout, answer.stderr
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_the_whole_task_would_not_pass() -> None:
@@ -334,34 +286,3 @@ def test_the_whole_task_would_not_pass() -> None:
     answer = run_small(1_200_000, "whole")
     assert "rows" not in answer.stdout
     assert "OutOfMemoryError" in answer.stdout + answer.stderr
-
-
-FAR = """
-import sys, warnings
-warnings.simplefilter("ignore")
-from pyspark.sql import SparkSession
-from eo_listener.sinks.arrow_rows import stream
-from tests.sinks.plans import planned
-builder = SparkSession.builder.remote("local[1]").config("spark.driver.host", "127.0.0.1")
-spark = builder.config("spark.sql.session.timeZone", "Asia/Tokyo").getOrCreate()
-frame = spark.range(5000).selectExpr("id", "timestamp'2026-01-01 09:00:00' AS at")
-for given in ({"at_once": True}, {"task_rows": 100}):
-    batches = list(stream(frame, planned(5000), **given))
-    ids = [one for batch in batches for one in batch.column("id").to_pylist()]
-    assert sorted(ids) == list(range(5000)), len(ids)
-    assert str(batches[0].column("at")[0].as_py()) == "2026-01-01 00:00:00+00:00"
-print("all there")
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 4 brings its server")
-def test_a_frame_of_spark_connect_is_a_frame_too() -> None:
-    """Where the JVM is a server's the same rows come, with the same moments."""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, "-c", FAR]
-    answer = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert "all there" in answer.stdout, answer.stderr

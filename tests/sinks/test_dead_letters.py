@@ -1,10 +1,8 @@
-"""Which columns of a frame are written, and what becomes of a row that is not."""
+"""Which columns of a frame are written, what becomes of a row that is not, and how many may be."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -12,11 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.errors import PoisonRowError, SettingsError
 from eo_listener.sinks.arrow_schema import arrow_schema
-from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, RowFilter
-from eo_listener.testing.made_up_entries import entry_of
+from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterLimit, Refusals, RowFilter
+from eo_listener.sinks.kept_rows import poison_row
 
 UTC = timezone.utc
 
@@ -33,13 +30,6 @@ def test_columns_are_chosen_by_name() -> None:
         RowFilter.of(("x", "z", "w", "y", "topic", "v"), ("v",))
     with pytest.raises(SettingsError, match="no column that could"):
         RowFilter.of(("topic", "eo_poison"), ("v",))
-
-
-def test_a_mark_in_another_case_is_refused() -> None:
-    """It would be data, and its rows would pass for fine."""
-    for target in (None, ("v", "EO_POISON")):
-        with pytest.raises(SettingsError, match=r"'EO_POISON'.*eo_poison"):
-            RowFilter.of(("v", "EO_POISON"), target)
 
 
 def test_a_reason_may_hold_anything() -> None:
@@ -65,59 +55,33 @@ def test_a_struct_with_a_name_twice_is_refused() -> None:
     """Wherever it is hidden: JSON would keep the last of its values only."""
     part = {"name": "a", "type": "long"}
     struct = {"type": "struct", "fields": [part, part]}
-    for kind in (struct, {"type": "array", "elementType": struct}):
+    for kind in (
+        struct,
+        {"type": "array", "elementType": struct},
+        {"type": "map", "keyType": "string", "valueType": struct},
+        {"type": "struct", "fields": [{"name": "inner", "type": struct}]},
+    ):
         with pytest.raises(SettingsError, match="field named 'a'"):
             arrow_schema({"fields": [{"name": "v", "type": kind}]})
 
 
-def test_marked_rows_are_sifted_out() -> None:
-    """An empty reason is a reason; null is none; all other rows keep their order."""
-    rows = pa.record_batch({"v": [1, 2, 3, 4], "eo_poison": [None, "odd", "", None]})
-    good, dead = RowFilter.of(rows.schema.names, None).sift(rows)
-    assert good.column("v").to_pylist() == [1, 4]
-    assert [(one.reason, one.row, one.topic) for one in dead] == [
-        ("odd", '{"v": 2}', None),
-        ("", '{"v": 3}', None),
-    ]
-
-
 def test_a_dead_row_is_whole() -> None:
     """Its JSON holds every column, in a form that JSON has."""
-    rows = pa.record_batch(
-        {
-            "topic": ["t"],
-            "partition": pa.array([3], pa.int32()),
-            "offset": [2**40],
-            "at": pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
-            "price": pa.array([Decimal("1.50")]),
-            "raw": [b"\xff"],
-            "nan": [float("nan")],
-            "tags": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
-        }
-    )
+    moment = pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    columns = {
+        "topic": (["t"], "t"),
+        "partition": (pa.array([3], pa.int32()), 3),
+        "offset": ([2**40], 2**40),
+        "at": (moment, "2026-01-02T00:00:00+00:00"),
+        "price": (pa.array([Decimal("1.50")]), "1.50"),
+        "raw": ([b"\xff"], "/w=="),
+        "nan": ([float("nan")], "nan"),
+        "tags": (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), {"k": 1}),
+    }
+    rows = pa.record_batch({name: values for name, (values, _) in columns.items()})
     letter = RowFilter.of(rows.schema.names, None).letter(rows, 0, "why")
     assert (letter.topic, letter.partition, letter.offset) == ("t", 3, 2**40)
-    assert json.loads(letter.row) == {
-        "topic": "t",
-        "partition": 3,
-        "offset": 2**40,
-        "at": "2026-01-02T00:00:00+00:00",
-        "price": "1.50",
-        "raw": "/w==",
-        "nan": "nan",
-        "tags": {"k": 1},
-    }
-    assert letter.error("x").offset == 2**40
-
-
-@pytest.mark.parametrize("origin", [{}, {"topic": ["t"], "partition": [1], "offset": [7]}])
-def test_an_error_holds_no_value_of_the_row(origin: dict[str, list[Any]]) -> None:
-    """Errors are logged; where the row came from is told as far as it is known."""
-    rows = pa.record_batch({"v": ["secret"], **origin})
-    error = RowFilter.of(rows.schema.names, None).letter(rows, 0, "too long").error("the table")
-    assert "secret" not in str(error)
-    assert "too long" in str(error)
-    assert ("offset 7 of t-1" in str(error)) is bool(origin)
+    assert json.loads(letter.row) == {name: shown for name, (_, shown) in columns.items()}
 
 
 def test_text_that_is_no_text_is_sifted_out() -> None:
@@ -144,7 +108,7 @@ def test_half_an_origin_is_none(topic: str | None, partition: int | None, known:
     assert (tp == ("t", 1)) is known
     assert ("offset 7 of t-1" in where) is known
     error = letter.error("x")
-    assert ("topic, partition and offset" in str(error.fix)) is not known
+    assert ("keep topic" in str(error.fix)) is not known
     assert (error.partition, error.offset) == (tp, 7)
 
 
@@ -157,26 +121,8 @@ def test_the_reason_for_logs_is_another_one() -> None:
     assert "4711" not in str(both.error("x"))
 
 
-def test_a_row_without_a_version_is_sifted_out() -> None:
-    """Where there is a version column; the others keep their order."""
-    rows = pa.record_batch({"k": [1, 2, 3], "v": [None, 5, None]})
-    good, dead = RowFilter.of(("k", "v"), None, "v").sift(rows)
-    assert good.column("k").to_pylist() == [2]
-    assert [(one.reason, one.row) for one in dead] == [
-        ("version column 'v' is null", '{"k": 1, "v": null}'),
-        ("version column 'v' is null", '{"k": 3, "v": null}'),
-    ]
-    assert RowFilter.of(("k", "v"), None).sift(rows)[0].num_rows == 3
-    for target in (None, ("k",)):
-        with pytest.raises(SettingsError, match="version_column names"):
-            RowFilter.of(("k",), target, "v")
-
-
 def test_a_mark_is_a_text() -> None:
-    """Any other column of that name would mark nothing, or everything."""
-    rows = pa.record_batch({"v": [1], "eo_poison": [True]})
-    with pytest.raises(SettingsError, match="holds bool, not text"):
-        RowFilter.of(rows.schema.names, None).sift(rows)
+    """A large one too; without one there are no dead letters."""
     large = pa.record_batch({"v": [1, 2], "eo_poison": pa.array([None, "odd"], pa.large_string())})
     assert len(RowFilter.of(large.schema.names, None).sift(large)[1]) == 1
     none = pa.record_batch({"v": [1], "eo_poison": pa.array([None], pa.string())})
@@ -190,21 +136,95 @@ def test_names_that_differ_in_case_are_refused() -> None:
         RowFilter.of(("a", "b", "A"), None)
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_a_letter_goes_into_its_table_whole(told: bool) -> None:
-    """With the batch that it is of; in a table of ours also what may be shown of the reason."""
-    made = DeadLetterSql(table="dead", placeholder="?", moment="text", redacted=told)
-    assert told or made == DeadLetterSql(table="dead", placeholder="?", moment="text")
-    ranges = {TopicPartition("t", 0): OffsetRange(0, 5)}
-    entry = entry_of({}, ranges, batch_id=7)
-    letter = DeadLetter(topic="t", partition=0, offset=3, reason="r", redacted="s", row="{}")
-    with closing(sqlite3.connect(":memory:")) as link:
-        for _ in range(2):
-            link.execute(made.create())
-        text, rows = made.insert(entry, [letter], datetime(2026, 1, 2, tzinfo=UTC))
-        link.executemany(text, rows)
-        (found,) = link.execute("SELECT * FROM dead").fetchall()
-    batch = (entry.query, entry.query_id, entry.run_id, 7)
-    assert found[:9] == (*batch, "t", 0, 3, "r", "{}")
-    assert found[9].startswith("2026-01-02")
-    assert found[10:] == (("s",) if told else ())
+def test_a_row_is_named_by_all_of_its_origin_or_not_at_all() -> None:
+    """Where one of topic, partition and offset is null, the others name no record."""
+    error = poison_row(["flights", 0, 7], "the table", "id is null", cause="c", fix="f")
+    assert str(error).startswith(
+        "the row from offset 7 of flights-0 cannot be written to the table: id is null"
+    )
+    assert (error.partition, error.offset) == (("flights", 0), 7)
+    assert (error.cause, error.fix) == ("c", "f")
+    for origin in ((None, 0, 7), ("flights", None, 7), ("flights", 0, None)):
+        error = poison_row(origin, "the table", "id is null", cause="c", fix="f")
+        assert str(error.problem).endswith("the table: id is null")
+        assert (error.partition, error.offset) == (None, None)
+
+
+# How many rows may become dead letters
+
+
+def letter(at: int, reason: str = "odd", told: str | None = None) -> DeadLetter:
+    return DeadLetter(topic="t", partition=1, offset=at, reason=reason, row="{}", redacted=told)
+
+
+@pytest.mark.parametrize(
+    ("most", "dead", "rows", "fits"),
+    [
+        (5, 5, 100, True),
+        (5, 6, 100, False),
+        (0, 0, 0, True),
+        (0, 1, 100, False),
+        (1, 2, 100, False),
+        (1.0, 99, 100, True),
+        (0.5, 50, 100, True),
+        (0.5, 51, 100, False),
+        (0.0, 9, 100, True),  # few rows are no share
+        (0.0, 10, 100, False),
+        (0.5, 9, 9, True),
+        (1.0, 9, 9, True),
+        (1.0, 10, 10, False),  # all of them
+        (1000, 10, 10, False),
+        (1000, 9, 9, True),
+        (1000, 10, 11, True),
+        (1.0, 10, 11, True),
+    ],
+)
+def test_how_many_rows_may_be_dead_letters(most: float, dead: int, rows: int, fits: bool) -> None:
+    """A number is one of rows, a float a share of them; all rows never, unless they are few."""
+    assert DeadLetterLimit(most).allows(dead, rows) is fits
+
+
+@pytest.mark.parametrize("most", [-1, -0.1, 1.1, float("nan"), float("inf"), True, "5", None])
+def test_what_is_no_limit(most: Any) -> None:
+    """Numbers below 0, shares above 1 and what is no number are refused."""
+    with pytest.raises(SettingsError, match="max_dead_letters"):
+        DeadLetterLimit(most)
+
+
+def test_a_number_fails_as_soon_as_there_are_more() -> None:
+    """With more dead letters than allowed, no further refused rows are searched for."""
+    refusals = Refusals(label="the table", limit=DeadLetterLimit(2))
+    refusals.add([letter(1), letter(2)])
+    refusals.check(100)
+    with pytest.raises(PoisonRowError, match=r"4 rows cannot be written to the table.*offset 1 of"):
+        refusals.add([letter(3), letter(4)])
+
+
+def test_the_error_names_the_first_and_the_most_frequent_reason() -> None:
+    """As they may be shown, with where the first row came from."""
+    refusals = Refusals(label="the table", limit=DeadLetterLimit(0.5))
+    refusals.add([letter(7, "v is 4711", "v is too large")])
+    refusals.add([letter(at, "null") for at in range(8, 68)])
+    refusals.check(122)
+    with pytest.raises(PoisonRowError) as failed:
+        refusals.check(121)
+    said = str(failed.value)
+    assert "61 rows of 121 cannot" in said
+    assert "the row from offset 7 of t-1: v is too large" in said
+    assert "the most frequent reason (60 times): null" in said
+    assert "max_dead_letters=0.5" in said
+    assert "4711" not in said
+    assert failed.value.partition == ("t", 1)
+    assert failed.value.offset == 7
+    with pytest.raises(PoisonRowError, match="every row"):
+        refusals.check(61)
+
+
+def test_reasons_that_are_all_different_take_no_room() -> None:
+    """A mark may be another one for each row: the first thousand are counted."""
+    refusals = Refusals(label="the table", limit=DeadLetterLimit(1.0))
+    refusals.add(letter(at, f"mark {at}") for at in range(3000))
+    refusals.add([letter(1, "mark 5")])
+    assert len(refusals.reasons) == 1000
+    assert refusals.reasons.most_common(1) == [("mark 5", 2)]
+    assert refusals.count == 3001

@@ -1,46 +1,24 @@
-"""A ledger is named on a command line, and nothing of a dsn is ever said."""
+"""A ledger is named on a command line and by its sink, and nothing of a dsn is ever said."""
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-from datetime import datetime, timezone
-from pathlib import Path
+import re
 from typing import Literal, NoReturn
 
 import pytest
 
-from eo_listener.model.errors import FormatError, MissingExtraError, SettingsError, SinkError
+from eo_listener import DeltaSink, IcebergSink, KafkaSink, PostgresSink, SqliteSink
+from eo_listener.model.errors import MissingExtraError, SettingsError
 from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, PlacedSink
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.protocols import Sink
 from eo_listener.sinks import ledger_address
-from eo_listener.sinks.ledger_address import LedgerAddress
-from eo_listener.sinks.ledger_sql import LedgerSql
-from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
+from eo_listener.sinks.ledger_address import EACH_FORM, LedgerAddress
 from eo_listener.spark.session.local_spark import LocalSpark
-from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
+from eo_listener.testing import MemorySink
 
-TP = TopicPartition("flights", 0)
 NONE = LocalSpark({})  # it is never started
-NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-LEDGER = LedgerSql(placeholder="?", moment="text", schema="main", index_in_schema=True)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A ledger of two batches, the second of them after an accepted gap."""
-    path = tmp_path / "with blank.db"
-    first = entry_of({}, {TP: OffsetRange(0, 5)})
-    second = entry_of(heads_of(first), {TP: OffsetRange(8, 9)}, batch_id=1, gap=OffsetRange(5, 8))
-    with closing(sqlite3.connect(path, isolation_level=None)) as made:
-        for statement in LEDGER.create():
-            made.execute(statement)
-        for number, entry in enumerate((first, second)):
-            now = NOW.replace(minute=number)
-            for many in (LEDGER.insert("delays", entry, now), LEDGER.move("delays", entry, now)):
-                made.executemany(*many)
-            made.executemany(*LEDGER.history("delays", entry, rows=5, now=now))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -68,25 +46,19 @@ def test_each_form(text: str, kind: str, place: str, servers: str | None) -> Non
 @pytest.mark.parametrize(
     ("typed", "shown"),
     [
-        (
-            "postgresql://u:hidden@h,i:5433/d?sslmode=require",
-            "postgresql://u@h,i:5433/d?sslmode=require",
-        ),
-        ("postgresql:///d?user=u&password=hidden", "postgresql:///d?user=u"),
-        (
-            "postgresql://h/d?sslpassword=hidden&options=-csearch_path%3Ds",
-            "postgresql://h/d?options=-csearch_path%3Ds",
-        ),
-        ("postgresql://u:hid@den@h/d", "postgresql://u@h/d"),
-        ("postgresql:host=h password=hidden", "postgresql://..."),
-        ("postgresql://u:hid#den@h/d", "postgresql://..."),
+        ("//u:hidden@h,i:5433/d?sslmode=require", "//u@h,i:5433/d?sslmode=require"),
+        ("///d?user=u&password=hidden", "///d?user=u"),
+        ("//h/d?sslpassword=hidden&options=-csearch_path%3Ds", "//h/d?options=-csearch_path%3Ds"),
+        ("//u:hid@den@h/d", "//u@h/d"),
+        ("host=h password=hidden", "//..."),
+        ("//u:hid#den@h/d", "//..."),
     ],
 )
 def test_a_dsn_is_shown_as_it_can_be_typed_again_without_its_password(
     typed: str, shown: str
 ) -> None:
     """Only parameters that are known to hold no secret; in libpq's other form nothing."""
-    assert LedgerAddress.parse(typed).shown == shown
+    assert LedgerAddress.parse(f"postgresql:{typed}").shown == f"postgresql:{shown}"
 
 
 def test_the_login_in_a_path_is_not_shown() -> None:
@@ -106,12 +78,6 @@ def test_any_other_form_is_refused_and_not_shown(text: str) -> None:
     assert "hidden" not in str(raised.value)
 
 
-def test_a_topic_needs_a_cluster() -> None:
-    """Without one there is nothing to ask."""
-    with pytest.raises(SettingsError, match="Add -b HOST:PORT"):
-        LedgerAddress.parse("kafka:eo-ledger").open(None, schema=None, spark=NONE)
-
-
 @pytest.mark.parametrize("address", ["iceberg:lake.db.delays", "delta:/lake/delays"])
 def test_without_pyspark_a_table_is_one_error(
     address: str, monkeypatch: pytest.MonkeyPatch
@@ -127,69 +93,12 @@ def test_without_pyspark_a_table_is_one_error(
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("iceberg:delays", "delays.*catalog"),
-        ("delta:x-y", "x-y.*nor a path"),
-    ],
+    ("address", "said"), [("iceberg:delays", "delays.*catalog"), ("delta:x-y", "x-y.*nor a path")]
 )
 def test_a_table_that_cannot_be_is_refused_before_spark_starts(address: str, said: str) -> None:
     """By its name alone."""
     with pytest.raises(SettingsError, match=said):
         LedgerAddress.parse(address).open(None, schema=None, spark=NONE)
-
-
-def test_a_file_is_read_whole(file: Path) -> None:
-    """Heads with their times, and the history in its order with the gap."""
-    with closing(SqliteLedgerReader(file)) as reader:
-        (key,) = reader.ledgers()
-        assert key == LedgerKey("delays", QUERY)
-        found = reader.ledgers()[key]
-        assert found.heads[TP].range == OffsetRange(8, 9)
-        assert datetime.fromisoformat(found.moved_at[TP]) == NOW.replace(minute=1)
-        history = list(reader.history(key))
-    assert [(one.head.range, one.verdict, one.gap) for one in history] == [
-        (OffsetRange(0, 5), "first", None),
-        (OffsetRange(8, 9), "gap accepted", OffsetRange(5, 8)),
-    ]
-
-
-def test_a_file_is_never_written(file: Path, tmp_path: Path) -> None:
-    """Neither one that is there, nor one that is not."""
-    before = file.read_bytes()
-    with closing(SqliteLedgerReader(file)) as reader:
-        reader.ledgers()
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            reader.connection().execute("DELETE FROM eo_ledger")
-    assert file.read_bytes() == before
-    with pytest.raises(SettingsError, match="there is no file"):
-        SqliteLedgerReader(tmp_path / "none.db").ledgers()
-    assert not (tmp_path / "none.db").exists()
-
-
-def test_a_file_without_a_ledger(tmp_path: Path) -> None:
-    """Nothing was written there, or it is another file."""
-    path = tmp_path / "other.db"
-    with closing(sqlite3.connect(path)) as made:
-        made.execute("CREATE TABLE t (a)")
-    with closing(SqliteLedgerReader(path)) as reader, pytest.raises(SettingsError, match="no led"):
-        reader.ledgers()
-    path.write_text("not a database " * 100)
-    with closing(SqliteLedgerReader(path)) as reader, pytest.raises(SinkError, match="not a data"):
-        reader.ledgers()
-
-
-def test_a_ledger_of_a_newer_release(file: Path) -> None:
-    """Is not read as if it were known."""
-    with closing(sqlite3.connect(file)) as made:
-        made.execute("UPDATE eo_ledger SET format = 2")
-        made.execute("UPDATE eo_ledger_history SET format = 2")
-        made.commit()
-    with closing(SqliteLedgerReader(file)) as reader:
-        with pytest.raises(FormatError, match="format 2"):
-            reader.ledgers()
-        with pytest.raises(FormatError, match="format 2"):
-            list(reader.history(LedgerKey("delays", QUERY)))
 
 
 @pytest.mark.parametrize("of", ["reader", "repair"])
@@ -199,3 +108,68 @@ def test_reader_and_repair_of_each_store_are_where_they_are_loaded_from(
 ) -> None:
     """They are loaded by name, which no type checker sees."""
     assert isinstance(LedgerAddress.parse(text)._loaded(of), type)
+
+
+# Where each sink says that its ledger is
+
+
+_LOGIN = {"kafka.security.protocol": "SSL", "kafka.ssl.key.password": "hidden"}
+_SERVERS = {"kafka.bootstrap.servers": "a:9092,b:9092"}
+
+
+@pytest.mark.parametrize(
+    ("sink", "address", "more"),
+    [
+        (SqliteSink("/x.db", table="t"), "sqlite:/x.db", ""),
+        (PostgresSink("postgresql://u:hidden@h:5433/d", table="t"), "postgresql://u@h:5433/d", ""),
+        (
+            PostgresSink("host=/var/run dbname=d user=u password=hidden", table="t"),
+            "postgresql://?user=u&dbname=d&host=/var/run",
+            "",
+        ),
+        (PostgresSink(lambda: "hidden", table="t"), "postgresql://USER@HOST/DATABASE", ""),
+        (KafkaSink(_SERVERS, "t"), "kafka:eo-ledger", ""),
+        (KafkaSink({**_SERVERS, **_LOGIN}, "t", ledger_topic="l"), "kafka:l", "-X"),
+        (IcebergSink("lake.db.t"), "iceberg:lake.db.t", "--spark-conf"),
+        (DeltaSink("lake.t"), "delta:lake.t", "--spark-conf"),
+        (DeltaSink(path="s3a://b/t"), "delta:s3a://b/t", "--spark-conf"),
+    ],
+)
+def test_a_command_finds_the_ledger_of_each_sink(sink: Sink, address: str, more: str) -> None:
+    """What errors say is to be typed is an address that commands take, with no secret in it."""
+    assert isinstance(sink, PlacedSink)
+    place = sink.ledger_place
+    assert place.address == address
+    assert re.findall(r"-\S+", place.more) == ([more] if more else [])
+    assert place.servers == ("a:9092,b:9092" if address.startswith("kafka:") else None)
+    assert LedgerAddress.parse(address).store is LedgerStore.of(address)
+    assert "hidden" not in repr(place)
+
+
+def test_a_store_of_a_user_is_found_by_no_command() -> None:
+    """It is a sink without more than the protocol asks for."""
+    assert not isinstance(MemorySink(), PlacedSink)
+
+
+@pytest.mark.parametrize("form", EACH_FORM)
+def test_each_form_of_an_address_tells_its_store(form: str) -> None:
+    """By how it begins; a placeholder tells none."""
+    assert LedgerStore.of(form) is LedgerAddress.parse(form.replace("PORT", "9092")).store
+    assert LedgerStore.of(form.partition(":")[2]) is None
+    assert LedgerStore.of("LEDGER") is None
+
+
+def test_the_commands_of_a_place() -> None:
+    """The schema of PostgreSQL, the servers of a topic, and what is needed beside, are in them."""
+    old, new = LedgerKey("a b", "q"), LedgerKey("c", "q")
+    gap = OffsetRange(3, 5)
+    here = LedgerPlace(address="kafka:l", servers="k:9092", more="with -X")
+    assert here.rename(old, new, "--execute") == (
+        "eo-listener ledger rename kafka:l --sink 'a b' --query q --to-sink c --execute -b k:9092 "
+        "(with -X)"
+    )
+    there = LedgerPlace(address="postgresql://h/d", schema="s")
+    assert there.accept(new, TopicPartition("t", 1), gap) == (
+        "eo-listener ledger accept postgresql://h/d --schema s --sink c --query q "
+        "--partition t-1 --gap 3..5"
+    )

@@ -1,4 +1,4 @@
-"""The SQL of the ledger, as SQLite runs it, and the error for heads that it finds changed."""
+"""The SQL of the ledger, as SQLite runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from eo_listener.model.errors import FormatError
 from eo_listener.model.ledger import Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_sql import LedgerSql, moved, read_ledger_row, rows_changed
+from eo_listener.sinks.ledger_sql import LedgerSql, moved
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 LEDGER = LedgerSql(placeholder="?", moment="text")
@@ -30,19 +30,17 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield made
 
 
+def prune(connection: sqlite3.Connection, kept: int) -> int:
+    """Let a batch forget all but so many; return how many rows."""
+    due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=kept)
+    assert due is not None
+    return connection.execute(*due).rowcount
+
+
 def put(connection: sqlite3.Connection, entry: Entry, now: datetime = NOW) -> None:
     connection.executemany(*LEDGER.insert("s", entry, now))
     connection.executemany(*LEDGER.move("s", entry, now))
     connection.executemany(*LEDGER.history("s", entry, rows=5, now=now))
-
-
-def test_what_is_written_is_read(connection: sqlite3.Connection) -> None:
-    """A head and when it was moved come back as they went in."""
-    entry = entry_of({}, {TP: OffsetRange(0, 5)})
-    put(connection, entry)
-    (found,) = map(read_ledger_row, connection.execute(*LEDGER.heads("s", QUERY)))
-    assert {found.partition: found.head} == heads_of(entry)
-    assert datetime.fromisoformat(found.moved_at) == NOW
 
 
 def test_what_a_query_id_has_moved_is_read(connection: sqlite3.Connection) -> None:
@@ -60,34 +58,6 @@ def test_what_a_query_id_has_moved_is_read(connection: sqlite3.Connection) -> No
         moved(connection.execute(*LEDGER.moved_by(entry.query_id)))
 
 
-def test_a_newer_format_is_not_read(connection: sqlite3.Connection) -> None:
-    """A row that a newer version wrote stops this one, rather than being guessed at."""
-    put(connection, entry_of({}, {TP: OffsetRange(0, 5)}))
-    connection.execute("UPDATE eo_ledger SET format = 2")
-    (row,) = connection.execute(*LEDGER.heads("s", QUERY))
-    with pytest.raises(FormatError, match="newer"):
-        read_ledger_row(row)
-
-
-def test_the_history_says_what_happened(connection: sqlite3.Connection) -> None:
-    """A range, an accepted gap with its gap; an empty range only where a partition begins."""
-    other = TopicPartition("flights", 1)
-    first = entry_of({}, {TP: OffsetRange(0, 5), other: OffsetRange(3, 3)})
-    put(connection, first)
-    heads = heads_of(first)
-    put(connection, entry_of(heads, {TP: OffsetRange(9, 12)}, batch_id=1, gap=OffsetRange(5, 9)))
-    put(connection, entry_of(heads, {other: OffsetRange(3, 3)}, batch_id=2))
-    found = connection.execute(
-        'SELECT "partition", start_offset, next_offset, verdict, gap_start, gap_until '
-        "FROM eo_ledger_history"
-    ).fetchall()
-    assert found == [
-        (0, 0, 5, "first", None, None),
-        (1, 3, 3, "first", None, None),
-        (0, 9, 12, "gap accepted", 5, 9),
-    ]
-
-
 def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:
     """The newest batches stay, by time, whatever checkpoint they came from; heads all stay."""
     entry = entry_of({}, {TP: OffsetRange(0, 5)})
@@ -97,18 +67,14 @@ def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:
     put(connection, other)
     connection.execute("UPDATE eo_ledger_history SET verdict = 'next'")
     assert LEDGER.prune("s", replace(entry, batch_id=7)) is None
-    due = LEDGER.prune("s", replace(entry, batch_id=200), kept=12)
-    assert due is not None
-    connection.execute(*due)
+    prune(connection, 12)
     count = "SELECT query, count(*), min(applied_at) FROM eo_ledger_history GROUP BY 1 ORDER BY 1"
     (kept, others) = connection.execute(count).fetchall()
     assert kept[:2] == (QUERY, 12)
     assert datetime.fromisoformat(kept[2]) == NOW + timedelta(seconds=18)
     assert others[:2] == ("other", 1)
     assert connection.execute("SELECT count(*) FROM eo_ledger").fetchone() == (2,)
-    due = LEDGER.prune("s", replace(entry, batch_id=200), kept=1000)
-    assert due is not None
-    assert connection.execute(*due).rowcount == 0
+    assert prune(connection, 1000) == 0
 
 
 def test_losses_and_beginnings_are_never_forgotten(connection: sqlite3.Connection) -> None:
@@ -120,9 +86,7 @@ def test_losses_and_beginnings_are_never_forgotten(connection: sqlite3.Connectio
         entry = entry_of(heads, {TP: offset_range}, batch_id=number, gap=gap)
         put(connection, entry, NOW + timedelta(seconds=number))
         heads = heads_of(entry)
-    due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=3)
-    assert due is not None
-    connection.execute(*due)
+    prune(connection, 3)
     found = connection.execute(
         "SELECT batch_id, verdict, gap_start, gap_until FROM eo_ledger_history ORDER BY batch_id"
     ).fetchall()
@@ -141,36 +105,6 @@ def test_a_batch_of_many_transactions_is_one_batch(connection: sqlite3.Connectio
             entry = entry_of({}, {tp: OffsetRange(0, 5)}, batch_id=batch_id)
             put(connection, entry, NOW + timedelta(seconds=2 * batch_id + at))
     connection.execute("UPDATE eo_ledger_history SET verdict = 'next'")
-    due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=12)
-    assert due is not None
-    connection.execute(*due)
+    prune(connection, 12)
     count = "SELECT count(DISTINCT batch_id), count(*), min(batch_id) FROM eo_ledger_history"
     assert connection.execute(count).fetchone() == (12, 24, 18)
-
-
-def test_another_schema_is_quoted() -> None:
-    """A schema's name is a name, whatever is in it, and no placeholder."""
-    ledger = LedgerSql(placeholder="%s", moment="timestamptz", schema='my "100%s"')
-    text, values = ledger.heads("s", "q")
-    assert '"my ""100%%s"""."eo_ledger"' in text
-    assert (text.replace("%%", "").count("%s"), len(values)) == (2, 2)
-
-
-def test_the_other_driver_is_named(connection: sqlite3.Connection) -> None:
-    """Run, batch and time of who has moved a head stand in the error, and what is missing too."""
-    gone = TopicPartition("flights", 1)
-    put(connection, entry_of({}, {TP: OffsetRange(0, 5)}, run_id="run-2", batch_id=7))
-    there = {
-        found.partition: found
-        for found in map(read_ledger_row, connection.execute(*LEDGER.heads("s", QUERY)))
-    }
-    seen = heads_of(entry_of({}, {TP: OffsetRange(0, 3), gone: OffsetRange(0, 3)}))
-    entry = entry_of(seen, {TP: OffsetRange(3, 9), gone: OffsetRange(3, 9)}, batch_id=8)
-    error = rows_changed("the table", entry, there)
-    for part in (
-        "flights-0 is at 5, moved by run run-2 in batch 7 at 2026-11-21",
-        "batch 8",
-        "flights-1 is not there",
-    ):
-        assert part in str(error)
-    assert error.ranges == {TP: OffsetRange(3, 9), gone: OffsetRange(3, 9)}

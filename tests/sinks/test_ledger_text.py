@@ -48,15 +48,6 @@ def test_a_ledger_comes_back(
     assert LedgerText(query, number, turned).encode() == text
 
 
-def test_an_entry_moves_its_own_heads_only() -> None:
-    """The others stay, and the batches are counted."""
-    other = TopicPartition("flights", 1)
-    first = entry_of({}, {TP: OffsetRange(0, 2), other: OffsetRange(0, 3)})
-    second = entry_of(heads_of(first), {TP: OffsetRange(2, 4)}, batch_id=1)
-    ledger = LedgerText(QUERY, 0, {}).after(first).after(second)
-    assert ledger == LedgerText(QUERY, 2, {**heads_of(first), **heads_of(second)})
-
-
 def test_a_thousand_partitions_take_some_kilobytes() -> None:
     """The text goes into metadata that is written with each commit."""
     ranges = {TopicPartition("flights", at): OffsetRange(10**9, 10**9 + 1) for at in range(1000)}

@@ -1,8 +1,8 @@
-"""The sink in memory is a sink like any other."""
+"""The sink in memory is a sink like any other, and the suite for sinks fails where one is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,26 +12,49 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.made_up_entries import Row, entry_of, heads_of, plan_of
+from tests.sinks.broken import BUGS, Broken
 
 
 class TestMemorySink(SinkConformance):
     """MemorySink passes the suite."""
+
+    kind: type[MemorySink] = MemorySink
 
     @pytest.fixture(autouse=True)
     def _store(self) -> None:
         self.store = MemoryStore()
 
     def open_sink(self, target: str) -> MemorySink:
-        """Open a sink on the one store."""
-        return MemorySink(self.store, key=target)
+        return self.kind(self.store, key=target)
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read the store."""
         return list(self.store.rows.get(target, []))
 
     def make_frame(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """A list will do."""
         return rows
+
+
+def failures(kind: type[Broken]) -> Iterator[str]:
+    """Yield the tests of the suite that fail."""
+    for name in dir(SinkConformance):
+        if name.startswith("test_"):
+            suite = TestMemorySink()
+            suite.kind, suite.store = kind, MemoryStore(lock_timeout=0.2)
+            try:
+                getattr(suite, name)()
+            except Exception:  # noqa: BLE001  # any failure of a test is one
+                yield name
+
+
+def test_a_right_sink_passes() -> None:
+    """Where nothing is broken nothing fails, so what fails is the bug."""
+    assert not list(failures(Broken))
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_each_bug_is_caught(bug: type[Broken]) -> None:
+    """At least one test of the suite fails on each sink that is wrong."""
+    assert next(failures(bug), None) is not None
 
 
 def test_a_batch_of_counted_sources_too_is_one_transaction() -> None:

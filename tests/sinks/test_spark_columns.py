@@ -1,9 +1,11 @@
-"""Which columns of Spark's an upsert takes, without Spark."""
+"""Which columns of Spark's an upsert takes, and its MERGE as text: without Spark."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import types
@@ -22,14 +24,8 @@ from pyspark.sql.types import (
 )
 
 from eo_listener.model.errors import SettingsError
-from eo_listener.sinks.spark_columns import (
-    Columns,
-    check_typed,
-    check_upsert,
-    is_traced,
-    quoted,
-    types_of,
-)
+from eo_listener.sinks.spark_columns import Columns, check_typed, check_upsert, is_traced
+from eo_listener.sinks.spark_merge import Merge
 
 INT, TEXT = IntegerType(), StringType()
 VARIANT = [types.VariantType()] if hasattr(types, "VariantType") else []  # of Spark 4
@@ -47,12 +43,10 @@ def check(rows: Mapping[str, DataType], table: Columns) -> None:
 
 
 def test_only_what_has_an_order_is_a_version() -> None:
-    """A number or a moment, in the rows and in the table."""
-    check({"at": LongType()}, {})
+    """A number or a moment, in the table too."""
     check({"at": DateType()}, {"at": "date"})
-    for kind, table in ((TEXT, {}), (INT, {"at": "double"})):
-        with pytest.raises(SettingsError, match="version_column='at'"):
-            check({"at": kind}, table)
+    with pytest.raises(SettingsError, match="version_column='at'"):
+        check({"at": INT}, {"at": "double"})
 
 
 @pytest.mark.parametrize(
@@ -116,14 +110,6 @@ def test_a_column_without_a_type_is_not_added() -> None:
     assert "CAST(NULL AS string) AS `v`" in str(refused.value.fix)
 
 
-def test_columns_that_lack_are_named() -> None:
-    """By the setting that names them."""
-    with pytest.raises(SettingsError, match="keys= names 'id', which"):
-        check_upsert(["id"], None, struct(Id=INT), {})
-    with pytest.raises(SettingsError, match="version_column= names 'at', which"):
-        check_upsert(["id"], "at", struct(id=INT), {})
-
-
 def test_rows_say_where_they_come_from_by_the_types_of_kafka() -> None:
     """Other columns of these names are data."""
     assert is_traced({"topic": "string", "partition": "int", "offset": "bigint", "x": "int"})
@@ -131,13 +117,53 @@ def test_rows_say_where_they_come_from_by_the_types_of_kafka() -> None:
     assert not is_traced({"topic": "string"})
 
 
-def test_any_name_can_be_quoted() -> None:
-    """Dots and backticks included."""
-    assert [quoted(name) for name in ("a", "a.b", "a`b")] == ["`a`", "`a.b`", "`a``b`"]
+# The MERGE, as text
+
+TRACED = {"topic": "string", "partition": "int", "offset": "bigint"}
 
 
-def test_a_schema_has_types_as_statements_write_them() -> None:
-    """Of a DataFrame or a table."""
-    inner = StructType().add("n", IntegerType())
-    schema = StructType().add("id", DecimalType(10, 2)).add("at", TimestampType()).add("s", inner)
-    assert types_of(schema) == {"id": "decimal(10,2)", "at": "timestamp", "s": "struct<n:int>"}
+def merge(*columns: str, located: bool = False, **given: Any) -> Merge:
+    target = SimpleNamespace(
+        **{"keys": ("id",), "version_column": None, "delete_when": None, **given}
+    )
+    return Merge(
+        target=target,
+        table="t",
+        label="t",
+        rows={**dict.fromkeys(columns, "int"), **TRACED},
+        columns=(*columns, *(TRACED if located else ())),
+    )
+
+
+def test_names_of_the_user_meet_none_of_ours() -> None:
+    """Whatever is in them: staged columns have numbers, and each name is said to be of whom."""
+    text = merge("id", "a`b.c", "c0").statement("v")
+    assert "ON eo_there.`id` = eo_given.c0" in text
+    assert "UPDATE SET eo_there.`a``b.c` = eo_given.c1, eo_there.`c0` = eo_given.c2" in text
+    assert "INSERT (`id`, `a``b.c`, `c0`) VALUES (eo_given.c0, eo_given.c1, eo_given.c2)" in text
+
+
+def test_what_has_nothing_but_a_key_is_only_inserted() -> None:
+    """And deleted only where that is asked for."""
+    assert "WHEN MATCHED" not in merge("id").statement("v")
+    text = merge("id", delete_when="gone").statement("v")
+    assert text.index("THEN DELETE") < text.index("WHEN NOT MATCHED AND NOT eo_given.eo_deleted")
+
+
+def test_values_are_compared_in_the_types_of_the_table() -> None:
+    """As the MERGE would write them; what is the same there, or nested, stays as it is."""
+    given = merge("id", "at", "n", "many", version_column="at", located=True)
+    there = {"id": "int", "at": "int", "n": "decimal(10,2)", "many": "array<bigint>"}
+    text = given._clash("v", there)
+    assert "struct(eo_given.c0 AS v0, eo_given.c1 AS v1, CAST(eo_given.c2 AS decimal(10,2))" in text
+    assert "AS v2, eo_given.c3 AS v3)" in text
+
+
+def test_a_version_is_compared_with_the_row_in_the_table() -> None:
+    """Of equal ones the offset decides, where the table has it."""
+    newer = "eo_there.`at` IS NULL OR eo_given.c1 > eo_there.`at` OR (eo_there.`at` = eo_given.c1"
+    plain = merge("id", "at", version_column="at").statement("v")
+    assert f"WHEN MATCHED AND ({newer}))" in plain
+    located = merge("id", "at", version_column="at", located=True).statement("v")
+    assert f"{newer} AND (" in located
+    assert "eo_given.c4 >= eo_there.`offset`" in located

@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks import spark_row_origins
 from eo_listener.sinks.spark_row_origins import row_origins
-from tests.spark_session import spark
 
-__all__ = ["spark"]
+pytestmark = pytest.mark.spark
 COLUMNS = ("kafka.topic", "part`ition", "offset")
 _SCHEMA = "`kafka.topic` string, `part``ition` int, offset bigint, word string"
 
@@ -26,7 +25,6 @@ def read(spark: SparkSession, rows: list[Origin]) -> Iterator[Origin]:
     return row_origins(frame.repartition(3), "t", COLUMNS)
 
 
-@pytest.mark.spark
 def test_all_rows_in_the_order_of_offsets(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,7 +41,6 @@ def test_all_rows_in_the_order_of_offsets(
     assert list(read(spark, rows)) == sorted(rows)
 
 
-@pytest.mark.spark
 def test_rows_without_an_origin_come_last(spark: SparkSession) -> None:
     """Each of them once, whichever of the three they lack; a table without rows has none."""
     lacking: list[Origin] = [(None, 0, 3), ("a", None, 3), ("a", 0, None), ("a", 0, None)]
@@ -53,7 +50,6 @@ def test_rows_without_an_origin_come_last(spark: SparkSession) -> None:
     assert list(read(spark, [])) == []
 
 
-@pytest.mark.spark
 def test_what_is_no_number_is_no_origin(spark: SparkSession) -> None:
     """Columns of text that have numbers are read as such."""
     rows = [("a", "0", "12"), ("a", "0", "x")]
@@ -61,7 +57,6 @@ def test_what_is_no_number_is_no_origin(spark: SparkSession) -> None:
     assert list(row_origins(frame, "t", ("t", "p", "o"))) == [("a", 0, 12), ("a", 0, None)]
 
 
-@pytest.mark.spark
 def test_a_column_that_is_not_there(spark: SparkSession) -> None:
     """Is one error, with what to type."""
     frame = spark.range(1).selectExpr("'a' topic", "0 partition")

@@ -30,7 +30,7 @@ _VALUES: Final = re.compile(
 """What may be a value in a text of class 22: what it quotes, and bytes."""
 
 _RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
-_POOLED: Final = "not allowed in statement pooling mode"
+_POOLED: Final = "statement pooling mode"
 _CONFLICT: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _WRONG: Final = (
     "authentication failed",

@@ -53,11 +53,11 @@ def holders(path: Path) -> list[Holder]:
 
 _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
     "database or disk is full": ("its disk is full", "Free disk space, and start the query again"),
-    "attempt to write a readonly database": (
+    "readonly database": (
         "the user of the query has no right to write the file or its folder",
         "Give the user that runs the query the right to write both",
     ),
-    "unable to open database file": (
+    "unable to open database": (
         "the user of the query may not write the folder: SQLite keeps files beside the database",
         "Give the user that runs the query the right to write the folder",
     ),
@@ -135,11 +135,11 @@ def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
 
 _SAME_USER: Final = "Type the command as the user that runs the query, or give this one the right"
 _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
-    "unable to open database file": (
+    "unable to open database": (
         "this user may not read the file, or not write its folder, where SQLite keeps the log",
         _SAME_USER,
     ),
-    "attempt to write a readonly database": (
+    "readonly database": (
         "this user may not write the log that SQLite keeps beside the file",
         _SAME_USER,
     ),

@@ -71,10 +71,7 @@ class DroppedTables:
 
     @pytest.mark.parametrize("tp", [TP, OTHER], ids=["its partition", "a new partition"])
     def test_a_dropped_table_is_not_recreated(self, store: SqlStore, tp: object) -> None:
-        """The ledger has rows of it: recreated it would begin in the middle.
-
-        What the error tells to run makes an empty one.
-        """
+        """It would begin in the middle; what the error tells to run makes an empty one."""
         store.write({TP: OffsetRange(0, 10)})
         store.run(f"ALTER TABLE {store.table} RENAME TO kept")
         before, sink = store.heads(), store.sink()

@@ -1,9 +1,4 @@
-"""What the chapters on ledgers use of a store, beside the `target_table` of other chapters.
-
-The folder of a store has `store.py`, with its `Store` and a fixture `store`. A test file of the
-folder names the chapter in a line, `class TestLedgerRepairs(LedgerRepairs)`, beside what holds for
-this store alone.
-"""
+"""What the chapters on ledgers use of a store: its folder has a `Store`, and a fixture `store`."""
 
 from __future__ import annotations
 

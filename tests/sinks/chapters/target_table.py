@@ -1,10 +1,4 @@
-"""One table with rows of any columns, as a store gives it to the chapters on upserts and letters.
-
-A chapter is a class of tests. A store's test file derives from it and from the store's table:
-
-    class TestUpsert(SqliteTarget, UpsertChapter):
-        ...
-"""
+"""One table with rows of any columns: `class TestUpsert(SqliteTarget, UpsertChapter)`."""
 
 from __future__ import annotations
 
@@ -12,16 +6,19 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.protocols import Sink
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.sinks.arrow_frame import ArrowFrame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 TP = TopicPartition("flights", 0)
 ORIGIN: Mapping[str, str] = {"topic": "string", "partition": "integer", "offset": "long"}
@@ -62,6 +59,21 @@ def record_batch(rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> pa.Re
 def union(rows: Iterable[str]) -> str:
     """A query for these rows."""
     return " UNION ALL ".join(f"SELECT {one}" for one in rows)
+
+
+def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1", query: str = QUERY) -> Entry:
+    """A batch of `count` offsets behind those that the sink has."""
+    heads = sink.applied(query)
+    head = heads.get(TP)
+    start, batch = (head.range.until, head.batch_id + 1) if head else (0, 0)
+    ranges = {TP: OffsetRange(start, start + count)}
+    return entry_of(heads, ranges, batch_id=batch, run_id=run, query=query)
+
+
+def write(sink: Sink, frame: Any, count: int = 10, *, query: str = QUERY) -> Applied:
+    """Write a frame as the sink's next batch."""
+    entry = next_entry(sink, count, query=query)
+    return sink.apply(frame, entry, plan_of(entry))
 
 
 class TargetTable:
@@ -110,16 +122,9 @@ class TargetTable:
         self.opened.append(self.new_sink(**arguments))
         return self.opened[-1]
 
-    def next_entry(self, sink: Any, count: int = 10) -> Entry:
-        """Return a batch of `count` offsets behind those that the sink has."""
-        heads = sink.applied(QUERY)
-        head = heads.get(TP)
-        start, number = (head.range.until, head.batch_id + 1) if head else (0, 0)
-        return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=number)
-
     def put(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> Applied:
         """Write the rows as the sink's next batch."""
-        return self.apply(sink, rows, kinds, self.next_entry(sink))
+        return self.apply(sink, rows, kinds, next_entry(sink))
 
 
 class SqlTarget(TargetTable):
@@ -137,7 +142,6 @@ class SqlTarget(TargetTable):
     def make_table(
         self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
     ) -> None:
-        """With a key that is no null."""
         rules = {required: " NOT NULL", key: f" {self.key_rule}"}
         listed = [
             f'"{name}" {self.types[kind]}{rules.get(name, "")}' for name, kind in columns.items()
@@ -146,17 +150,14 @@ class SqlTarget(TargetTable):
         self.run(f"CREATE TABLE {{table}} ({', '.join(listed)})")
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
-        """As one record batch."""
         frame = ArrowFrame(columns_of(rows, kinds), lambda: [record_batch(rows, kinds)])
         applied: Applied = sink.apply(frame, at, plan_of(at))
         return applied
 
     def read(self, *columns: str) -> list[tuple[Any, ...]]:
-        """With a connection of its own."""
         return sorted(tuple(cells[name] for name in columns) for cells in self.rows_of("t"))
 
     def letters(self) -> list[dict[str, Any]]:
-        """From a table beside it."""
         return self.rows_of("bad; rows")
 
 
@@ -170,7 +171,6 @@ class SparkRows(TargetTable):
         return self.spark.sql(query, args=args)
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
-        """As JSON, from which Spark makes a frame."""
         fields = ", ".join(f"{name} {kind}" for name, kind in columns_of(rows, kinds).items())
         text = json.dumps([dict(one) for one in rows], default=datetime.isoformat)
         query = f"SELECT inline(from_json(:rows, 'array<struct<{fields}>>'))"
@@ -179,9 +179,7 @@ class SparkRows(TargetTable):
 
     def put_frame(self, sink: Any, frame: Any) -> Applied:
         """Write a frame as the sink's next batch."""
-        entry = self.next_entry(sink)
-        applied: Applied = sink.apply(frame, entry, plan_of(entry))
-        return applied
+        return write(sink, frame)
 
 
 class SparkTarget(SparkRows):
@@ -192,7 +190,6 @@ class SparkTarget(SparkRows):
     def make_table(
         self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
     ) -> None:
-        """Without a key or a rule."""
         kinds = {**columns, **({required: f"{columns[required]} NOT NULL"} if required else {})}
         listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
         self.run(f"CREATE TABLE {{table}} ({listed}) USING {self.provider}")

@@ -21,6 +21,7 @@ WIDE = {**KINDS, "seen": "timestamp", "note": "string"}
 TIED = {
     "of one record": [row(1, "a", 3), row(1, "b", 3), row(2, "c", 4)],
     "of two partitions": [row(1, "a", 3), row(1, "b", 4, partition=1)],
+    "of which one is null": [row(1, "a", 3), row(1, None, 4, partition=1)],
     "a microsecond apart": [
         row(1, "a", 3, partition=one, seen=datetime(2026, 11, 23, 8, 4, 5, one, timezone.utc))
         for one in (0, 1)
@@ -83,9 +84,7 @@ class UpsertChapter(TargetTable):
         assert self.read("word") == [("new",)]
 
     def test_a_record_that_was_produced_twice_is_no_tie(self) -> None:
-        """Rows that are equal but for where they came from need no order: in one batch, and beside
-        the table's, which stays. One that differs is tied, until the table's is deleted.
-        """
+        """Rows that differ only in their origin need no order, nor beside the table's row."""
 
         def same(*places: tuple[int, int], word: str = "a") -> list[Row]:
             return [

@@ -1,14 +1,9 @@
-"""Rows made by hand, for tests of what the server does.
-
-    python -m tests.sinks.postgres.bare DSN POINT
-
-is a driver that writes offsets 0 to 9, says at POINT that it is there, and goes on when it is told.
-"""
+"""Rows made by hand, for tests of what the server does, and a driver that writes them."""
 
 from __future__ import annotations
 
-import os
 import sys
+from multiprocessing.connection import Connection
 
 from eo_listener.model import fault_points
 from eo_listener.model.errors import EoListenerError
@@ -32,26 +27,20 @@ def write(sink: PostgresSink, entry: Entry) -> Applied:
     return sink.apply(frame(entry), entry, plan_of(entry))  # type: ignore[arg-type]  # it stands for one
 
 
-def main() -> int:
-    """Be a driver that stops at a point for the test's sake."""
-    dsn, point = sys.argv[1:]
+def drive(dsn: str, point: str, test: Connection) -> None:
+    """Be a driver in a process of its own, which stops at a point until the test lets it go on."""
     sink = PostgresSink(dsn, TABLE)
     entry = next_entry(sink, run="zombie")
 
     def hook(name: str) -> None:
         if name == point:
-            os.write(1, b"there\n")
-            os.read(0, 1)
+            test.send("there")
+            test.recv()
 
     fault_points.arm(hook)
     try:
         write(sink, entry)
     except EoListenerError as error:
-        os.write(1, f"{type(error).__name__}: {error}\n".encode())
-        return error.exit_code
-    os.write(1, b"written\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        test.send(type(error).__name__)
+        sys.exit(error.exit_code)
+    test.send("written")

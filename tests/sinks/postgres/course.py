@@ -2,60 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 import pytest
 from psycopg.rows import dict_row
 
-from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.protocols import Sink
+from eo_listener.model.ledger import Applied
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from eo_listener.sinks.postgres.connection import Connection
+from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.arrow_frame import ArrowFrame
-from tests.sinks.chapters.target_table import SqlTarget
+from tests.sinks.chapters.target_table import TP, SqlTarget, next_entry, write
 
-TP = TopicPartition("flights", 0)
+__all__ = ["TP", "next_entry", "write"]
 STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
 WRITE_METHODS = pytest.mark.parametrize("write_method", ["driver", "staging"])
-FLIGHTS = "topic string, partition int, offset bigint, id int, delay double"
+MODES = pytest.mark.parametrize(
+    "mode", [{}, {"mode": "upsert", "keys": "k"}], ids=["append", "upsert"]
+)
+KV = "k int, v int"
+ORIGIN = "topic string, partition int, offset bigint"
+SUPPRESS = (
+    "CREATE TRIGGER same BEFORE UPDATE ON t FOR EACH ROW "
+    "EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+)
 
 
-def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1", query: str = QUERY) -> Entry:
-    """A batch of `count` offsets behind those that the sink has."""
-    heads = sink.applied(query)
-    head = heads.get(TP)
-    start, batch = (head.range.until, head.batch_id + 1) if head else (0, 0)
-    ranges = {TP: OffsetRange(start, start + count)}
-    return entry_of(heads, ranges, batch_id=batch, run_id=run, query=query)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """The schema of a test: what other programs do there, and sinks on it."""
+
+    dsn: str
+    stack: ExitStack
+    table: str = "t"
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Of the sinks, unless another is named."""
+
+    def ask(self, query: str) -> list[Any]:
+        return ask(self.dsn, query)
+
+    def script(self, *statements: str) -> None:
+        script(self.dsn, *statements)
+
+    @property
+    def schema(self) -> str:
+        return own_schema(self.dsn)
+
+    def role(self, *statements: str, options: str = "") -> AbstractContextManager[str]:
+        return another_role(self.dsn, *statements, options=options)
+
+    def sink(self, table: str = "", **more: Any) -> PostgresSink:
+        """Open a sink until the end of the test."""
+        given = {"dsn": self.dsn, "table": table or self.table, **self.given, **more}
+        return self.stack.enter_context(closing(PostgresSink(**given)))
 
 
-def write(sink: Sink, frame: Any, count: int = 10, *, query: str = QUERY) -> Applied:
-    """Write a frame as the sink's next batch."""
-    entry = next_entry(sink, count, query=query)
-    return sink.apply(frame, entry, plan_of(entry))
+@pytest.fixture
+def db(dsn: str) -> Iterator[Database]:
+    with ExitStack() as stack:
+        yield Database(dsn=dsn, stack=stack)
 
 
-def put(
-    sink: PostgresSink,
-    fields: Mapping[str, str],
-    batches: Iterable[pa.RecordBatch],
-    *,
-    query: str = QUERY,
-) -> Applied:
-    """Write record batches as the sink's next batch."""
-    made = list(batches)
-    return write(sink, ArrowFrame(fields, lambda: made), query=query)
+def link_of(sink: PostgresSink) -> Connection:
+    """Return the connection that it has."""
+    assert sink._kept.link is not None
+    return sink._kept.link
 
 
-def flights(*rows: tuple[int, int | None, float | None]) -> list[tuple[Any, ...]]:
-    """Rows of FLIGHTS from (offset, id, delay)."""
-    return [(*TP, offset, number, delay) for offset, number, delay in rows]
+def put(sink: PostgresSink, columns: str, *rows: tuple[Any, ...], query: str = QUERY) -> Applied:
+    """Write rows as the sink's next batch; the last value of each is its offset."""
+    full = ((*row[:-1], *TP, row[-1]) for row in rows)
+    return write(sink, ArrowFrame.rows(f"{columns}, {ORIGIN}", *full), query=query)
 
 
 def ask(dsn: str, query: str) -> list[Any]:
@@ -72,13 +94,24 @@ def script(dsn: str, *statements: str) -> None:
             link.execute(one.encode())
 
 
+def own_schema(dsn: str) -> str:
+    """Return the schema of the test."""
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    return str(schema)
+
+
+def trigger(body: str, when: str = "BEFORE INSERT") -> tuple[str, str]:
+    """Return the statements that make a trigger of t run this PL/pgSQL for each row."""
+    return (
+        f"CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$",
+        f"CREATE TRIGGER look {when} ON t FOR EACH ROW EXECUTE FUNCTION look()",
+    )
+
+
 @contextmanager
 def another_role(dsn: str, *statements: str, options: str = "") -> Iterator[str]:
-    """A way into the same schema as a role that is gone after it.
-
-    `options` go to CREATE ROLE; `statements` may name {role} and {schema}.
-    """
-    (schema,) = ask(dsn, "SELECT current_schema()")
+    """Enter the same schema as a new role; `statements` may name {role} and {schema}."""
+    schema = own_schema(dsn)
     role = f"role_{schema}"
     script(
         dsn,
@@ -107,20 +140,16 @@ class PostgresTarget(SqlTarget):
             yield
 
     def begin(self) -> None:
-        """Drop what may be there."""
         self.run("DROP TABLE IF EXISTS t, dead, eo_ledger, eo_ledger_history")
 
     def new_sink(self, **arguments: Any) -> PostgresSink:
-        """On the schema."""
         return PostgresSink(self.dsn, "t", **arguments)
 
     def rows_of(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of a table, none if there is none."""
         name = f'"{table}"'
         if self.link.execute("SELECT to_regclass(%s)", [name]).fetchone() == (None,):
             return []
         return self.link.cursor(row_factory=dict_row).execute(f"TABLE {name}".encode()).fetchall()
 
     def run(self, statement: str) -> None:
-        """With a connection of its own."""
         self.link.execute(statement.format(table="t").encode())

@@ -10,7 +10,7 @@ from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.ledger_repair import PostgresLedgerRepair
 from eo_listener.testing.made_up_entries import Row
 from tests.sinks.chapters.other_writers import SqlStore
-from tests.sinks.postgres.course import ask, script
+from tests.sinks.postgres.course import ask, own_schema, script
 
 
 class PostgresStore(SqlStore):
@@ -19,7 +19,7 @@ class PostgresStore(SqlStore):
     def __init__(self, dsn: str) -> None:
         super().__init__()
         self.dsn = dsn
-        (self.schema,) = ask(dsn, "SELECT current_schema()")
+        self.schema = own_schema(dsn)
 
     @property
     def name(self) -> str:

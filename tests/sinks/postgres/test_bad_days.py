@@ -23,14 +23,14 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of
 from tests.postgres_server import PostgresServer, running, with_schema
 from tests.sinks.chapters.bad_days import MortalStore, Outages, Overlaps
 from tests.sinks.chapters.store import at, once
 from tests.sinks.postgres.bare import TABLE, frame, write
-from tests.sinks.postgres.course import another_role, ask, next_entry, script
+from tests.sinks.postgres.course import another_role, ask, link_of, next_entry, script
 from tests.sinks.postgres.store import PostgresStore, store
+from tests.waiting import until
 
 __all__ = ["store"]
 
@@ -80,11 +80,6 @@ class TestOverlaps(Overlaps):
 # At COMMIT
 
 
-def link_of(sink: PostgresSink) -> Connection:
-    assert sink._kept.link is not None
-    return sink._kept.link
-
-
 def cut(sink: PostgresSink) -> None:
     """Break the connection off on our side, and lose what has arrived."""
     with socket.socket(fileno=os.dup(link_of(sink).pgconn.socket)) as wire:
@@ -108,10 +103,7 @@ def opened(dsn: str, **more: float) -> Iterator[tuple[PostgresSink, Entry]]:
 
 
 def leave_in_doubt(sink: PostgresSink, entry: Entry) -> int:
-    """Write a batch whose COMMIT reaches a backend that stands still, and lose the connection.
-
-    Returns the backend's process id; it is still to be told to go on.
-    """
+    """Have COMMIT reach a backend that stands still, lose the connection; return its process id."""
     stopped: list[int] = []
     acts = {
         "sink.ledger-moved": lambda: stopped.append(stop(sink)),
@@ -139,9 +131,7 @@ def test_the_answer_to_commit_is_lost(dsn: str) -> None:
     with opened(dsn) as (sink, entry):
 
         def lose() -> None:
-            ends = time.monotonic() + 20
-            while not ask(dsn, IDS):
-                assert time.monotonic() < ends
+            until(lambda: ask(dsn, IDS), 20)
             cut(sink)
 
         with once("sink.commit-sent", lose), pytest.raises(OutcomeUnknownError):
@@ -177,12 +167,10 @@ def test_a_commit_in_doubt_ends_no_other_transaction(dsn: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as stranger:
             before = link_of(sink).identity
             assert before is not None
-            row = stranger.execute(
-                "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-            ).fetchone()
-            assert row is not None
+            pid = stranger.info.backend_pid
+            start = f"SELECT backend_start FROM pg_stat_activity WHERE pid = {pid}"
             sink.close()
-            sink._kept._unknown_commit = before._replace(pid=row[0], backend_start=row[1])
+            sink._kept._unknown_commit = before._replace(pid=pid, backend_start=ask(dsn, start)[0])
             stranger.execute("BEGIN")
             begun = time.monotonic()
             assert sink.applied(QUERY) == heads_of(entry)
@@ -235,18 +223,6 @@ def halt(server: PostgresServer) -> None:
     server.process.wait(60)
 
 
-@pytest.mark.parametrize("point", BEFORE_COMMIT)
-def test_a_backend_that_is_ended_in_a_batch(dsn: str, point: str) -> None:
-    """The batch is repeated on a new connection, and is there once."""
-    with course(dsn) as (sink, steps):
-        by_steps(sink, steps)
-        end = "SELECT pg_terminate_backend({}, 10000)"
-        with once(point, lambda: script(dsn, end.format(link_of(sink).backend))):
-            assert by_steps(sink, steps) == 2
-        assert ask(dsn, IDS) == list(range(20))
-        assert [head.range.until for head in sink.applied(QUERY).values()] == [20]
-
-
 def test_a_server_that_is_stopped(server: PostgresServer, own: str) -> None:
     """In mid-batch, and before one begins, with a kept connection and without: waited for."""
     with course(own, server.start, server.start, server.start) as (sink, steps):
@@ -260,17 +236,6 @@ def test_a_server_that_is_stopped(server: PostgresServer, own: str) -> None:
         assert steps.read(sink, QUERY) == heads
         by_steps(sink, steps)
         assert ask(own, IDS) == list(range(20))
-
-
-def test_a_server_that_stays_away_is_named(server: PostgresServer, own: str) -> None:
-    """When the time is over the query gets the last error, which says what could not be reached."""
-    with course(own) as (sink, _):
-        halt(server)
-        steps = SinkWriter(RetryLimits(timeout=0.3), time.sleep, time.monotonic)
-        with pytest.raises(RetriableSinkError, match=r"cannot be reached.*refused.*server is down"):
-            steps.read(sink, QUERY)
-        server.start()
-        assert steps.read(sink, QUERY) == {}
 
 
 def test_no_free_connection_for_a_while(dsn: str) -> None:
@@ -307,14 +272,6 @@ def test_a_connection_that_only_reads_is_not_kept(dsn: str) -> None:
             write(sink, entry)
         assert link_of(sink).closed
         assert write(sink, entry).rows == 10
-
-
-def test_a_wrong_role_is_not_repeated(dsn: str) -> None:
-    """What waiting does not cure goes up at once."""
-    with course(dsn.replace("postgres@", "nobody_at_all@", 1)) as (sink, _):
-        steps = SinkWriter(RetryLimits(), pytest.fail, time.monotonic)  # type: ignore[arg-type]  # no wait
-        with pytest.raises(SinkError, match="does not exist"):
-            steps.read(sink, QUERY)
 
 
 def test_a_prepared_transaction_is_named(server: PostgresServer, own: str) -> None:

@@ -1,4 +1,4 @@
-"""PostgresSink is a sink as every other, by each of its write methods and in each of its modes."""
+"""PostgresSink is a sink as every other: without Spark, which `test_modes` has."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from pyspark.sql import SparkSession
 
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.made_up_entries import FRAME, Row
-
-pytestmark = pytest.mark.spark
+from tests.sinks.arrow_frame import ArrowFrame
 
 
 class TestPostgresSink(SinkConformance):
@@ -25,16 +23,13 @@ class TestPostgresSink(SinkConformance):
     fault_points_after = ("sink.committed",)
 
     @pytest.fixture(autouse=True)
-    def _store(self, spark: SparkSession, dsn: str) -> None:
-        self.spark = spark
+    def _store(self, dsn: str) -> None:
         self.dsn = dsn
 
     def open_sink(self, target: str) -> PostgresSink:
-        """Open a sink in the test's own schema."""
         return PostgresSink(self.dsn, target)
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read with a connection of its own."""
         with psycopg.connect(self.dsn) as link:
             table = sql.Identifier(target)
             there = link.execute("SELECT to_regclass(%s)", (table.as_string(link),)).fetchone()
@@ -43,5 +38,4 @@ class TestPostgresSink(SinkConformance):
             return link.execute(sql.SQL("SELECT * FROM {}").format(table)).fetchall()
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """A DataFrame."""
-        return self.spark.createDataFrame(list(rows), FRAME)
+        return ArrowFrame.rows(FRAME, *rows)

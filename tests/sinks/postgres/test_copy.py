@@ -1,11 +1,9 @@
-"""Chunks of rows that are sent before it is known the outcome of the last one: without Spark."""
+"""Lines of COPY, and chunks that are sent before the last one is answered for: without Spark."""
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, closing
-from dataclasses import replace
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import psycopg
@@ -18,35 +16,29 @@ from eo_listener.sinks.postgres import PostgresSink, copy
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.copy import RefusedLateError
+from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.postgres.executor_tasks import TaskAttempt
 from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.staging import StageTask, Staging
 from eo_listener.sinks.postgres.transaction import TransactionWriter
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, as_text
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.arrow_frame import ArrowFrame
 from tests.sinks.chapters.store import once
-from tests.sinks.postgres.course import TP, ask, next_entry, script, write
+from tests.sinks.postgres.course import TP, Database, link_of, next_entry, write
 
-TABLE = "CREATE TABLE t (n int CHECK (n <> 13), v text)"
 KINDS = {"n": pa.int32(), "v": pa.string(), "topic": pa.string(), "partition": pa.int32()}
 SCHEMA = pa.schema({**KINDS, "offset": pa.int64()})
 FIELDS = dict(zip(SCHEMA.names, ("integer", "string", "string", "integer", "long"), strict=True))
 COUNT = "SELECT count(*) FROM t"
-Open = Callable[..., PostgresSink]
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A COPY of its own for each record batch."""
-    monkeypatch.setattr(copy, "CHUNK_ROWS", 1)
 
 
 @pytest.fixture
-def opened(dsn: str) -> Iterator[Open]:
-    """Opens sinks on the table t."""
-    script(dsn, TABLE)
-    with ExitStack() as stack:
-        yield lambda **more: stack.enter_context(closing(PostgresSink(dsn, "t", **more)))
+def db(db: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """With the table t, and a COPY of its own for each record batch."""
+    monkeypatch.setattr(copy, "CHUNK_ROWS", 1)
+    db.script("CREATE TABLE t (n int CHECK (n <> 13), v text)")
+    return db
 
 
 def batch(numbers: Iterable[int], text: str = "v") -> pa.RecordBatch:
@@ -60,78 +52,62 @@ def put(sink: PostgresSink, *chunks: Iterable[int]) -> Applied:
     return write(sink, ArrowFrame(FIELDS, lambda: map(batch, chunks)))
 
 
-def test_refused_rows_of_several_chunks_become_dead_letters(dsn: str, opened: Open) -> None:
+def test_refused_rows_of_several_chunks_become_dead_letters(db: Database) -> None:
     """Each refused row is a dead letter, whichever chunk it is in, and every other is written."""
     numbers = [range(20), [13], range(20, 40), [13, 41, 13], range(10, 14), []]
-    done = put(opened(dead_letters="dead"), *numbers)
+    done = put(db.sink(dead_letters="dead"), *numbers)
     assert (done.rows, done.dead_letters) == (19 + 20 + 1 + 3, 5)
-    assert ask(dsn, COUNT) == [43]
-    assert ask(dsn, 'SELECT "offset" FROM dead') == [13] * 5
+    assert db.ask(COUNT) == [43]
+    assert db.ask('SELECT "offset" FROM dead') == [13] * 5
 
 
-def test_the_last_chunk_is_answered_for_too(dsn: str, opened: Open) -> None:
+def test_the_last_chunk_is_answered_for_too(db: Database) -> None:
     """A row that is refused in the very last chunk fails the batch, and nothing is written."""
-    sink = opened()
+    sink = db.sink()
     with pytest.raises(PoisonRowError) as refused:
         put(sink, range(3), [13])
     assert refused.value.offset == 13
-    assert ask(dsn, COUNT) == [0]
+    assert db.ask(COUNT) == [0]
     assert put(sink, range(3), range(3)).rows == 6
 
 
-def test_a_chunk_of_many_slices(dsn: str, opened: Open) -> None:
+def test_a_chunk_of_many_slices(db: Database) -> None:
     """Lines of more bytes than libpq and the socket take at once arrive whole."""
     wide = "x" * 1_000_000
     chunks = [batch(range(n * 20, n * 20 + 12), wide) for n in (1, 2)]
-    assert write(opened(), ArrowFrame(FIELDS, lambda: chunks)).rows == 24
-    assert ask(dsn, "SELECT count(*), sum(length(v)) FROM t") == [(24, 24_000_000)]
+    assert write(db.sink(), ArrowFrame(FIELDS, lambda: chunks)).rows == 24
+    assert db.ask("SELECT count(*), sum(length(v)) FROM t") == [(24, 24_000_000)]
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["a task fails", "the connection ends"])
-def test_an_error_while_a_chunk_is_unanswered(dsn: str, opened: Open, is_lost: bool) -> None:
+def test_an_error_while_a_chunk_is_unanswered(db: Database, is_lost: bool) -> None:
     """Nothing is written, no transaction stays, and the next batch works."""
-    sink = opened()
+    sink = db.sink()
 
     def torn() -> Generator[pa.RecordBatch, None, None]:
         yield batch(range(100, 150))
         yield batch(range(150, 190))
         if not is_lost:
             raise RuntimeError("a task has failed")
-        assert sink._kept.link is not None
-        script(dsn, f"SELECT pg_terminate_backend({sink._kept.link.backend}, 10000)")
+        db.script(f"SELECT pg_terminate_backend({link_of(sink).backend}, 10000)")
         yield batch(range(190, 195))
 
     match = "the connection was lost" if is_lost else "a task has failed"
     with pytest.raises((SinkError, RuntimeError), match=match):
         write(sink, ArrowFrame(FIELDS, torn))
     in_copy = "state LIKE 'idle in%' OR wait_event = 'CopyIn'"
-    assert ask(dsn, f"SELECT count(*) FROM pg_stat_activity WHERE {in_copy}") == [0]
-    assert ask(dsn, COUNT) == [0]
+    assert db.ask(f"SELECT count(*) FROM pg_stat_activity WHERE {in_copy}") == [0]
+    assert db.ask(COUNT) == [0]
     assert put(sink, range(100, 150)).rows == 50
 
 
-def test_a_copy_that_cannot_begin(opened: Open) -> None:
+def test_a_copy_that_cannot_begin(db: Database) -> None:
     """A COPY that is refused before any line raises the server's error, and the link goes on."""
-    sink = opened()
+    sink = db.sink()
     link = sink._kept.connection(sink._writer(QUERY))
     with pytest.raises(psycopg.errors.UndefinedTable):
         copy.send(link, b"COPY nowhere FROM STDIN", [memoryview(b"1\n")])
     assert link.execute("SELECT 1").fetchone() == (1,)
-
-
-@pytest.mark.parametrize("code", ["P0001", "23514", "22000"])
-def test_what_a_trigger_says_is_in_no_error(dsn: str, opened: Open, code: str) -> None:
-    """A trigger may say a value under any SQLSTATE: the error names the SQLSTATE alone."""
-    script(
-        dsn,
-        "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        f"RAISE 'no such flight: %', NEW.v USING ERRCODE = '{code}'; END $$",
-        "CREATE TRIGGER looks BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION look()",
-    )
-    value = "s" + "3cret"  # the lines of this file are in the traceback
-    with pytest.raises((PoisonRowError, SinkError), match=code) as failed:
-        write(opened(), ArrowFrame.of(batch([1], value)))
-    assert value not in "".join(traceback.format_exception(failed.value))
 
 
 # The 64 subtransactions that the server remembers are enough, however many chunks there are: more
@@ -143,15 +119,15 @@ OVERFLOWED = (
 LATE = [*range(100, 180), 13, *range(180, 190)]
 
 
-def test_many_chunks_do_not_overflow_the_cache_of_subtransactions(dsn: str, opened: Open) -> None:
+def test_many_chunks_do_not_overflow_the_cache_of_subtransactions(db: Database) -> None:
     """No more than 60 have a savepoint."""
     seen: list[Any] = []
-    with once("sink.rows-written", lambda: seen.extend(ask(dsn, OVERFLOWED))):
-        assert put(opened(), *([n] for n in range(100, 200))).rows == 100
+    with once("sink.rows-written", lambda: seen.extend(db.ask(OVERFLOWED))):
+        assert put(db.sink(), *([n] for n in range(100, 200))).rows == 100
     assert seen == [(False, 60)]
 
 
-def test_a_row_that_is_refused_behind_all_savepoints(dsn: str, opened: Open) -> None:
+def test_a_row_that_is_refused_behind_all_savepoints(db: Database) -> None:
     """The batch begins again, with a savepoint for each chunk, and the row is a dead letter."""
     fetched: list[int] = []
 
@@ -161,10 +137,10 @@ def test_a_row_that_is_refused_behind_all_savepoints(dsn: str, opened: Open) -> 
             fetched[-1] += 1
             yield batch([n])
 
-    done = write(opened(dead_letters="dead"), ArrowFrame(FIELDS, fetch))
+    done = write(db.sink(dead_letters="dead"), ArrowFrame(FIELDS, fetch))
     assert (done.rows, done.dead_letters) == (90, 1)
     assert fetched[1:] == [len(LATE)]
-    assert ask(dsn, 'SELECT "offset" FROM dead') == [13]
+    assert db.ask('SELECT "offset" FROM dead') == [13]
 
 
 def prepared(
@@ -177,16 +153,16 @@ def prepared(
     return writer, link, sink._layout(link, frame, writer, direct=direct)
 
 
-def test_a_task_that_stages_many_chunks_commits_between(dsn: str, opened: Open) -> None:
+def test_a_task_that_stages_many_chunks_commits_between(db: Database) -> None:
     """What counts is which attempt wrote a row: 60 subtransactions in each are enough for all."""
     seen: list[Any] = []
 
     def some() -> Generator[pa.RecordBatch, None, None]:
         for n in range(100, 230):
             yield batch([n])
-        seen.extend(ask(dsn, OVERFLOWED))
+        seen.extend(db.ask(OVERFLOWED))
 
-    sink = opened()
+    sink = db.sink()
     writer, link, layout = prepared(sink, direct=False)
     entry = next_entry(sink)
     Staging(writer=writer, logged=False, at_most=None)._prepare(link, layout, entry, "staged", None)
@@ -194,21 +170,75 @@ def test_a_task_that_stages_many_chunks_commits_between(dsn: str, opened: Open) 
     attempt = TaskAttempt(task=0, number=7, is_first=True, is_last=True)
     assert task(attempt, some()) == (130, 0)
     staged = "SELECT count(*), count(DISTINCT n), max(eo_attempt) FROM staged"
-    assert ask(dsn, staged) == [(130, 130, 7)]
+    assert db.ask(staged) == [(130, 130, 7)]
     ((overflowed, most),) = seen
-    assert not overflowed
-    assert most <= 60
+    assert (overflowed, most <= 60) == (False, True)
 
 
-def test_a_task_begins_again_with_a_savepoint_for_each_chunk(dsn: str, opened: Open) -> None:
+def test_a_task_begins_again_with_a_savepoint_for_each_chunk(db: Database) -> None:
     """An attempt that is the first, and not the last, may be repeated for a row refused late."""
-    sink = opened(dead_letters="dead")
+    sink = db.sink(dead_letters="dead")
     writer, _, layout = prepared(sink, direct=True)
     task = PartitionTask(writer=writer, layout=layout, entries={0: next_entry(sink)})
     first = TaskAttempt(task=0, number=7, is_first=True, is_last=False)
     with pytest.raises(RefusedLateError, match="behind 60 COPYs"):
         task(first, (batch([n]) for n in LATE))
-    assert ask(dsn, COUNT) == [0]
+    assert db.ask(COUNT) == [0]
     for again in (replace(first, is_first=False), replace(first, is_last=True)):
-        script(dsn, "DELETE FROM eo_ledger", "DELETE FROM dead")
+        db.script("DELETE FROM eo_ledger", "DELETE FROM dead")
         assert task(again, (batch([n]) for n in LATE)) == (90, 1)
+
+
+# Lines, as Arrow spells them
+
+
+def column_format(encoding: Encoding) -> ColumnFormat:
+    """Values with this encoding, whatever type they go into."""
+    return ColumnFormat(postgres="it", encoding=encoding)
+
+
+def test_a_part_of_a_column_is_spelt_as_the_whole() -> None:
+    """Arrow's slices begin anywhere in their buffers."""
+    for values, encoding, text in (
+        ([b"\x01", b"\x02\x03", None, b"\x04"], Encoding.HEX, b"\\\\x0203\n\\N\n\\\\x04\n"),
+        (["\t", "\\", None, "a"], Encoding.TEXT, b"\\\\\n\\N\na\n"),
+        ([1, 2, None, 4], Encoding.PLAIN, b"2\n\\N\n4\n"),
+    ):
+        rows = pa.record_batch({"c": pa.array(values)}).slice(1)
+        assert bytes(Lines.of(rows, [("c", column_format(encoding))]).text()) == text
+
+
+@dataclass
+class Frame:
+    """Stands for a DataFrame; `asked` is what was selected of it."""
+
+    columns: list[str]
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def toDF(self, *names: str) -> Frame:  # noqa: N802  # Spark's
+        """The same under other names."""
+        assert len(names) == len(self.columns)
+        return Frame(list(names), self.asked)
+
+    def selectExpr(self, *texts: str) -> Frame:  # noqa: N802  # Spark's
+        """Note it; the names stand at the ends."""
+        self.asked.append(texts)
+        return Frame([text.rpartition(" AS ")[2] for text in texts], self.asked)
+
+
+def test_spark_is_asked_for_columns_by_their_place() -> None:
+    """No name is parsed, and all come back by their names; what Arrow can spell is let alone."""
+    frame = Frame(["a b", "c0", "`"])
+    kinds = {"`": Encoding.PLAIN, "c0": Encoding.WORD, "a b": Encoding.TEXT}
+    formats = [(name, column_format(encoding)) for name, encoding in kinds.items()]
+    found: Any = as_text(frame, formats)  # type: ignore[arg-type]  # it stands for one
+    assert found.columns == ["a b", "c0", "`"]
+    assert frame.asked == [("c0 AS c0", "cast(c1 AS string) AS c1", "c2 AS c2")]
+
+
+def test_where_nothing_is_nested_spark_is_not_asked() -> None:
+    """The frame stays the same one."""
+    frame: Any = Frame(["a", "b"])
+    for encoding in (Encoding.PLAIN, Encoding.TEXT, Encoding.HEX, Encoding.MOMENT, Encoding.UTC):
+        assert as_text(frame, [("a", column_format(encoding))]) is frame
+    assert frame.asked == []

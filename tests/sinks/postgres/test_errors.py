@@ -8,12 +8,10 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from eo_listener.model.errors import RetriableSinkError, SinkError, SinkLockedError
+from eo_listener.model.errors import RetriableSinkError, SinkError
 from eo_listener.sinks.postgres.errors import lost, on_standby, reason, translated, unreachable
 
 REACH = 'connection to server at "h", port 5432 failed: '
-
-
 TRANSIENT = """\
 Connection refused
 FATAL:  the database system is starting up
@@ -58,38 +56,20 @@ def test_what_waiting_does_not_cure_is_not_tried_again(said: str) -> None:
     assert "psql" in str(error)
 
 
-def test_a_full_server_is_distinguished_from_one_that_is_down() -> None:
-    """Who has no connection left is told to close some, not that the server is down."""
-    for said in ("sorry, too many clients already", "remaining connection slots are reserved for"):
-        error = unreachable("t", REACH + said)
-        assert "no free connection" in str(error)
-        assert "max_connections" in str(error)
-    assert "down" in str(unreachable("t", REACH + "Connection refused"))
-
-
-PASS = ("40001", "40P01", "57P01", "57P02", "57P03", "08006", "08003", "25006")
+@pytest.mark.parametrize(
+    "state", ["40001", "40P01", "57P01", "57P02", "57P03", "08006", "08003", "25006"]
+)
+def test_states_that_pass(state: str) -> None:
+    """A conflict, a connection that ended and a server that only reads are worth another try."""
+    error = translated(errors.lookup(state)("said so"), "the table", "writing")
+    assert type(error) is RetriableSinkError
+    assert error.cause
+    assert error.fix
 
 
 @pytest.mark.parametrize(
-    "state", [*PASS, "42501", "42P01", "57014", "53100", "23505", "42P10", "0A000"]
-)
-def test_states_that_pass_and_that_stay(state: str) -> None:
-    """A conflict, a connection that ended and a server that only reads are worth another try.
-
-    What the user must change goes up at once.
-    """
-    error = translated(errors.lookup(state)("said so"), "the table", "writing")
-    assert type(error) is (RetriableSinkError if state in PASS else SinkError)
-    if state in PASS:
-        assert error.cause
-        assert error.fix
-    else:
-        assert "said so (while writing)" in error.problem
-
-
-def test_each_error_says_what_to_do() -> None:
-    """For the errors that an operator meets, the fix is named."""
-    for state, fix in (
+    ("state", "fix"),
+    [
         ("42501", "GRANT"),
         ("42P01", "search_path"),
         ("57014", "statement_timeout="),
@@ -97,15 +77,24 @@ def test_each_error_says_what_to_do() -> None:
         ("53300", "max_connections"),
         ("42P10", "CREATE UNIQUE INDEX"),
         ("25P04", "transaction_timeout"),
-    ):
-        assert fix in str(translated(errors.lookup(state)("said so"), "t", "writing"))
+        ("23505", ""),
+        ("0A000", ""),
+    ],
+)
+def test_states_that_stay(state: str, fix: str) -> None:
+    """What the user must change goes up at once, with what to do."""
+    error = translated(errors.lookup(state)("said so"), "the table", "writing")
+    assert type(error) is SinkError
+    assert "said so (while writing)" in error.problem
+    assert fix in str(error)
 
 
-def test_a_lock_is_somebodys() -> None:
-    """A lock that is held for too long raises SinkLockedError."""
-    error = translated(errors.LockNotAvailable("canceling"), "the table", "writing")
-    assert isinstance(error, SinkLockedError)
-    assert "lock_timeout=" in str(error)
+def test_statement_mode_of_a_pooler_is_refused() -> None:
+    """PgBouncer's answer to BEGIN looks like a lost connection, and no waiting helps."""
+    said = errors.ProtocolViolation("transaction blocks not allowed in statement pooling mode")
+    error = translated(said, "the table", "writing")
+    assert type(error) is SinkError
+    assert "pool_mode = session" in str(error)
 
 
 def test_what_counts_as_lost() -> None:
@@ -136,14 +125,8 @@ def test_what_counts_as_lost() -> None:
             errors.UniqueViolation('duplicate key value violates unique constraint "t_pkey"'),
             'duplicate key value violates unique constraint "t_pkey"',
         ),
-        (
-            errors.RaiseException("secret of Mr. Smith is wrong"),
-            "SQLSTATE P0001",
-        ),
-        (
-            errors.ExternalRoutineException("secret"),
-            "SQLSTATE 38000",
-        ),
+        (errors.RaiseException("secret of Mr. Smith is wrong"), "SQLSTATE P0001"),
+        (errors.ExternalRoutineException("secret"), "SQLSTATE 38000"),
     ],
 )
 def test_a_reason_for_logs_holds_no_value(error: psycopg.Error, text: str) -> None:
@@ -155,51 +138,21 @@ def test_a_reason_for_logs_holds_no_value(error: psycopg.Error, text: str) -> No
     assert redacted in str(translated(error, "t", "writing"))
 
 
-def test_statement_mode_of_a_pooler_is_refused() -> None:
-    """PgBouncer's answer to BEGIN looks like a lost connection, and no waiting helps."""
-    said = errors.ProtocolViolation("transaction blocks not allowed in statement pooling mode")
-    error = translated(said, "the table", "writing")
-    assert type(error) is SinkError
-    assert "pool_mode = session" in str(error)
-
-
-class Raised(errors.CheckViolation):
-    """What RAISE ... USING ERRCODE = '23514' of a function makes of its text."""
-
-    diag = SimpleNamespace(  # type: ignore[assignment]  # as much of it as is read
-        message_primary="secret of Mr. Smith",
-        source_function="exec_stmt_raise",
-        constraint_name=None,
-    )
-
-
-HOOK = SimpleNamespace(
-    message_primary="said so",
-    source_function="check_transaction_read_only",
-    constraint_name=None,
+MODE = SimpleNamespace(  # as much of a server's report as is read
+    message_primary="said so", source_function="check_transaction_read_only", constraint_name=None
 )
 
 
-class Refused(errors.FeatureNotSupported):
-    """What a standby answers to BEGIN READ WRITE."""
-
-    diag = HOOK  # type: ignore[assignment]  # as much of it as is read
-
-
-class TooLate(errors.ActiveSqlTransaction):
-    """What a primary answers to SET TRANSACTION READ WRITE after the first query."""
-
-    diag = HOOK  # type: ignore[assignment]  # as much of it as is read
-
-
-def test_a_standby_is_distinguished_from_a_primary_that_refuses_a_mode() -> None:
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        (errors.FeatureNotSupported, RetriableSinkError),  # of a standby, to BEGIN READ WRITE
+        (errors.ActiveSqlTransaction, SinkError),  # of a primary, to SET after the first query
+    ],
+)
+def test_a_standby_is_distinguished_from_a_primary_that_refuses_a_mode(
+    kind: type[psycopg.Error], answer: type[SinkError], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both answers come from one part of the server."""
-    assert isinstance(translated(Refused(), "t", "beginning"), RetriableSinkError)
-    assert type(translated(TooLate(), "t", "beginning")) is SinkError
-
-
-def test_what_a_function_raises_under_another_sqlstate_is_its_own() -> None:
-    """Not the SQLSTATE tells whose words they are, but which part of the server has sent them."""
-    assert "Smith" not in reason(Raised(), values=False)
-    assert "23514" in reason(Raised(), values=False)
-    assert reason(Raised()) == "secret of Mr. Smith"
+    monkeypatch.setattr(kind, "diag", MODE)
+    assert type(translated(kind(), "t", "beginning")) is answer

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +33,10 @@ from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.transaction import TransactionWriter, begin
 from eo_listener.testing.made_up_entries import QUERY, heads_of
 from tests.sinks.chapters.store import once
-from tests.sinks.postgres.course import another_role, ask, next_entry, script
+from tests.sinks.postgres.course import Database, next_entry
+from tests.sinks.programs import run_program
+from tests.waiting import until
 
-ROOT = Path(__file__).parents[3]
 SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
 FIRST = TaskAttempt(task=0, number=1, is_first=True, is_last=False)
 AGAIN = replace(FIRST, number=2, is_first=False)
@@ -47,17 +45,36 @@ KEPT = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'eo_listene
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    """Each test begins and ends without connections of tasks."""
+    """Each test ends without connections of tasks."""
     yield
+    close_kept()
+
+
+def close_kept() -> None:
+    """End them."""
     for key, one in list(executor_tasks._kept.items()):
         one.closing.cancel()
         executor_tasks._kept.pop(key).link.close()
 
 
-def sink_of(dsn: str, **more: Any) -> PostgresSink:
-    sink = PostgresSink(dsn, "t", atomicity="partition", **more)
+@pytest.fixture
+def db(db: Database) -> Database:
+    """With sinks whose tasks write."""
+    return replace(db, given={"atomicity": "partition"})
+
+
+def writer_of(db: Database, **more: Any) -> TransactionWriter:
+    """What tasks of a sink write with, on a ledger that is there."""
+    sink = db.sink(**more)
     sink.applied(QUERY)
-    return sink
+    return sink._writer(QUERY)
+
+
+@pytest.fixture
+def task(db: Database) -> PartitionTask:
+    """A task of the first batch, into a table that is there."""
+    db.script("CREATE TABLE t (id bigint)")
+    return task_of(db.sink(lock_timeout=0.3))
 
 
 def batches() -> list[pa.RecordBatch]:
@@ -65,33 +82,31 @@ def batches() -> list[pa.RecordBatch]:
 
 
 def task_of(sink: PostgresSink) -> PartitionTask:
+    entry = next_entry(sink)  # which makes the ledger
     layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
     writer = replace(sink._writer(QUERY), alone=False)
-    return PartitionTask(writer=writer, layout=layout, entries={0: next_entry(sink)})
+    return PartitionTask(writer=writer, layout=layout, entries={0: entry})
 
 
-def test_a_task_that_was_written_writes_nothing_again(dsn: str) -> None:
+def test_a_task_that_was_written_writes_nothing_again(db: Database, task: PartitionTask) -> None:
     """A repeated attempt finds its own head before it computes a row; one that is late, after."""
-    script(dsn, "CREATE TABLE t (id bigint)")
-    task = task_of(sink_of(dsn))
     assert task(FIRST, batches()) == (10, 0)
-
     computed = iter(batches())
     assert task(AGAIN, computed) == (0, 0)
     assert len(list(computed)) == 1
     assert task(FIRST, batches()) == (0, 0)
-    assert ask(dsn, "SELECT count(*) FROM t") == [10]
+    assert db.ask("SELECT count(*) FROM t") == [10]
 
 
 @pytest.mark.parametrize("point", ["sink.copying", "sink.ledger-moved", "sink.commit-sent"])
-def test_a_task_whose_connection_is_lost(dsn: str, point: str) -> None:
+def test_a_task_whose_connection_is_lost(db: Database, point: str) -> None:
     """Wherever that happens, COMMIT included: repeated, it has written its rows once."""
-    script(dsn, "CREATE TABLE t (id bigint)")
-    sink = sink_of(dsn)
+    db.script("CREATE TABLE t (id bigint)")
+    sink = db.sink()
     task = task_of(sink)
 
     def lose() -> None:
-        script(dsn, f"SELECT pg_terminate_backend(pid) FROM ({KEPT} AND pid <> {mine}) x")
+        db.script(f"SELECT pg_terminate_backend(pid) FROM ({KEPT} AND pid <> {mine}) x")
 
     mine = sink._kept.connection(sink._writer(QUERY)).backend
     try:
@@ -102,22 +117,19 @@ def test_a_task_whose_connection_is_lost(dsn: str, point: str) -> None:
         was_lost = True
     assert was_lost or point == "sink.commit-sent"  # whose answer may be quicker
     task(AGAIN, batches())
-    assert ask(dsn, "SELECT count(*), count(DISTINCT id) FROM t") == [(10, 10)]
+    assert db.ask("SELECT count(*), count(DISTINCT id) FROM t") == [(10, 10)]
     assert sink.applied(QUERY) == heads_of(task.entries[0])
-    sink.close()
 
 
-def test_a_task_whose_predecessor_stands_still(dsn: str) -> None:
+def test_a_task_whose_predecessor_stands_still(db: Database, task: PartitionTask) -> None:
     """An attempt that was stopped in its transaction holds its head until the next one ends it."""
-    script(dsn, "CREATE TABLE t (id bigint)")
-    task = task_of(sink_of(dsn, lock_timeout=0.3))
     with task.writer.open() as stopped:
         begin(stopped, task.writer.access)
         task.writer.ledger.move(stopped, task.entries[0], rows=0)
         assert task(AGAIN, batches()) == (10, 0)
         with pytest.raises(psycopg.Error):
             stopped.execute("SELECT 1")
-    assert ask(dsn, "SELECT count(*) FROM t") == [10]
+    assert db.ask("SELECT count(*) FROM t") == [10]
 
 
 REPEATED = """
@@ -157,15 +169,7 @@ spark.stop()
 @pytest.mark.slow
 def test_spark_repeats_a_task_for_what_may_pass(tmp_path: Path) -> None:
     """That task alone, as often as Spark repeats tasks; what stays wrong is told at once."""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    answer = subprocess.run(
-        [sys.executable, "-c", REPEATED, str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    answer = run_program(REPEATED, tmp_path)
     assert answer.stdout.splitlines() == [
         "once 40 2 3",
         "always RetriableSinkError lost 3 3",
@@ -173,21 +177,19 @@ def test_spark_repeats_a_task_for_what_may_pass(tmp_path: Path) -> None:
     ], answer.stderr[-3000:]
 
 
-def writer_of(dsn: str, **more: Any) -> TransactionWriter:
-    return sink_of(dsn, **more)._writer(QUERY)
-
-
 def backend(writer: TransactionWriter) -> int:
     with borrowed(writer) as link:
         return link.backend
 
 
-def test_a_connection_is_kept_from_task_to_task(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_kept_from_task_to_task(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For the same way in and the same process; it is closed when nobody has asked for a while."""
-    writer = writer_of(dsn)
+    writer = writer_of(db)
     first = backend(writer)
     assert backend(writer) == first
-    other = replace(writer, access=replace(writer.access, dsn=dsn + "&connect_timeout=7"))
+    other = replace(writer, access=replace(writer.access, dsn=db.dsn + "&connect_timeout=7"))
     assert backend(other) != first
     assert backend(replace(writer, query="another")) != first  # it has a name of its own
     here = os.getpid()
@@ -197,16 +199,13 @@ def test_a_connection_is_kept_from_task_to_task(dsn: str, monkeypatch: pytest.Mo
     assert backend(writer) == first
     monkeypatch.setattr(executor_tasks, "IDLE", 0.1)
     backend(writer)
-    ends = time.monotonic() + 20
-    while ask(dsn, f"{KEPT} AND pid = {first}"):
-        assert time.monotonic() < ends
-        time.sleep(0.05)
+    until(lambda: not db.ask(f"{KEPT} AND pid = {first}"), 20)
     assert backend(writer) != first
 
 
-def test_what_is_not_fit_to_be_kept_is_closed(dsn: str) -> None:
+def test_what_is_not_fit_to_be_kept_is_closed(db: Database) -> None:
     """After an error, within a transaction, and where the server has ended it."""
-    writer = writer_of(dsn)
+    writer = writer_of(db)
     first = backend(writer)
     with pytest.raises(KeyError), borrowed(writer):
         raise KeyError
@@ -216,30 +215,26 @@ def test_what_is_not_fit_to_be_kept_is_closed(dsn: str) -> None:
         link.execute("BEGIN")
     third = backend(writer)
     assert third != second
-    script(dsn, f"SELECT pg_terminate_backend({third})")
+    db.script(f"SELECT pg_terminate_backend({third})")
     assert backend(writer) != third
 
 
-def test_with_a_bound_no_connection_is_kept(dsn: str) -> None:
+def test_with_a_bound_no_connection_is_kept(db: Database) -> None:
     """The next task may have another worker, which would open one more."""
-    writer = writer_of(dsn, max_connections=2)
+    writer = writer_of(db, max_connections=2)
     assert backend(writer) != backend(writer)
     assert executor_tasks._kept == {}
 
 
-def test_a_head_that_cannot_be_read_is_an_error_of_ours(dsn: str) -> None:
+def test_a_head_that_cannot_be_read_is_an_error_of_ours(db: Database, task: PartitionTask) -> None:
     """What the server says in a task, before it computes a row, comes back with the sink's name."""
-    script(dsn, "CREATE TABLE t (id bigint)")
-    task = task_of(sink_of(dsn))
-    script(dsn, "DROP TABLE eo_ledger")
-    with pytest.raises(SinkError, match=r"eo_ledger.*while reading its ledger"):
+    db.script("DROP TABLE eo_ledger")
+    with pytest.raises(SinkError, match="eo_ledger"):
         task(AGAIN, batches())
 
 
-def test_one_task_prunes_for_all(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_task_prunes_for_all(task: PartitionTask, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others would wait until it commits."""
-    script(dsn, "CREATE TABLE t (id bigint)")
-    task = task_of(sink_of(dsn))
     pruned: list[object] = []
     monkeypatch.setattr(LedgerSql, "prune", lambda *given: pruned.append(given))
     entry = task.entries[0]
@@ -249,49 +244,37 @@ def test_one_task_prunes_for_all(dsn: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert len(pruned) == 1 - number
 
 
-def test_a_task_waits_for_a_free_connection(dsn: str) -> None:
+def test_a_task_waits_for_a_free_connection(db: Database) -> None:
     """While the role has none left; what waiting does not cure is told at once."""
-    sink_of(dsn).close()
     grant = "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}"
     usage = "GRANT USAGE ON SCHEMA {schema} TO {role}"
-    with another_role(dsn, usage, grant, options="CONNECTION LIMIT 1") as role:
-        schema = ask(dsn, "SELECT current_schema()")[0]
-        writer = writer_of(dsn, schema=schema)
+    schema = db.schema
+    writer = writer_of(db, schema=schema)
+    with db.role(usage, grant, options="CONNECTION LIMIT 1") as role:
         lonely = replace(writer, access=replace(writer.access, dsn=role, connect_timeout=2))
         held = psycopg.connect(role)
         threading.Timer(0.5, held.close).start()
         with connection(lonely) as link:
             assert link.execute("SELECT 1").fetchone() == (1,)
-        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 0")
-        hasty = replace(lonely, query="b", access=replace(lonely.access, connect_timeout=0.1))
-        with pytest.raises(NoConnectionError, match="too many connections") as caught:
-            connection(hasty)
-        assert caught.value.again
-        script(dsn, f"ALTER ROLE role_{schema} NOLOGIN")
-        with pytest.raises(NoConnectionError, match="not permitted to log in") as caught:
-            connection(replace(hasty, query="c"))
-        assert not caught.value.again
-        nothing_left = list(executor_tasks._kept.items())
-        for key, one in nothing_left:
-            one.closing.cancel()
-            executor_tasks._kept.pop(key).link.close()
+        hasty = replace(lonely, access=replace(lonely.access, connect_timeout=0.1))
+        for number, (altered, said, again) in enumerate(
+            [
+                ("CONNECTION LIMIT 0", "too many connections", True),
+                ("NOLOGIN", "not permitted to log in", False),
+            ]
+        ):
+            db.script(f"ALTER ROLE role_{schema} {altered}")
+            with pytest.raises(NoConnectionError, match=said) as caught:
+                connection(replace(hasty, query=f"q{number}"))
+            assert caught.value.again is again
+        close_kept()
 
 
 @pytest.mark.parametrize("again", [True, False])
 def test_what_a_task_tells_comes_back_as_it_was(again: bool) -> None:
     """Whether a connection may come later travels with the error."""
     told = NoConnectionError.of(SettingsError("p", cause="c", fix="f"), again=again)  # type: ignore[arg-type]  # any of ours
-    row = {
-        name: value[0] for name, value in TaskResult(task=1, attempt=2, failure=told).row().items()
-    }
-    back = TaskResult.of(row).failure
+    columns = TaskResult(task=1, attempt=2, failure=told).row()
+    back = TaskResult.of({name: value[0] for name, value in columns.items()}).failure
     assert isinstance(back, NoConnectionError)
     assert (back.again, back.problem, back.cause, back.fix) == (again, "p", "c", "f")
-
-
-def test_an_entry_of_another_task_is_not_its_own(dsn: str) -> None:
-    """A task without an entry has nothing to write, and opens nothing."""
-    task = task_of(sink_of(dsn))
-    other = replace(task, entries={1: task.entries[0]})
-    assert other(FIRST, batches()) == (0, 0)
-    assert ask(dsn, "SELECT to_regclass('t')::text") == [None]

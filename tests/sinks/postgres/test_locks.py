@@ -2,150 +2,133 @@
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
+import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import closing
+from dataclasses import replace
 
 import psutil
 import psycopg
 import pytest
 
 from eo_listener.model.errors import ForeignWriterError, SinkLockedError
-from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.postgres.bare import TABLE, write
-from tests.sinks.postgres.course import TP, another_role, ask, next_entry, script
+from tests.sinks.postgres.bare import TABLE, drive, write
+from tests.sinks.postgres.course import TP, Database, link_of, next_entry
+from tests.waiting import until
 
 RUNS = f"SELECT DISTINCT run FROM {TABLE} ORDER BY run"
 LOCK = "SELECT * FROM eo_ledger FOR UPDATE"
 
 
 @pytest.fixture
-def opened(dsn: str) -> Iterator[Callable[..., PostgresSink]]:
-    """Opens sinks."""
-    with contextlib.ExitStack() as stack:
-
-        def make(**more: Any) -> PostgresSink:
-            given = {"dsn": dsn, "table": TABLE, "lock_timeout": 0.5, **more}
-            return stack.enter_context(contextlib.closing(PostgresSink(**given)))
-
-        yield make
+def db(db: Database) -> Database:
+    """With sinks of little patience."""
+    return replace(db, table=TABLE, given={"lock_timeout": 0.5})
 
 
-def link_of(sink: PostgresSink) -> Connection:
-    assert sink._kept.link is not None
-    return sink._kept.link
+# Each zombie is forked from a process that has imported what it needs.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([drive.__module__])
 
 
-@contextlib.contextmanager
-def zombie(dsn: str, point: str) -> Iterator[subprocess.Popen[str]]:
-    """A driver that was stopped at `point`; it goes on when a line is written to it."""
-    command = [sys.executable, "-m", "tests.sinks.postgres.bare", dsn, point]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "there\n"
-        process.send_signal(signal.SIGSTOP)
-        ends = time.monotonic() + 10
-        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
-            assert time.monotonic() < ends
-            time.sleep(0.01)
-        try:
-            yield process
-        finally:
-            process.kill()
+class Zombie:
+    """A driver that was stopped at a point of its first batch."""
 
+    def __init__(self, dsn: str, point: str) -> None:
+        self._test, driver = PROCESSES.Pipe()
+        self._process = PROCESSES.Process(target=drive, args=(dsn, point, driver))
+        self._process.start()
+        driver.close()
+        assert self._answer() == "there"
+        self._signal(signal.SIGSTOP)
+        stopped = psutil.Process(self._process.pid)
+        until(lambda: stopped.status() == psutil.STATUS_STOPPED, 10)
 
-def resume(process: subprocess.Popen[str]) -> str:
-    """Let it go on, and return what it says at its end."""
-    process.send_signal(signal.SIGCONT)
-    said, _ = process.communicate("\n", timeout=60)
-    return said.partition(":")[0]
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def resume(self) -> tuple[str, int | None]:
+        """Let it go on; return what it says at its end, and its exit code."""
+        self._signal(signal.SIGCONT)
+        self._test.send("go on")
+        said = self._answer()
+        self._process.join(60)
+        return said, self._process.exitcode
+
+    def _answer(self) -> str:
+        assert self._test.poll(60)
+        return str(self._test.recv())
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
 
 
 @pytest.mark.parametrize("point", ["sink.begun", "sink.copying", "sink.ledger-moved"])
-def test_a_zombie_with_the_lock_is_ended(
-    dsn: str, opened: Callable[..., PostgresSink], point: str
-) -> None:
-    """A successor waits a bounded time, ends the stopped driver's backend, and takes over; the
-    zombie, resumed, gets a typed error and has written nothing.
-    """
-    sink = opened()
+def test_a_zombie_with_the_lock_is_ended(db: Database, point: str) -> None:
+    """A successor ends the zombie's backend after a bounded time; resumed, it writes nothing."""
+    sink = db.sink()
     write(sink, next_entry(sink, run="before"))
-    with zombie(dsn, point) as process:
+    with closing(Zombie(db.dsn, point)) as zombie:
         begun = time.monotonic()
         write(sink, next_entry(sink, run="successor"))
         assert time.monotonic() - begun < 10
         # Where nothing but COMMIT was left to do, the zombie must look into the ledger to know.
-        is_unknown = point == "sink.ledger-moved"
-        assert resume(process) == ("OutcomeUnknownError" if is_unknown else "RetriableSinkError")
-        assert process.returncode == 3
-    assert ask(dsn, RUNS) == ["before", "successor"]
-    assert ask(dsn, "SELECT run_id, next_offset FROM eo_ledger") == [("successor", 20)]
+        error = "OutcomeUnknown" if point == "sink.ledger-moved" else "RetriableSink"
+        assert zombie.resume() == (f"{error}Error", 3)
+    assert db.ask(RUNS) == ["before", "successor"]
+    assert db.ask("SELECT run_id, next_offset FROM eo_ledger") == [("successor", 20)]
 
 
-def test_a_zombie_of_the_first_batch_is_refused(
-    dsn: str, opened: Callable[..., PostgresSink]
-) -> None:
+def test_a_zombie_of_the_first_batch_is_refused(db: Database) -> None:
     """Where there is no head yet to lock, two may begin, and the second to end is refused."""
-    sink = opened()
+    sink = db.sink()
     sink.applied(QUERY)
-    with zombie(dsn, "sink.rows-written") as process:
+    with closing(Zombie(db.dsn, "sink.rows-written")) as zombie:
         write(sink, next_entry(sink, run="successor"))
-        assert resume(process) == "ForeignWriterError"
-        assert process.returncode == 1
-    assert ask(dsn, RUNS) == ["successor"]
-    assert ask(dsn, "SELECT run_id FROM eo_ledger_history") == ["successor"]
+        assert zombie.resume() == ("ForeignWriterError", 1)
+    assert db.ask(RUNS) == ["successor"]
+    assert db.ask("SELECT run_id FROM eo_ledger_history") == ["successor"]
 
 
-def test_a_zombie_after_its_commit_has_written(
-    dsn: str, opened: Callable[..., PostgresSink]
-) -> None:
+def test_a_zombie_after_its_commit_has_written(db: Database) -> None:
     """Where the zombie's COMMIT was in flight, its successor finds the batch in the ledger."""
-    with zombie(dsn, "sink.commit-sent") as process:
-        sink, ends = opened(), time.monotonic() + 10
-        while sink.applied(QUERY) == {}:
-            assert time.monotonic() < ends
+    with closing(Zombie(db.dsn, "sink.commit-sent")) as zombie:
+        sink = db.sink()
+        until(lambda: sink.applied(QUERY), 10)
         assert sink.applied(QUERY)[TP].run_id == "zombie"
-        assert resume(process) == "written\n"
-    assert ask(dsn, RUNS) == ["zombie"]
+        assert zombie.resume() == ("written", 0)
+    assert db.ask(RUNS) == ["zombie"]
 
 
-def test_one_that_waits_before_us_hides_no_zombie(
-    dsn: str, opened: Callable[..., PostgresSink]
-) -> None:
+def test_one_that_waits_before_us_hides_no_zombie(db: Database) -> None:
     """Behind somebody who only waits for our own zombie, the zombie is found and ended."""
-    sink = opened()
+    sink = db.sink()
     write(sink, next_entry(sink, run="before"))
     waiting = "SELECT 1 FROM pg_stat_activity WHERE pid = {} AND wait_event_type = 'Lock'"
     with (
-        zombie(dsn, "sink.begun") as process,
-        psycopg.connect(dsn, application_name="somebody", autocommit=True) as other,
+        closing(Zombie(db.dsn, "sink.begun")) as zombie,
+        psycopg.connect(db.dsn, application_name="somebody", autocommit=True) as other,
     ):
         waits = threading.Thread(target=other.execute, args=(LOCK,))
         waits.start()
-        ends = time.monotonic() + 10
-        while not ask(dsn, waiting.format(other.info.backend_pid)):
-            assert time.monotonic() < ends
+        until(lambda: db.ask(waiting.format(other.info.backend_pid)), 10)
         write(sink, next_entry(sink, run="successor"))
         waits.join(10)
-        assert resume(process) == "RetriableSinkError"
-    assert ask(dsn, "SELECT run_id FROM eo_ledger") == ["successor"]
+        assert zombie.resume()[0] == "RetriableSinkError"
+    assert db.ask("SELECT run_id FROM eo_ledger") == ["successor"]
 
 
-def test_who_was_overtaken_before_it_began_copies_nothing(
-    opened: Callable[..., PostgresSink],
-) -> None:
+def test_who_was_overtaken_before_it_began_copies_nothing(db: Database) -> None:
     """A driver whose head was moved finds out before the first row is sent."""
-    sink = opened()
+    sink = db.sink()
     write(sink, next_entry(sink))
     entry = next_entry(sink, run="late")
     write(sink, next_entry(sink, run="successor"))
@@ -155,14 +138,12 @@ def test_who_was_overtaken_before_it_began_copies_nothing(
     assert seen == []
 
 
-def test_somebody_elses_lock_is_named_and_left_alone(
-    dsn: str, opened: Callable[..., PostgresSink]
-) -> None:
+def test_somebody_elses_lock_is_named_and_left_alone(db: Database) -> None:
     """A lock of another program: a bounded wait, then its backend, name and address, no harm."""
-    sink = opened()
+    sink = db.sink()
     write(sink, next_entry(sink))
     entry = next_entry(sink)
-    with psycopg.connect(dsn, application_name="somebody's psql") as other:
+    with psycopg.connect(db.dsn, application_name="somebody's psql") as other:
         other.execute(LOCK)
         pid = other.info.backend_pid
         with pytest.raises(SinkLockedError, match=f"backend {pid} .somebody's psql.*127.0.0.1"):
@@ -171,10 +152,10 @@ def test_somebody_elses_lock_is_named_and_left_alone(
     assert write(sink, entry).rows == 10
 
 
-def test_another_query_of_ours_is_no_zombie(dsn: str, opened: Callable[..., PostgresSink]) -> None:
+def test_another_query_of_ours_is_no_zombie(db: Database) -> None:
     """A transaction of another query into the same table, however long, is never ended."""
-    script(dsn, f"CREATE TABLE {TABLE} (id bigint, run text)")
-    first, second = opened(), opened(lock_timeout=0.3)
+    db.script(f"CREATE TABLE {TABLE} (id bigint, run text)")
+    first, second = db.sink(), db.sink(lock_timeout=0.3)
     first.applied("another query")
     link_of(first).execute("BEGIN")
     link_of(first).execute(f"LOCK TABLE {TABLE}".encode())
@@ -186,16 +167,16 @@ def test_another_query_of_ours_is_no_zombie(dsn: str, opened: Callable[..., Post
     write(second, entry)
 
 
-def test_a_zombie_of_another_role_is_named(dsn: str, opened: Callable[..., PostgresSink]) -> None:
+def test_a_zombie_of_another_role_is_named(db: Database) -> None:
     """What this role may not end, nor see much of, is named with its process and user."""
-    first = opened()
+    first = db.sink()
     write(first, next_entry(first))
     grants = (
         "GRANT ALL ON SCHEMA {schema} TO {role}",
         "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}",
     )
-    with another_role(dsn, *grants) as weak:
-        sink = opened(dsn=weak, lock_timeout=0.3)
+    with db.role(*grants) as weak:
+        sink = db.sink(dsn=weak, lock_timeout=0.3)
         entry = next_entry(sink)
         link_of(first).execute("BEGIN")
         link_of(first).execute(LOCK)
@@ -207,33 +188,30 @@ def test_a_zombie_of_another_role_is_named(dsn: str, opened: Callable[..., Postg
 
 
 def test_a_server_without_a_free_connection_ends_no_slow_statement(
-    dsn: str, opened: Callable[..., PostgresSink], caplog: pytest.LogCaptureFixture
+    db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where nothing can show what a statement waits for, it goes on: it may wait for no lock."""
     # Looked up by a connection before, whose backend ends a moment after it is closed.
-    (schema,) = ask(dsn, "SELECT current_schema()")
+    schema = db.schema
     grant = "GRANT ALL ON SCHEMA {schema} TO {role}"
-    with another_role(dsn, grant, options="CONNECTION LIMIT 1") as lonely:
-        sink = opened(dsn=lonely, schema=schema, lock_timeout=0.3)
+    with db.role(grant, options="CONNECTION LIMIT 1") as lonely:
+        sink = db.sink(dsn=lonely, schema=schema, lock_timeout=0.3)
         assert write(sink, next_entry(sink)).rows == 10
         link_of(sink).execute("SELECT pg_sleep(1)")
-        assert "cannot find out which session holds the lock" in caplog.text
         assert "too many connections for role" in caplog.text
         assert write(sink, next_entry(sink)).rows == 10
         sink.close()
 
 
-def test_a_staging_table_that_is_held_is_left(
-    dsn: str, opened: Callable[..., PostgresSink]
-) -> None:
+def test_a_staging_table_that_is_held_is_left(db: Database) -> None:
     """One that a stopped task holds fails no batch, however short our patience; others go."""
-    sink = opened(lock_timeout=0.2)
+    sink = db.sink(lock_timeout=0.2)
     sink.applied(QUERY)
     staging = Staging(writer=sink._writer(QUERY), logged=False, at_most=None)
-    script(dsn, "CREATE TABLE held (id int)", "CREATE TABLE free (id int)")
-    with psycopg.connect(dsn) as other:
+    db.script("CREATE TABLE held (id int)", "CREATE TABLE free (id int)")
+    with psycopg.connect(db.dsn) as other:
         other.execute("LOCK TABLE held")
         staging._drop(link_of(sink), ["held", "free"])
     left = "SELECT relname FROM pg_class WHERE oid IN (to_regclass('held'), to_regclass('free'))"
-    assert ask(dsn, left) == ["held"]
+    assert db.ask(left) == ["held"]
     assert link_of(sink).execute("SELECT 1").fetchone() == (1,)

@@ -1,32 +1,128 @@
-"""The write method of a batch, from what was wanted, what was proved, and what its tasks read."""
+"""The write method of a batch: what was wanted, what its tasks read, and what was found out."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import pickle
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
+from pyspark import cloudpickle
 
+from eo_listener.model.counted_sources import CountedSources
 from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.postgres import method_choice
+from eo_listener.sinks.postgres import PostgresSink, executor_check, method_choice
+from eo_listener.sinks.postgres.executor_check import Obstacle, prove
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
 from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
 from eo_listener.sinks.postgres.staging import NoStagingError
-from eo_listener.sinks.postgres.write_methods import Choice, Proved, Ranges, WriteMethod
+from eo_listener.sinks.postgres.transaction import TransactionWriter
+from eo_listener.sinks.postgres.write_methods import (
+    Choice,
+    Proved,
+    Ranges,
+    WriteMethod,
+    fit,
+    missing,
+    of_each_task,
+)
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 
-A, B = (TopicPartition("flights", number) for number in range(2))
+A, B, C = (TopicPartition("flights", number) for number in range(3))
+SPANS = {A: OffsetRange(0, 5), B: OffsetRange(3, 4), C: OffsetRange(7, 7)}
 READ: Ranges = ((B, OffsetRange(0, 4)), (A, OffsetRange(0, 5)))
 WHOLE = entry_of({}, {A: OffsetRange(0, 5), B: OffsetRange(0, 4)})
 REST = entry_of({}, {A: OffsetRange(0, 5)})
 LARGE = entry_of({}, {A: OffsetRange(0, 5_000_000), B: OffsetRange(0, 4)})
 WRITER: Any = SimpleNamespace(label="table delays")
 LINK: Any = object()
+DRIVER, STAGING, BY_TASKS = WriteMethod.DRIVER, WriteMethod.STAGING, WriteMethod.TASKS
 NO_RANGES = SettingsError("a task reads several partitions", cause="a shuffle", fix="leave it out")
+
+
+def choice(**given: Any) -> Choice:
+    known = {"write_method": "auto", "atomicity": "batch", "rows": None, "connections": None}
+    return Choice.of(**{**known, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "planned", "method"),
+    [
+        ({}, 4_999_999, DRIVER),
+        ({}, 5_000_000, STAGING),
+        ({"rows": 10}, 9, DRIVER),
+        ({"rows": 10}, 10, STAGING),
+        ({"write_method": "driver"}, 10**9, DRIVER),
+        ({"write_method": "staging"}, 0, STAGING),
+        ({"atomicity": "partition"}, 199_999, DRIVER),
+        ({"atomicity": "partition"}, 200_000, BY_TASKS),
+        ({"atomicity": "partition", "rows": 0}, 0, BY_TASKS),
+    ],
+)
+def test_the_size_of_a_batch_and_the_user_choose(
+    given: dict[str, Any], planned: int, method: WriteMethod
+) -> None:
+    """From so many planned rows on the executors write."""
+    assert choice(**given).wants(planned) is method
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"write_method": "tasks"}, "got 'tasks'"),
+        ({"atomicity": "row"}, "got 'row'"),
+        ({"atomicity": "partition", "write_method": "driver"}, "do not go together"),
+        ({"atomicity": "partition", "write_method": "staging"}, "do not go together"),
+        ({"rows": -1}, "got -1"),
+        ({"connections": 0}, "got 0"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
+    """Each by what was given, with what to write instead."""
+    with pytest.raises(SettingsError, match=said) as refused:
+        choice(**given)
+    assert refused.value.fix
+
+
+def entry(*partitions: TopicPartition) -> Entry:
+    return entry_of({}, {tp: SPANS[tp] for tp in partitions})
+
+
+def test_an_empty_range_is_not_missed() -> None:
+    """A batch is there in part only where a partition with offsets has no move."""
+    plan = plan_of(entry(A, B, C))
+    assert not missing(plan, entry(A, B, C))
+    assert not missing(plan, entry(A, B))
+    assert missing(plan, entry(A, C))
+    assert missing(plan, entry())
+
+
+def test_tasks_fit_where_each_reads_all_of_one_partition() -> None:
+    """Every partition with offsets has a task, with just these offsets, and no other has one."""
+    plan = plan_of(entry(A, B, C))
+    assert fit([(B, SPANS[B]), (A, SPANS[A])], plan)
+    assert not fit([(A, SPANS[A])], plan)
+    assert not fit([(A, SPANS[A]), (B, OffsetRange(3, 5))], plan)
+    assert not fit([(A, SPANS[A]), (B, SPANS[B]), (C, OffsetRange(7, 8))], plan)
+    assert fit([(A, SPANS[A]), (C, SPANS[C]), (B, SPANS[B])], plan)
+    assert fit([], plan_of(entry(C)))
+    beside = CountedSources(indices=(1,), plan_id="a", before=None)
+    assert not fit([(A, SPANS[A]), (B, SPANS[B])], replace(plan, counted=beside))
+
+
+def test_the_number_of_a_task_names_its_partition() -> None:
+    """Tasks of partitions without a move have nothing to write."""
+    ranges = [(B, SPANS[B]), (A, SPANS[A])]
+    assert of_each_task(ranges, entry(A, C)) == {1: A}
+    assert of_each_task(ranges, entry(A, B, C)) == {0: B, 1: A}
 
 
 class Stage:
@@ -42,17 +138,11 @@ class Stage:
         far: bool = False,
         **how: Any,
     ) -> None:
-        given: dict[str, Any] = {
-            "write_method": "auto",
-            "atomicity": "batch",
-            "rows": 9,
-            "connections": 3,
-        } | how
         self.asked: list[tuple[Any, ...]] = []
         session = SimpleNamespace(conf=conf or {})
         self.frame = SimpleNamespace(sparkSession=session, _jdf=None if far else object())
         self.proved = proved or Proved()
-        self.choice = Choice.of(**given)
+        self.choice = choice(**{"rows": 9, **how})
         self.choosing = MethodChoice(self.choice)
 
         def prove(*tried: Any) -> Proved:
@@ -86,9 +176,6 @@ TASKS = {"atomicity": "partition"}
 SPECULATION = {"spark.speculation": "TRUE"}
 OFF = {"spark.speculation": "false"}
 UNSET = {"spark.speculation": None}
-
-
-DRIVER, STAGING, BY_TASKS = WriteMethod.DRIVER, WriteMethod.STAGING, WriteMethod.TASKS
 REREAD = TASKS | {"read": NO_RANGES}
 NO_STAGING, NO_EXECUTORS = Proved(staging="none"), Proved(executors="none")
 
@@ -170,12 +257,13 @@ def test_a_frame_of_connect_goes_through_the_driver(
     one = stage(far=True)
     assert one.method() == (DRIVER, None)
     assert (one.asked, caplog.records) == ([], [])
+    with pytest.raises(SettingsError, match=r"write_method=.* Spark Connect"):
+        stage(far=True, write_method="staging").method()
 
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(
-    ("error", "tasks"),
-    [(NoStagingError("no right"), BY_TASKS), (SinkError("away"), DRIVER)],
+    ("error", "tasks"), [(NoStagingError("no right"), BY_TASKS), (SinkError("away"), DRIVER)]
 )
 def test_what_failed_is_not_tried_again(
     stage: Made, caplog: pytest.LogCaptureFixture, error: SinkError, tasks: WriteMethod, first: bool
@@ -253,9 +341,178 @@ def test_connections_that_failed_may_come_again(
     assert one.method().method is (BY_TASKS if again else DRIVER)
 
 
-def test_a_right_that_is_missing_too_is_added(stage: Made) -> None:
-    """What was found out before still stands."""
-    one = stage(**TASKS, proved=Proved(executors="no module"))
-    one.method()
-    one.choosing.fall_back_to_driver(NoStagingError("no right"), "table delays")
-    assert one.method().method is DRIVER
+# What is found out of executors, without any: a session sends its tasks to itself
+
+
+OURS = ("me", "db", 7)
+
+
+class Tasks:
+    """Stands in for an RDD: sends the work as Spark does, and runs it in place."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        self.failure = failure
+
+    def mapPartitions(self, work: Callable[..., Iterable[Any]]) -> Tasks:  # noqa: N802  # Spark's
+        self.sent = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]  # pyspark's own
+        return self
+
+    def collect(self) -> list[Any]:
+        if self.failure is not None:
+            raise self.failure
+        return list(pickle.loads(self.sent)(range(1)))  # noqa: S301  # of a line above
+
+
+class Link:
+    """Stands in for a connection that answers as many connections as are free."""
+
+    def __init__(self, free: int = 99, error: psycopg.Error | None = None) -> None:
+        self.free = free
+        self.error = error
+
+    def execute(self, text: str, _: object = ()) -> Any:
+        if self.error is not None:
+            raise self.error
+        row = {executor_check._LIMITS: (self.free, None, None), executor_check._OURS: OURS}.get(
+            text, (True,)
+        )
+        return SimpleNamespace(fetchone=lambda: row)
+
+
+class Vault:
+    """What gives a dsn, or is applied, and holds a lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def dsn(self) -> str:
+        return "host=h password=s3cret"
+
+    def apply(self, connection: object, entry: object) -> None:
+        pass
+
+
+def writer_of(dsn: Any = "host=h", **more: Any) -> TransactionWriter:
+    return PostgresSink(dsn, "t", schema="public", **more)._writer("q")
+
+
+def tried(
+    writer: TransactionWriter,
+    *,
+    link: Link | None = None,
+    failure: Exception | None = None,
+    **how: Any,
+) -> Proved:
+    context = SimpleNamespace(defaultParallelism=2, parallelize=lambda *_: Tasks(failure))
+    session: Any = SimpleNamespace(sparkContext=context)
+    asked: Any = link or Link()
+    return prove(session, writer, asked, choice(rows=1, **how))
+
+
+@pytest.fixture(autouse=True)
+def reached(monkeypatch: pytest.MonkeyPatch) -> list[TransactionWriter]:
+    """Every task reaches the server; what it was sent."""
+    seen: list[TransactionWriter] = []
+
+    def reach(writer: TransactionWriter, ours: object) -> Obstacle | None:
+        assert ours == OURS
+        seen.append(writer)
+        return None
+
+    monkeypatch.setattr(executor_check, "reach", reach)
+    return seen
+
+
+def test_nothing_speaks_against_them(reached: list[TransactionWriter]) -> None:
+    """Executors that have all they need write; apply= is sent to them only where tasks run it."""
+    writer = writer_of(apply=print)
+    assert tried(writer) == Proved()
+    assert tried(writer, atomicity="partition") == Proved()
+    assert [one.target.apply for one in reached] == [None, print]
+    assert tried(writer_of(apply=Vault().apply)) == Proved()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('x\njava.io.IOException: Cannot run program "/no/python": error=2\n\tat y', "Cannot run"),
+        ("x\nRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker\n at", "[PYTHON_VERSION_MI"),
+        ("An error\n: y: Job aborted: most recent failure: Lost task\n", "RuntimeError: : y: Job"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_a_job_that_fails_is_an_answer(text: str, said: str) -> None:
+    """A failed trial job keeps the executors from writing, fails no batch, and is tried again."""
+    found = tried(writer_of(), failure=RuntimeError(text))
+    assert found.passing
+    assert f": {said}" in str(found.executors)
+
+
+class Unloadable:
+    """Can be sent, but not loaded there."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("s3cret",)
+
+    def __call__(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("dsn", "apply", "how", "said"),
+    [
+        (Vault().dsn, None, {}, ["function of dsn=", "(TypeError"]),
+        (Vault().dsn, None, {"write_method": "staging"}, ["function of dsn=", "(TypeError"]),
+        ("host=h", Vault().apply, {"atomicity": "partition"}, ["function of apply="]),
+        (Unloadable(), None, {}, ["dsn= or apply=", ": ValueError)"]),
+    ],
+)
+def test_a_function_that_cannot_be_sent_is_an_answer(
+    dsn: Any, apply: Any, how: dict[str, Any], said: list[str]
+) -> None:
+    """Or cannot be loaded there: it says which, and not what pickle says of it."""
+    found = tried(writer_of(dsn, apply=apply), **how)
+    assert all(part in str(found.executors) for part in said)
+    assert "s3cret" not in str(found.executors)
+    assert not found.passing
+
+
+def test_too_few_connections_may_pass() -> None:
+    """Nobody is sent anything then."""
+    assert tried(writer_of(), link=Link(2)).passing
+    assert tried(writer_of(), link=Link(2), connections=1) == Proved()
+
+
+def test_what_the_driver_s_connection_says() -> None:
+    """A lost one is not the executors' matter; what the server refuses to tell is."""
+    refused = Link(error=psycopg.errors.UndefinedTable("no pg_roles"))
+    assert "no pg_roles" in str(tried(writer_of(), link=refused).executors)
+    with pytest.raises(psycopg.OperationalError):
+        tried(writer_of(), link=Link(error=psycopg.OperationalError("gone")))
+
+
+def test_a_missing_module_is_named_by_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names the module and the executor's machine."""
+    monkeypatch.setattr(executor_check, "NEEDED", ("eo_no_such_module",))
+    found = tried(writer_of())
+    assert str(found.executors).startswith("their Python lacks eo_no_such_module (")
+    assert not found.passing
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted", "said"),
+    [
+        ((9, None, None), 8, None),
+        ((8, None, None), 8, "8 tasks run at once, and 8 .* max_conn"),
+        ((97, 4, None), 8, "LIMIT of the role.*max_connections="),
+        ((97, 9, 3), 8, "LIMIT of the database"),
+        ((-2, None, None), 8, "and 0 connections"),
+        (None, 8, None),
+    ],
+)
+def test_connections_are_counted_before_they_are_needed(
+    free: tuple[int | None, ...] | None, wanted: int, said: str | None
+) -> None:
+    """One for each task that runs at once, and one to look for whoever holds a lock."""
+    found = executor_check.too_few(free, wanted)
+    assert found is None if said is None else re.search(said, str(found))

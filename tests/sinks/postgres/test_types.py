@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -13,10 +13,9 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model import errors
 from eo_listener.sinks.postgres import PostgresSink
 from tests.connect_server import either_spark
-from tests.sinks.postgres.course import ask, script, write
+from tests.sinks.postgres.course import Database, write
 
 __all__ = ["either_spark"]  # a fixture
 
@@ -33,12 +32,15 @@ CHARACTERS = "".join(chr(one) for one in range(1, 0x250)) + "\u2028\ufeff\uffff\
 MOMENT = datetime(
     2024, 10, 27, 0, 30, 0, 123456, tzinfo=timezone.utc
 )  # an hour that Berlin has twice
+LAST = datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001  # a moment without zone
+ODD = [math.nan, math.inf, -math.inf, -0.0]
 SCHEMA = (
     "byte tinyint, short smallint, integer int, long bigint, float float, double double, "
     "decimal decimal(38,18), boolean boolean, text string, binary binary, date date, "
     "moment timestamp, `plain moment` timestamp_ntz, texts array<string>, longs array<bigint>, "
     "moments array<timestamp>, blobs array<binary>, nested array<array<int>>, "
-    'struct struct<`a"b`: string, at: timestamp>, map map<string, double>'
+    'struct struct<`a"b`: string, at: timestamp, plain: timestamp_ntz>, map map<string, double>, '
+    "dates array<date>, odd array<double>, odd_floats array<float>"
 )
 FULL: dict[str, Any] = {
     "byte": -128,
@@ -53,24 +55,27 @@ FULL: dict[str, Any] = {
     "binary": bytes(range(256)),
     "date": date(1, 1, 1),
     "moment": MOMENT,
-    "plain moment": datetime(9999, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001  # a moment without zone
-    "texts": ["a,b", 'say "x"', "back\\slash", "", "NULL", None, "tab\tline\n"],
+    "plain moment": LAST,
+    "texts": ["a,b", 'say "x"', "back\\slash", "", "NULL", None, "tab\tline\r\n"],
     "longs": [1, None, -(2**63)],
     "moments": [MOMENT, None],
     "blobs": [b"\x00\\\xff", b""],
     "nested": [[1, 2], [3], []],
-    "struct": {'a"b': 'x\t"\\', "at": MOMENT},
+    "struct": {'a"b': 'x\t"\\', "at": MOMENT, "plain": LAST},
     "map": {"k": 1.5, "none": None},
+    "dates": [date(1, 1, 1), None],
+    "odd": ODD,
+    "odd_floats": ODD,
 }
 
 
-def test_every_type_comes_back(spark: SparkSession, dsn: str) -> None:
+def test_every_type_comes_back(spark: SparkSession, db: Database) -> None:
     """A row of every type, its extremes and every character, and a row of nulls, are unchanged."""
     null = dict.fromkeys(FULL)
     frame = spark.createDataFrame([FULL, null], SCHEMA)
     with zone(spark, "Europe/Berlin"):
-        write(PostgresSink(dsn, "types"), frame)
-    with psycopg.connect(dsn, row_factory=psycopg.rows.dict_row) as link:
+        write(PostgresSink(db.dsn, "types"), frame)
+    with psycopg.connect(db.dsn, row_factory=psycopg.rows.dict_row) as link:
         link.execute("SET TimeZone = 'Asia/Kolkata'")
         full = link.execute("SELECT * FROM types WHERE long IS NOT NULL").fetchone()
         empty = link.execute("SELECT * FROM types WHERE long IS NULL").fetchone()
@@ -79,9 +84,11 @@ def test_every_type_comes_back(spark: SparkSession, dsn: str) -> None:
             "WHERE table_name = 'types' AND table_schema = current_schema()"
         ).fetchall()
     assert full is not None
-    struct = {'a"b': 'x\t"\\', "at": "2024-10-27T00:30:00.123456Z"}
-    wanted = {**FULL, "struct": struct, "float": pytest.approx(0.1)}
-    assert full == wanted
+    for name in ("odd", "odd_floats"):
+        assert str(full[name]) == str(ODD)  # NaN is not equal to itself, and -0.0 to 0.0
+        full[name] = ODD
+    moments = {"at": "2024-10-27T00:30:00.123456Z", "plain": "9999-12-31T23:59:59.999999"}
+    assert full == {**FULL, "struct": FULL["struct"] | moments, "float": pytest.approx(0.1)}
     assert empty == null
     made = {kind["column_name"]: kind["data_type"] for kind in kinds}
     assert made["moment"] == "timestamp with time zone"
@@ -90,90 +97,38 @@ def test_every_type_comes_back(spark: SparkSession, dsn: str) -> None:
     assert made["longs"] == "ARRAY"
 
 
-def test_floats_that_are_no_numbers(spark: SparkSession, dsn: str) -> None:
-    """NaN and both infinities, single and double, arrive as such."""
-    frame = spark.createDataFrame(
-        [(float(x), float(x)) for x in ("nan", "inf", "-inf", "-0.0")], "d double, f float"
-    )
-    write(PostgresSink(dsn, "floats"), frame)
-    for column in ("d", "f"):
-        values = ask(dsn, f"SELECT {column} FROM floats")
-        assert sum(math.isnan(value) for value in values) == 1
-        assert {value for value in values if math.isinf(value)} == {math.inf, -math.inf}
-        assert any(value == 0 and math.copysign(1, value) < 0 for value in values)
-
-
-def test_columns_that_are_there_decide(spark: SparkSession, dsn: str) -> None:
+def test_columns_that_are_there_decide(spark: SparkSession, db: Database) -> None:
     """Rows fit into other types that hold them, by name; columns they lack get defaults."""
-    script(
-        dsn,
+    db.script(
         "CREATE DOMAIN key AS uuid",
         "CREATE TABLE there (at timestamp, big numeric, id key, extra text DEFAULT 'd', "
-        "doc json, tags varchar[], day date)",
+        "doc json, tags varchar[], day date, codes text[])",
     )
     key = "6c7a6a2e-5a2c-4f6c-9d5e-6f1f3d1d2b11"
     frame = spark.createDataFrame(
-        [(key, 2**40, MOMENT, ["x"], '{"a": 1}', date(2024, 2, 29))],
-        "id string, big long, at timestamp, tags array<string>, doc string, day date",
+        [(key, 2**40, MOMENT, ["x"], '{"a": 1}', date(2024, 2, 29), [7])],
+        "id string, big long, at timestamp, tags array<string>, doc string, day date, "
+        "codes array<int>",
     )
-    write(PostgresSink(dsn, "there"), frame)
-    (row,) = ask(dsn, "SELECT id::text, big, at, extra, tags, doc, day FROM there")
+    write(PostgresSink(db.dsn, "there"), frame)
+    (row,) = db.ask("SELECT id::text, big, at, extra, tags, doc, day, codes FROM there")
     utc = MOMENT.replace(tzinfo=None)
-    assert row == (key, 2**40, utc, "d", ["x"], {"a": 1}, date(2024, 2, 29))
+    assert row == (key, 2**40, utc, "d", ["x"], {"a": 1}, date(2024, 2, 29), ["7"])
 
 
-@pytest.mark.parametrize(
-    ("spark_type", "column", "said"),
-    [
-        ("timestamp", "timestamp(3) with time zone", "rounded"),
-        ("decimal(10,4)", "numeric(10,2)", "rounded"),
-        ("array<timestamp>", "date[]", "date[]"),
-        ("interval day to second", "interval", "cannot write"),
-        ("array<int>", "text[]", None),
-    ],
-)
-def test_what_would_change_a_value_is_refused(
-    spark: SparkSession, dsn: str, spark_type: str, column: str, said: str | None
-) -> None:
-    """A column that could not hold the values unchanged is named before anything is written.
-
-    Which are told in `test_columns`.
-    """
-    script(dsn, f"CREATE TABLE narrow (c {column})")
-    frame = spark.createDataFrame([(None,)], f"c {spark_type}")
-    sink = PostgresSink(dsn, "narrow")
-    if said is None:
-        write(sink, frame)
-        return
-    with pytest.raises(errors.SettingsError, match="'c'") as refused:
-        write(sink, frame)
-    assert said in str(refused.value)
-    assert ask(dsn, "SELECT * FROM narrow") == []
-    assert ask(dsn, "SELECT * FROM eo_ledger") == []
-
-
-def test_a_year_that_arrow_cannot_spell(spark: SparkSession, dsn: str) -> None:
+def test_a_year_that_arrow_cannot_spell(spark: SparkSession, db: Database) -> None:
     """A date and a moment far off go into columns of text as Spark spells them."""
-    script(dsn, "CREATE TABLE far (d text, t text, n text)")
+    db.script("CREATE TABLE far (d text, t text, n text)")
     frame = spark.sql(
         "SELECT date_from_unix_date(20000000) AS d, timestamp_micros(4000000000000000000) AS t, "
         "CAST(timestamp_micros(0) AS timestamp_ntz) AS n"
     )
-    write(PostgresSink(dsn, "far"), frame)
-    ((day, moment, plain),) = ask(dsn, "SELECT d, t, n FROM far")
+    write(PostgresSink(db.dsn, "far"), frame)
+    ((day, moment, plain),) = db.ask("SELECT d, t, n FROM far")
     assert day == "+56728-02-22"
     assert moment.startswith("+128724-")
     assert moment.endswith("+00")
     assert plain.startswith(("1970-01-01 ", "1969-12-31 "))
-
-
-def test_a_moment_before_the_zones_were_straight(spark: SparkSession, dsn: str) -> None:
-    """A moment of 1891, when Paris was 9 minutes and 21 seconds off, is that moment."""
-    moment = datetime(1891, 1, 1, 12, 0, 1, 7, tzinfo=timezone.utc)
-    micros = (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
-    frame = spark.sql(f"SELECT timestamp_micros({micros}) AS at")
-    write(PostgresSink(dsn, "old"), frame)
-    assert ask(dsn, "SELECT at AT TIME ZONE 'UTC' FROM old") == [moment.replace(tzinfo=None)]
 
 
 @contextmanager
@@ -200,15 +155,14 @@ MICROS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "name", ["UTC", "Asia/Tokyo", "Europe/Berlin", "Europe/Paris", "America/St_Johns", "+05:45"]
-)
-def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, dsn: str, name: str) -> None:
+@pytest.mark.parametrize("name", ["Europe/Berlin", "Europe/Paris", "+05:45"])
+def test_a_moment_is_that_moment_in_every_zone(
+    spark: SparkSession, db: Database, name: str
+) -> None:
     """Alone, in arrays, texts and JSON: what arrives depends on no zone, nor its summer time."""
-    script(
-        dsn,
+    db.script(
         "CREATE TABLE t (at timestamptz, plain timestamp, told text, ats timestamptz[], "
-        "plains timestamp[], tolds text[], doc jsonb)",
+        "plains timestamp[], tolds text[], doc jsonb)"
     )
     rows = ", ".join(f"({micros})" for micros in MICROS)
     frame = spark.sql(f"SELECT timestamp_micros(m) AS at FROM VALUES {rows} AS v(m)").selectExpr(
@@ -216,7 +170,7 @@ def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, dsn: str, na
         *("array(at) AS tolds", "map('k', array(named_struct('at', at))) AS doc"),
     )
     with zone(spark, name):
-        write(PostgresSink(dsn, "t"), frame)
+        write(PostgresSink(db.dsn, "t"), frame)
         assert spark.conf.get("spark.sql.session.timeZone") == name
     moments = (
         *("at", "plain AT TIME ZONE 'UTC'", "told::timestamptz", "ats[1]"),
@@ -224,5 +178,5 @@ def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, dsn: str, na
         "(doc #>> '{k,0,at}')::timestamptz",
     )
     micros = [f"(extract(epoch FROM {moment}) * 1000000)::bigint" for moment in moments]
-    found = ask(dsn, f"SELECT {', '.join(micros)}, told = tolds[1] FROM t ORDER BY 1")
+    found = db.ask(f"SELECT {', '.join(micros)}, told = tolds[1] FROM t ORDER BY 1")
     assert found == [(*[one] * len(micros), True) for one in sorted(MICROS)]

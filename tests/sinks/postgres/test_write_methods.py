@@ -4,194 +4,144 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
 import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
-from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.executor_check import reach
 from eo_listener.sinks.postgres.write_methods import Proved
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, plan_of
 from tests.sinks.chapters.store import once
-from tests.sinks.postgres.course import (
-    STAGES,
-    WRITE_METHODS,
-    another_role,
-    ask,
-    next_entry,
-    script,
-    write,
-)
+from tests.sinks.postgres.course import STAGES, WRITE_METHODS, Database, next_entry, trigger, write
+from tests.sinks.programs import ROOT, run_program
 from tests.spark_session import submit_environment
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark]
 
-ROOT = Path(__file__).parents[3]
-Open = Callable[..., PostgresSink]
-Roles = Callable[..., Open]
+Roles = Callable[..., Database]
 
 
-def test_the_size_of_a_batch_chooses_its_write_method(spark: SparkSession, dsn: str) -> None:
-    """From `executor_rows` planned rows on the executors write, below it the driver."""
-    sink = PostgresSink(dsn, "t", executor_rows=100)
-    for planned, staged in ((99, False), (100, True)):
-        seen: list[str] = []
-        with hooked(seen.append):
-            write(sink, spark.range(10), planned)
-        assert ("sink.staged" in seen) == staged
-    assert ask(dsn, "SELECT count(*) FROM t") == [20]
-
-
-def test_only_attempts_that_succeeded_are_moved(spark: SparkSession, dsn: str) -> None:
+def test_only_attempts_that_succeeded_are_moved(spark: SparkSession, db: Database) -> None:
     """Rows that another attempt has left in the staging table do not reach the target."""
-    sink = PostgresSink(dsn, "t", write_method="staging")
-    script(dsn, "CREATE TABLE t (id bigint)")
+    sink = db.sink(write_method="staging")
+    db.script("CREATE TABLE t (id bigint)")
 
     def lost_attempt() -> None:
-        (stage,) = ask(dsn, STAGES)
-        script(dsn, f"INSERT INTO {stage} (id, eo_attempt) VALUES (-1, 999999)")
+        (stage,) = db.ask(STAGES)
+        db.script(f"INSERT INTO {stage} (id, eo_attempt) VALUES (-1, 999999)")
 
     with once("sink.staged", lost_attempt):
         assert write(sink, spark.range(10)).rows == 10
-    assert ask(dsn, "SELECT min(id), count(*) FROM t") == [(0, 10)]
+    assert db.ask("SELECT min(id), count(*) FROM t") == [(0, 10)]
 
 
-def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: str) -> None:
+def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, db: Database) -> None:
     """Rows that are missing, as after crash recovery of an unlogged table, refuse the batch."""
-    sink = PostgresSink(dsn, "t", write_method="staging")
+    sink = db.sink(write_method="staging")
     entry = next_entry(sink)
 
     def empty() -> None:
-        (stage,) = ask(dsn, STAGES)
-        script(dsn, f"TRUNCATE {stage}")
+        (stage,) = db.ask(STAGES)
+        db.script(f"TRUNCATE {stage}")
 
     with once("sink.staged", empty), pytest.raises(RetriableSinkError, match="logged_staging"):
         sink.apply(spark.range(10), entry, plan_of(entry))
-    assert ask(dsn, "SELECT * FROM t") == []
+    assert db.ask("SELECT * FROM t") == []
     assert sink.applied(QUERY) == {}
     assert sink.apply(spark.range(10), entry, plan_of(entry)).rows == 10
-    assert ask(dsn, STAGES) == []
-
-
-def test_what_needs_executors_is_refused_under_connect(dsn: str) -> None:
-    """A DataFrame of Spark Connect has no executors that could be asked; nothing is written."""
-    sink = PostgresSink(dsn, "t", write_method="staging")
-    entry = next_entry(sink)
-    with pytest.raises(SettingsError, match=r"write_method=.* Spark Connect"):
-        sink.apply(object(), entry, plan_of(entry))  # type: ignore[arg-type]  # it has no _jdf either
-    assert sink.applied(QUERY) == {}
+    assert db.ask(STAGES) == []
 
 
 @WRITE_METHODS
 def test_a_trigger_that_leaves_rows_out_is_named(
-    spark: SparkSession, dsn: str, write_method: Literal["driver", "staging"]
+    spark: SparkSession, db: Database, write_method: str
 ) -> None:
     """Rows that the table's own trigger drops would be missing without a report."""
-    script(
-        dsn,
-        "CREATE TABLE t (id bigint)",
-        "CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS "
-        "'BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END'",
-        "CREATE TRIGGER odd BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION odd()",
-    )
-    sink = PostgresSink(dsn, "t", write_method=write_method)
-    with pytest.raises(
-        SinkError, match=r"took 5 rows of 10: nothing was written\. Cause: a trigger"
-    ):
+    body = "IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW;"
+    db.script("CREATE TABLE t (id bigint)", *trigger(body))
+    sink = db.sink(write_method=write_method)
+    with pytest.raises(SinkError, match=r"5 rows of 10\b.* Cause: a trigger"):
         write(sink, spark.range(10))
-    assert ask(dsn, "SELECT * FROM t") == []
+    assert db.ask("SELECT * FROM t") == []
     assert sink.applied(QUERY) == {}
 
 
-def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, dsn: str) -> None:
-    """Staging tables of earlier tries go with the next batch, those of other sinks stay, and one
-    that a stopped task holds is no obstacle.
-    """
-    sink, other = (PostgresSink(dsn, name, write_method="staging") for name in ("t", "other"))
+def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, db: Database) -> None:
+    """The next batch drops earlier staging tables, but none that is another sink's or held."""
+    sink, other = (db.sink(name, write_method="staging") for name in ("t", "other"))
     left: list[str] = []
 
     def forget(name: str) -> None:
         if name == "sink.staged":
-            left.append(ask(dsn, STAGES)[0])
-            script(dsn, *(f"CREATE TABLE {left[-1]}_{n} (id int)" for n in (1, 2)))
+            left.append(db.ask(STAGES)[0])
+            db.script(*(f"CREATE TABLE {left[-1]}_{n} (id int)" for n in (1, 2)))
 
     with hooked(forget):
         write(sink, spark.range(3))
-        script(dsn, f"DROP TABLE {left[0]}_1, {left[0]}_2")
+        db.script(f"DROP TABLE {left[0]}_1, {left[0]}_2")
         write(sink, spark.range(3))
-    assert ask(dsn, STAGES) == [f"{left[1]}_1", f"{left[1]}_2"]
+    assert db.ask(STAGES) == [f"{left[1]}_1", f"{left[1]}_2"]
     write(other, spark.range(3))
-    assert len(ask(dsn, STAGES)) == 2
-    with psycopg.connect(dsn) as holder:
+    assert len(db.ask(STAGES)) == 2
+    with psycopg.connect(db.dsn) as holder:
         holder.execute(f"SELECT * FROM {left[1]}_1".encode())
         write(sink, spark.range(3))
-        assert ask(dsn, STAGES) == [f"{left[1]}_1"]
+        assert db.ask(STAGES) == [f"{left[1]}_1"]
     write(sink, spark.range(3))
-    assert ask(dsn, STAGES) == []
+    assert db.ask(STAGES) == []
 
 
 def test_executors_without_python_go_by_the_driver(
     spark: SparkSession,
-    dsn: str,
+    db: Database,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The job that tries them fails there, and no batch does; the user's own choice is refused."""
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nonexistent/python3")
-    sink = PostgresSink(dsn, "t", executor_rows=1)
+    sink = db.sink(executor_rows=1)
     for _ in range(2):
         assert write(sink, spark.range(10)).rows == 10
     assert caplog.text.count("Cannot run program") == 1
-    refused = PostgresSink(dsn, "t", write_method="staging")
     with pytest.raises(SettingsError, match="Cannot run program"):
-        write(refused, spark.range(10))
-    for one in (sink, refused):
-        one.close()
+        write(db.sink(write_method="staging"), spark.range(10))
 
 
 RIGHTS = (
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}",
 )
 CREATE = "GRANT CREATE ON SCHEMA {schema} TO {role}"
 
 
 @pytest.fixture
-def roles(spark: SparkSession, dsn: str) -> Iterator[Roles]:
+def roles(spark: SparkSession, db: Database) -> Iterator[Roles]:
     """Makes the role of a sink with so many connections, which executors write from 10 rows on."""
-    write(PostgresSink(dsn, "t"), spark.range(10))
+    write(db.sink(), spark.range(10))
     with contextlib.ExitStack() as stack:
 
-        def make(*grants: str, limit: int = -1) -> Open:
+        def make(*grants: str, limit: int = -1) -> Database:
             options = f"CONNECTION LIMIT {limit}"
-            role = stack.enter_context(another_role(dsn, *RIGHTS, *grants, options=options))
-
-            def opened(**more: Any) -> PostgresSink:
-                given = {"create": False, "executor_rows": 10, **more}
-                return stack.enter_context(contextlib.closing(PostgresSink(role, "t", **given)))
-
-            return opened
+            role = stack.enter_context(db.role(*RIGHTS, *grants, options=options))
+            return replace(db, dsn=role, given={"create": False, "executor_rows": 10})
 
         yield make
 
 
 def test_connections_that_tasks_have_kept_are_not_counted(
-    spark: SparkSession, dsn: str, roles: Roles
+    spark: SparkSession, db: Database, roles: Roles
 ) -> None:
     """Those of the run before: the next tasks take them, or they end."""
-    (schema,) = ask(dsn, "SELECT current_schema()")
+    schema = db.schema
     cores = spark.sparkContext.defaultParallelism
-    sink = roles(CREATE, limit=2 * cores + 1)(schema=schema)
+    sink = roles(CREATE, limit=2 * cores + 1).sink(schema=schema)
     with contextlib.ExitStack() as kept:
         for _ in range(cores):
             kept.enter_context(sink._writer(QUERY).open())
@@ -204,23 +154,23 @@ def test_a_role_that_may_not_make_tables_goes_by_the_driver(
     spark: SparkSession, roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Found out with the first batch and said once; "staging" is refused before any row."""
-    opened = roles()
-    sink = opened()
+    poor = roles()
+    sink = poor.sink()
     for _ in range(2):
         assert write(sink, spark.range(10)).rows == 10
     assert caplog.text.count("has no CREATE") == 1
     with pytest.raises(SettingsError, match="no CREATE on the schema"):
-        write(opened(write_method="staging"), spark.range(10))
+        write(poor.sink(write_method="staging"), spark.range(10))
 
 
 def test_a_right_that_is_lost_later(
-    spark: SparkSession, dsn: str, roles: Roles, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, db: Database, roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The batch that finds the staging table forbidden goes by the driver, and so do later ones."""
-    sink = roles(CREATE)()
+    sink = roles(CREATE).sink()
     assert write(sink, spark.range(9), 9).rows == 9
-    (schema,) = ask(dsn, "SELECT current_schema()")
-    script(dsn, f"REVOKE CREATE ON SCHEMA {schema} FROM role_{schema}")
+    schema = db.schema
+    db.script(f"REVOKE CREATE ON SCHEMA {schema} FROM role_{schema}")
     for _ in range(2):
         assert write(sink, spark.range(10)).rows == 10
     assert caplog.text.count("from now on") == 1
@@ -228,56 +178,43 @@ def test_a_right_that_is_lost_later(
 
 
 def test_a_role_with_few_connections_goes_by_the_driver(
-    spark: SparkSession, dsn: str, roles: Roles, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, db: Database, roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What tasks would open at once is counted before it is needed, and what to raise is named."""
-    (schema,) = ask(dsn, "SELECT current_schema()")
-    opened = roles(CREATE, limit=3)
-    few = opened()
+    schema = db.schema
+    poor = roles(CREATE, limit=3)
+    few = poor.sink()
     assert write(few, spark.range(10)).rows == 10
     assert "CONNECTION LIMIT" in caplog.text
     few.close()
-    while ask(dsn, f"SELECT pid FROM pg_stat_activity WHERE usename = 'role_{schema}'"):
-        time.sleep(0.05)  # a backend ends a moment after its connection
-    bounded = opened(write_method="staging", max_connections=1)
+    at_work = f"SELECT pid FROM pg_stat_activity WHERE usename = 'role_{schema}'"
+    until(lambda: not db.ask(at_work))  # a backend ends a moment after its connection
+    bounded = poor.sink(write_method="staging", max_connections=1)
     assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
     bounded.close()
     caplog.clear()
-    script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 9")
-    later = opened(connect_timeout=0.3)
+    db.script(f"ALTER ROLE role_{schema} CONNECTION LIMIT 9")
+    later = poor.sink(connect_timeout=0.3)
     assert write(later, spark.range(9), 9).rows == 9
     assert caplog.text == ""
-    script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 1")
+    db.script(f"ALTER ROLE role_{schema} CONNECTION LIMIT 1")
     assert write(later, spark.range(10)).rows == 10
     assert "too many connections for role" in caplog.text
     assert "through the driver" in caplog.text
 
 
-def test_a_role_that_is_given_more_connections(spark: SparkSession, dsn: str, roles: Roles) -> None:
-    """The next batch that the executors would write finds out, without a new start."""
-    (schema,) = ask(dsn, "SELECT current_schema()")
-    sink, seen = roles(CREATE, limit=2)(), list[str]()
-    for limit, staged in ((2, False), (20, True)):
-        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT {limit}")
-        with hooked(seen.append):
-            assert write(sink, spark.range(10)).rows == 10
-        assert ("sink.staged" in seen) is staged
-
-
-def test_executors_that_come_to_another_place(spark: SparkSession, dsn: str) -> None:
+def test_executors_that_come_to_another_place(db: Database) -> None:
     """Another role, or a server that does not know the driver's connection, is found out."""
-    sink = PostgresSink(dsn, "t")
-    writer = sink._writer(QUERY)
-    ours = ask(dsn, "SELECT current_user, current_database(), pg_backend_pid()")[0]
-    while ask(dsn, f"SELECT pid FROM pg_stat_activity WHERE pid = {ours[2]}"):
-        time.sleep(0.05)  # a backend ends a moment after its connection
+    writer = db.sink()._writer(QUERY)
+    ours = db.ask("SELECT current_user, current_database(), pg_backend_pid()")[0]
+    there = f"SELECT pid FROM pg_stat_activity WHERE pid = {ours[2]}"
+    until(lambda: not db.ask(there))  # a backend ends a moment after its connection
     gone = reach(writer, ours)
     assert gone is not None
     assert ("another server" in gone.reason, gone.passing) == (True, False)
     assert "come in as 'postgres'" in str(reach(writer, ("else", *ours[1:])))
-    with psycopg.connect(dsn) as link:
-        pid = link.info.backend_pid
-        assert reach(writer, (*ours[:2], pid)) is None
+    with psycopg.connect(db.dsn) as link:
+        assert reach(writer, (*ours[:2], link.info.backend_pid)) is None
     away = replace(writer, access=replace(writer.access, dsn="host=127.0.0.1 port=1"))
     down = reach(away, ours)
     assert down is not None
@@ -288,11 +225,11 @@ PROGRAM = """
 import json, sys
 from eo_listener.model.errors import EoListenerError
 from eo_listener.sinks.postgres import PostgresSink
-from tests.sinks.postgres.course import next_entry
+from tests.sinks.postgres.course import Database, next_entry
 from eo_listener.testing.made_up_entries import plan_of
 from tests.spark_session import builder
 dsn, hidden = sys.argv[1:]
-conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executorEnv.PYTHONPATH": hidden or "."}
+conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executorEnv.PYTHONPATH": hidden}
 spark = builder(conf).getOrCreate()
 frame = spark.range(0, 4000, 1, 8).selectExpr("id", "spark_partition_id() AS task")
 said = {}
@@ -310,17 +247,10 @@ spark.stop()
 """
 
 
-def run_apart(program: str, *words: str, timeout: float = 200) -> str:
+def run_apart(program: str, *words: object, timeout: float = 200) -> str:
     """Run a program with a Spark of its own; return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words],
-        check=False,
-        cwd=ROOT,
-        env={**submit_environment(), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    environment = submit_environment()
+    done = run_program(program, *words, environment=environment, timeout=timeout)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip()
 
@@ -332,23 +262,22 @@ def run_on_executors(dsn: str, hidden: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_executors_of_their_own_stage_rows(dsn: str) -> None:
+def test_executors_of_their_own_stage_rows(db: Database) -> None:
     """With executors in other processes each write method brings every row, once."""
-    assert run_on_executors(dsn, "") == {"staging": 4000, "auto": 4000, "driver": 4000}
+    assert run_on_executors(db.dsn, str(ROOT)) == {"staging": 4000, "auto": 4000, "driver": 4000}
     for write_method in ("staging", "auto", "driver"):
-        assert ask(dsn, f"SELECT count(*), count(DISTINCT id) FROM {write_method}") == [
-            (4000, 4000)
-        ]
-    assert ask(dsn, STAGES) == []
+        counts = db.ask(f"SELECT count(*), count(DISTINCT id) FROM {write_method}")
+        assert counts == [(4000, 4000)]
+    assert db.ask(STAGES) == []
 
 
 @pytest.mark.slow
-def test_executors_without_psycopg(dsn: str, tmp_path: Path) -> None:
+def test_executors_without_psycopg(db: Database, tmp_path: Path) -> None:
     """Where executors lack psycopg, staging is refused by name, and "auto" goes by the driver."""
     hidden = tmp_path / "psycopg"
     hidden.mkdir()
     (hidden / "__init__.py").write_text("raise ImportError('there is no psycopg here')")
-    said = run_on_executors(dsn, str(tmp_path))
+    said = run_on_executors(db.dsn, str(tmp_path))
     assert str(said["staging"]).startswith('SettingsError: write_method="staging"')
     assert "psycopg" in str(said["staging"])
     assert (said["auto"], said["driver"]) == (4000, 4000)
@@ -357,7 +286,7 @@ def test_executors_without_psycopg(dsn: str, tmp_path: Path) -> None:
 BIG = """
 import sys
 from eo_listener.sinks.postgres import PostgresSink
-from tests.sinks.postgres.course import next_entry
+from tests.sinks.postgres.course import Database, next_entry
 from eo_listener.testing.made_up_entries import plan_of
 from tests.spark_session import builder
 dsn, write_method, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -375,10 +304,9 @@ spark.stop()
 @pytest.mark.slow
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("write_method", ["driver", "staging"])
-def test_a_partition_larger_than_the_heap(dsn: str, write_method: str) -> None:
+def test_a_partition_larger_than_the_heap(db: Database, write_method: str) -> None:
     """One task of 820 MB goes through a JVM with a heap of 512 MB, by both write methods."""
     rows = 400_000
-    run_apart(BIG, dsn, write_method, str(rows), timeout=900)
-    assert ask(dsn, f"SELECT count(*), sum(length(wide)) FROM {write_method}") == [
-        (rows, rows * 2048)
-    ]
+    run_apart(BIG, db.dsn, write_method, rows, timeout=900)
+    found = db.ask(f"SELECT count(*), sum(length(wide)) FROM {write_method}")
+    assert found == [(rows, rows * 2048)]

@@ -11,14 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.ledger import Applied
 from eo_listener.sinks.sqlite import SqliteSink
-from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.sinks.arrow_frame import ArrowFrame
-from tests.sinks.chapters.target_table import SqlTarget
+from tests.sinks.chapters.target_table import TP, SqlTarget, next_entry, write
 
-TP = TopicPartition("flights", 0)
+__all__ = ["TP", "next_entry", "write"]
 
 
 def ask(path: Path, sql: str) -> list[Any]:
@@ -32,19 +30,6 @@ def script(path: Path, sql: str) -> None:
     """Run statements with a connection of its own."""
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(sql)
-
-
-def next_entry(sink: SqliteSink, count: int = 10, batch_id: int = 0) -> Entry:
-    """A batch of `count` offsets behind those that the sink has."""
-    heads = sink.applied(QUERY)
-    start = heads[TP].range.until if TP in heads else 0
-    return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=batch_id)
-
-
-def write(sink: SqliteSink, frame: Any, count: int = 10, batch_id: int = 0) -> Applied:
-    """Write a frame as the sink's next batch."""
-    entry = next_entry(sink, count, batch_id)
-    return sink.apply(frame, entry, plan_of(entry))
 
 
 def put(sink: SqliteSink, rows: pa.RecordBatch) -> Applied:
@@ -72,16 +57,13 @@ class SqliteTarget(SqlTarget):
         self.begin()
 
     def begin(self) -> None:
-        """Take another file."""
         self.files += 1
         self.path = self.folder / f"it's a #{self.files} 100% file?.db"
 
     def new_sink(self, **arguments: Any) -> SqliteSink:
-        """On the file."""
         return SqliteSink(self.path, "t", **arguments)
 
     def rows_of(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of a table, none if there is none."""
         with closing(sqlite3.connect(self.path)) as link:
             if not link.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", [table]).fetchall():
                 return []
@@ -90,5 +72,4 @@ class SqliteTarget(SqlTarget):
             return [dict(zip(names, row, strict=True)) for row in found]
 
     def run(self, statement: str) -> None:
-        """With a connection of its own."""
         script(self.path, statement.format(table="t"))

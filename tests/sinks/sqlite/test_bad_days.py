@@ -119,8 +119,8 @@ def test_a_disk_that_fails_at_the_commit_leaves_it_open(path: Path) -> None:
             once("sink.commit-sent", break_disk),
             pytest.raises(OutcomeUnknownError, match="disk I/O error"),
         ):
-            write(sink, numbers(2), batch_id=1)
+            write(sink, numbers(2))
     if sink.applied(QUERY) == before:
-        write(sink, numbers(2), batch_id=1)
+        write(sink, numbers(2))
     assert ask(path, "SELECT v FROM t ORDER BY v") == [0, 0, 1, 1]
     assert ask(path, "SELECT next_offset FROM eo_ledger") == [20]

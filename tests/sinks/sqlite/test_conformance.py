@@ -16,25 +16,27 @@ from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.made_up_entries import FRAME, Row
+from tests.sinks.arrow_frame import ArrowFrame
 from tests.sinks.sqlite.database import script
 
 pytestmark = pytest.mark.spark
 
 
 class TestSqliteSink(SinkConformance):
-    """With the write-ahead log that a new file gets."""
+    """With the write-ahead log that a new file gets, and DataFrames of Spark."""
 
     @pytest.fixture(autouse=True)
-    def _store(self, spark: SparkSession, path: Path) -> None:
+    def _frames(self, spark: SparkSession) -> None:
         self.spark = spark
+
+    @pytest.fixture(autouse=True)
+    def _store(self, path: Path) -> None:
         self.path = path
 
     def open_sink(self, target: str) -> SqliteSink:
-        """Open a sink on the one file."""
         return SqliteSink(self.path, target)
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read with a connection of its own."""
         with closing(sqlite3.connect(self.path)) as connection:
             tables = connection.execute("SELECT name FROM sqlite_schema").fetchall()
             if (target,) not in tables:
@@ -50,7 +52,14 @@ class TestSqliteSink(SinkConformance):
 
 
 class TestWithRollbackJournal(TestSqliteSink):
-    """A file that exists keeps its journal."""
+    """A file that exists keeps its journal; without Spark."""
+
+    @pytest.fixture(autouse=True)
+    def _frames(self) -> None:
+        pass
+
+    def make_frame(self, rows: Sequence[Row]) -> Any:
+        return ArrowFrame.rows(FRAME, *rows)
 
     @pytest.fixture(autouse=True)
     def _journal(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which table rows go to, and how."""
+"""Which table rows go to, and how: without Spark."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.arrow_frame import ArrowFrame
@@ -49,8 +48,6 @@ def test_a_column_too_many_is_refused(path: Path) -> None:
     with pytest.raises(SettingsError, match=r"no column 'b'; it has 'a'"):
         write(sink, rows("a int, b int", (1, 2)))
     assert sink.applied(QUERY) == {}
-    with pytest.raises(SettingsError, match="cannot distinguish"):
-        write(SqliteSink(path, "u"), rows("a int, A int", (1, 2)))
 
 
 def test_nothing_is_made_where_that_is_forbidden(path: Path) -> None:
@@ -131,34 +128,12 @@ def test_names_that_differ_in_case_are_one_sink(path: Path) -> None:
     assert SqliteSink(path, "\u00c4").key != SqliteSink(path, "\u00e4").key
 
 
-@pytest.mark.spark
-def test_an_upsert_keeps_the_newest_row_of_a_key(spark: SparkSession, path: Path) -> None:
-    """Within a batch and across batches, also when the batch is cut; other rows stay."""
-    sink = SqliteSink(path, "t", mode="upsert", keys=["k", "l"], task_rows=100)
-    frame = spark.range(0, 1000, 1, 1).selectExpr(
-        *("id % 7 AS k", "'x' AS l", "id AS v", "'flights' AS topic", "0 AS partition"),
-        "id AS offset",
-    )
-    assert write(sink, frame, count=1000).rows == 7
-    assert ask(path, "SELECT v FROM t ORDER BY v") == list(range(993, 1000))
-    write(sink, rows("k bigint, l string, v bigint", (2, "x", 5)), batch_id=1)
-    assert ask(path, "SELECT v FROM t ORDER BY v") == [5, *range(993, 996), *range(997, 1000)]
-
-
-def test_a_key_that_is_null_is_poison(path: Path) -> None:
-    """Two nulls are not one key, so such a row could never be replaced."""
-    script(path, "CREATE TABLE t (k INTEGER PRIMARY KEY, v)")
-    sink = SqliteSink(path, "t", mode="upsert", keys="k")
-    with pytest.raises(PoisonRowError, match="'k' is null"):
-        write(sink, rows("k int, v int", (None, 1)))
-
-
 def test_keys_alone_are_enough(path: Path) -> None:
-    """A table of keys and nothing else takes each once."""
-    sink = SqliteSink(path, "t", mode="upsert", keys=("k",))
+    """A table of keys and nothing else takes each once; several columns are one key."""
+    sink = SqliteSink(path, "t", mode="upsert", keys=("k", "l"))
     for _ in range(2):
-        write(sink, rows("k int", (1,), (2,)))
-    assert ask(path, "SELECT k FROM t ORDER BY k") == [1, 2]
+        write(sink, rows("k int, l int", (1, 7), (1, 8), (2, 7)))
+    assert ask(path, "SELECT k, l FROM t ORDER BY k, l") == [(1, 7), (1, 8), (2, 7)]
 
 
 def test_keys_must_be_unique_in_the_table(path: Path) -> None:
@@ -174,33 +149,9 @@ def test_keys_must_be_unique_in_the_table(path: Path) -> None:
         write(SqliteSink(path, "t", mode="upsert", keys="nosuch"), frame)
 
 
-def test_history_says_what_was_applied(path: Path) -> None:
-    """Each range has its row, with batch, verdict and how many rows the batch had."""
-    sink = SqliteSink(path, "t")
-    write(sink, numbers(3), count=10)
-    write(sink, numbers(4), count=5, batch_id=1)
-    found = ask(
-        path,
-        'SELECT topic, "partition", start_offset, next_offset, batch_id, "rows", verdict '
-        "FROM eo_ledger_history ORDER BY applied_at",
-    )
-    assert found == [(*TP, 0, 10, 0, 3, "first"), (*TP, 10, 15, 1, 4, "next")]
-
-
 @pytest.mark.parametrize(
     ("given", "text"),
-    [
-        ({"mode": "replace"}, "got 'replace'"),
-        ({"mode": "upsert"}, "keys="),
-        ({"keys": "k"}, "keys="),
-        ({"mode": "upsert", "keys": "k", "apply": "SELECT 1"}, "apply="),
-        ({"atomicity": "partition"}, "one writer"),
-        ({"table": ""}, "''"),
-        ({"table": "a\x00b"}, "cannot be the name"),
-        ({"table": "EO_Ledger"}, "ledger"),
-        ({"dead_letters": "t"}, "dead_letters"),
-        ({"path": ":memory:"}, "memory"),
-    ],
+    [({"atomicity": "partition"}, "one writer"), ({"path": ":memory:"}, "memory")],
 )
 def test_arguments_that_cannot_be_are_refused(given: dict[str, Any], text: str) -> None:
     """Each is refused when the sink is made, by what is wrong with it."""

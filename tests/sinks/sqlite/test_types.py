@@ -25,6 +25,7 @@ def spark(either_spark: SparkSession) -> SparkSession:
     return either_spark
 
 
+DIGITS, BERLIN = "-12345678901234567890123456.789", "2026-03-29 01:59:59.123456"
 # What Spark computes, what SQLite holds, and its type there.
 KEPT = [
     ("true", 1, "integer"),
@@ -35,21 +36,13 @@ KEPT = [
     ("cast('Infinity' as double)", float("inf"), "real"),
     ("cast(0.5 as float)", 0.5, "real"),
     ("cast('0.0000000001' as decimal(38,10))", "0.0000000001", "text"),
-    (
-        "cast('-12345678901234567890123456.789' as decimal(38,3))",
-        "-12345678901234567890123456.789",
-        "text",
-    ),
+    (f"cast('{DIGITS}' as decimal(38,3))", DIGITS, "text"),
     ("'it\\'s \"so\" \u017elu\u0165 \U0001f40d'", 'it\'s "so" \u017elu\u0165 \U0001f40d', "text"),
     ("concat('a', char(0), 'b')", "a\x00b", "text"),
     ("''", "", "text"),
     ("X'00ff80'", b"\x00\xff\x80", "blob"),
     ("date'0001-01-01'", "0001-01-01", "text"),
-    (
-        "timestamp'2026-03-29 01:59:59.123456 Europe/Berlin'",
-        "2026-03-29 00:59:59.123456+00:00",
-        "text",
-    ),
+    (f"timestamp'{BERLIN} Europe/Berlin'", "2026-03-29 00:59:59.123456+00:00", "text"),
     ("timestamp_ntz'2026-03-29 02:30:00'", "2026-03-29 02:30:00.000000", "text"),
     ("cast(null as int)", None, "null"),
     ("null", None, "null"),
@@ -112,10 +105,7 @@ def test_a_value_that_would_change_is_poison(
 ) -> None:
     """What SQLite would turn into something else is refused, by where it came from."""
     frame = spark.range(3).selectExpr(
-        "'flights' AS topic",
-        "0 AS partition",
-        "id AS offset",
-        f"if(id = 1, {sql}, null) AS odd",
+        "'flights' AS topic", "0 AS partition", "id AS offset", f"if(id = 1, {sql}, null) AS odd"
     )
     sink = SqliteSink(path, "t")
     with pytest.raises(PoisonRowError, match=why) as caught:
@@ -129,9 +119,9 @@ def test_a_value_that_would_change_is_poison(
     assert ask(path, 'SELECT "offset" FROM bad') == [1]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Europe/Berlin", "Europe/Paris"])
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "Europe/Berlin", "Europe/Paris"])
 def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, path: Path, zone: str) -> None:
-    """Alone and in JSON, what arrives depends on no zone, nor its summer time."""
+    """Alone and in JSON, and cut into tasks: it depends on no zone, nor its summer time."""
     # 02:30 in Berlin twice, a moment in local mean times, the first of year 1
     micros = (1729989000_123456, 1729992600_123456, -2493029999_000007, -62135596800_000000)
     rows = ", ".join(f"({one})" for one in micros)
@@ -141,7 +131,7 @@ def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, path: Path, 
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        write(SqliteSink(path, "t"), frame)
+        write(SqliteSink(path, "t", task_rows=2), frame)
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
     start = datetime(1970, 1, 1, tzinfo=timezone.utc)
