@@ -14,7 +14,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo ready junit test test-all test-matrix campaign campaign-report check docs wording plain size pictures jar wheel bench bench-full lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix campaign campaign-report check docs wording plain size site pictures jar wheel bench bench-full lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -84,13 +84,21 @@ $(VENV)-spark-%/.ready: $(STAMP)
 
 .PRECIOUS: $(VENV)-spark-%/.ready %/.connector
 
-check: $(STAMP) ## lint, types and layers
+check: $(STAMP) ## lint, types, layers and the documentation site
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; false; }
+	@$(MAKE) --no-print-directory site > $(VENV)/site.txt 2>&1 || { cat $(VENV)/site.txt; false; }
 
-docs: $(STAMP) ## write docs/reference/runbook.md and docs/reference/python.md again, from docstrings and log lines
+# The pages lie as in the repository, so that a link leads to the same place in both.
+site: $(STAMP) ## build the documentation site into build/site; fails if a link or a name leads nowhere
+	@rm -rf build/pages && mkdir -p build/pages/tests build/pages/jvm-shim
+	@cp -R *.md LICENSE docs examples build/pages
+	@cp tests/README.md build/pages/tests && cp jvm-shim/README.md build/pages/jvm-shim
+	@NO_COLOR=1 $(BIN)/zensical build --clean --strict
+
+docs: $(STAMP) ## write docs/reference/runbook.md again, from docstrings and log lines
 	@$(BIN)/python -m tests.documents
 
 size: $(STAMP) ## code lines by folder, parameters and options; ARGS=PATH for another tree

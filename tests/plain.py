@@ -39,7 +39,7 @@ PHRASES: Final = {
 _WORDS: Final = """found given held it kept known left one ones other others ours said seen such
     that theirs them there these they this those what which who whose why"""
 NAMES: Final = frozenset(re.findall(r"\w+", _WORDS))
-_GENERATED: Final = ("runbook.md", "python.md", "reference.md")
+_GENERATED: Final = ("runbook.md", "reference.md")
 
 
 def prose(path: Path) -> Iterator[str]:

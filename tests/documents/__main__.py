@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tests.documents.markdown import DOCS
-from tests.documents.reference import reference
 from tests.documents.runbook import runbook
 
-PAGES = {"reference/runbook.md": runbook, "reference/python.md": reference}
+PAGES = {"reference/runbook.md": runbook}
 
 if __name__ == "__main__":
     for name, made in PAGES.items():

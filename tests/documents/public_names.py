@@ -1,4 +1,4 @@
-"""The names that users may import, and where each is written down: the list of the reference."""
+"""The names that users may import, and where each is defined."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import inspect
 import itertools
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 import eo_listener
-from tests.python_source import tree_of_text
+from tests.python_source import tree_of, tree_of_text
 
 # Of a public package that exports no names itself, the modules that are public. CONTRIBUTING.md
 # says it in words; a test holds that signatures and fields speak of nothing else.
@@ -81,3 +82,26 @@ def things() -> Iterator[Any]:
     """Every public class and function."""
     for names in public_names().values():
         yield from names.values()
+
+
+def node_of(thing: Any) -> ast.ClassDef | ast.FunctionDef | None:
+    """Return the definition of a class or function, None for another thing."""
+    if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+        return None
+    for node in tree_of(Path(inspect.getfile(thing))).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == thing.__name__:
+            return node
+    return None
+
+
+def annotations(node: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
+    """Yield the types of a definition: of public methods' arguments and answers, of fields."""
+    for inner in [node, *node.body]:
+        match inner:
+            case ast.FunctionDef(name=name) if not name.startswith("_") or name == "__init__":
+                arguments = inner.args
+                every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+                yield from (ast.unparse(arg.annotation) for arg in every if arg.annotation)
+                yield ast.unparse(inner.returns) if inner.returns else ""
+            case ast.AnnAssign(target=ast.Name(id=name)) if not name.startswith("_"):
+                yield ast.unparse(inner.annotation)
