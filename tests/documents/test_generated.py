@@ -47,7 +47,7 @@ def test_each_public_name_is_described() -> None:
 
 # What signatures name of us and users do not import: they are given the two first, and write the
 # last as text.
-GIVEN = {"ExactlyOnce", "MaintenanceStep", "WriteMethod"}
+GIVEN = {"ExactlyOnce", "LedgerPlace", "MaintenanceStep", "WriteMethod"}
 
 
 def test_the_site_describes_each_public_name() -> None:
