@@ -30,11 +30,12 @@ class Batches:
     source: TopicPartition
     size: int
     run_id: str = "run-1"
+    retry: RetryLimits = RETRY
     last: Entry | None = None
 
-    def write(self, make_frame: MakeFrame, *, rows: int | None = None) -> tuple[int, int]:
-        """Write the next batch, of so many rows; return its number, and the attempts it took."""
-        writer = SinkWriter(RETRY, time.sleep, time.monotonic)
+    def write(self, make_frame: MakeFrame) -> tuple[int, int]:
+        """Write the next batch; return its number, and the attempts it took."""
+        writer = SinkWriter(self.retry, time.sleep, time.monotonic)
         heads = writer.read(self.sink, QUERY)
         start = heads[self.source].range.until if self.source in heads else 0
         number = start // self.size
@@ -45,7 +46,7 @@ class Batches:
             run_id=self.run_id,
             topic_id=None,
         )
-        frame = make_frame(number, self.size if rows is None else rows)
+        frame = make_frame(number, self.size)
         written = writer.write(self.sink, frame, entry, plan_of(entry))
         self.last = entry
         return number, written.attempts

@@ -46,4 +46,4 @@ def test_a_request_that_meets_a_fault(course: Course, case: Case) -> None:
     """Nothing is lost or doubled, no transaction stays open, and the query goes on."""
     attempts = course.meet(case)
     print(f"{case}: {attempts} attempts")  # noqa: T201  # shown when it fails
-    course.check()
+    course.check(case)

@@ -37,12 +37,20 @@ def _first_stage(attempt: int, stage_attempt: int) -> bool:
     return attempt == 0
 
 
-class _ReadFirst:
-    """A client that reads the ledger, and then takes its epoch."""
+class _Changed:
+    """A client but for what is changed."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.found: Mapping[TopicPartition, Head] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+
+class _ReadFirst(_Changed):
+    """A client that reads the ledger, and then takes its epoch."""
+
+    found: Mapping[TopicPartition, Head]
 
     def init(self) -> Any:
         self.found = self.client.read_ledger("q")
@@ -51,19 +59,13 @@ class _ReadFirst:
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
         return self.found
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.client, name)
-
 
 def _ledger_before_fence(client: Any, entry: Entry, **how: Any) -> Applied:
     return _write(_ReadFirst(client), entry, **how)
 
 
-class _OwnTransaction:
+class _OwnTransaction(_Changed):
     """A client that commits the rows before it sends the ledger's record."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
         self.client.commit()
@@ -73,9 +75,6 @@ class _OwnTransaction:
 
     def describe(self) -> None:
         return None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.client, name)
 
 
 def _ledger_alone(client: Any, entry: Entry, **how: Any) -> Applied:

@@ -63,7 +63,7 @@ class Log:
 
     def has_room(self, request: Request) -> str | None:
         """What a broker answers to a Produce; None if it would be appended."""
-        producer, known = request.producer, None
+        producer = request.producer
         assert producer is not None
         known = self.last.get(producer.producer_id)
         if known is None or producer.epoch > known[0]:
@@ -182,10 +182,7 @@ class Coordinator:
 
 
 class Cluster:
-    """The coordinator and the partitions; `verifies`: brokers from 3.6 on ask the coordinator
-
-    whether a partition belongs to the transaction before they begin it there.
-    """
+    """`verifies`: brokers ask the coordinator before they begin a transaction in a partition."""
 
     def __init__(
         self, partitions: tuple[TopicPartition, ...], *, verifies: bool, longest: int

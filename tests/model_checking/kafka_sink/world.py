@@ -157,13 +157,10 @@ class World(batches.World):
             return ["blocked"] if overtaken or self.left.get("blocked") else []
         if call.name == "rows" and self.bounds.sink.method == "executors":
             return ["well"] if self._job_of(driver).done else []
-        if call.name in ("rows", "entry") and self._waits_to_add():
+        if call.name in ("rows", "entry") and self.kafka.unmarked():
             return []
         kinds = ("torn",) if call.name == "rows" else more.get(call.name, ())
         return ["well", *(kind for kind in kinds if self.left.get(kind))]
-
-    def _waits_to_add(self) -> bool:
-        return bool(self.kafka.unmarked())
 
     def is_readable(self, call: Call) -> bool:
         """Whether what the ledger holds is known, up to its high watermark.
@@ -209,11 +206,9 @@ class World(batches.World):
     def _leave(self, job: Job) -> None:
         """Nobody waits for the job any more; its tasks may go on."""
         job.driver = None
-        if all(task.ended and (task.closed or not self._may_be_polite()) for task in job.tasks):
+        polite = "polite" in self.scope.troubles
+        if all(task.ended and (task.closed or not polite) for task in job.tasks):
             self.jobs.remove(job)
-
-    def _may_be_polite(self) -> bool:
-        return "polite" in self.scope.troubles
 
     def _at_once(self, driver: Driver, call: Call) -> Answer:
         if call.name == "plan":
@@ -236,20 +231,13 @@ class World(batches.World):
         driver = self.drivers[run]
         assert driver.stand is not None
         call = driver.stand.pending
-        assert call is not None
+        assert isinstance(call, KafkaCall)
         if self.left.get(how):
             self._spend(how)
-        answer = self._given(driver, call, how)
-        if answer is None:
-            return  # the client asks again
-        driver.answers = (*driver.answers, answer)
-        self._proceed(driver)
-
-    def _given(self, driver: Driver, call: Call, how: str) -> Answer | None:
-        assert isinstance(call, KafkaCall)
-        give = getattr(self, f"_give_{call.name}")
-        answer: Answer | None = give(driver, call, how)
-        return answer
+        answer: Answer | None = getattr(self, f"_give_{call.name}")(driver, call, how)
+        if answer is not None:  # else the client asks again
+            driver.answers = (*driver.answers, answer)
+            self._proceed(driver)
 
     def _give_init(self, driver: Driver, call: KafkaCall, how: str) -> Answer | None:
         self.taken |= set(self.drivers) - {driver.run}
@@ -468,6 +456,3 @@ class World(batches.World):
     def _forget(self, job: Job) -> None:
         if job.driver is None and job in self.jobs:
             self._leave(job)
-
-
-__all__ = ["Posting", "Step", "World"]

@@ -27,6 +27,7 @@ from tests.model_checking.unfenced.cluster import (
     TargetLogs,
 )
 from tests.model_checking.unfenced.tasks import RowsByTasks, Tasks
+from tests.sinks.kafka.frames import rows_at
 
 TRIES = 3  # of a batch, in one life
 
@@ -132,13 +133,7 @@ class Driver:
 
     def _frame(self, ranges: Mapping[TopicPartition, OffsetRange]) -> pa.Table:
         rows = [(tp, offset) for tp, one in ranges.items() for offset in range(*one)]
-        columns = {
-            "topic": pa.array([tp.topic for tp, _ in rows], pa.string()),
-            "partition": pa.array([tp.partition for tp, _ in rows], pa.int32()),
-            "offset": pa.array([offset for _, offset in rows], pa.int64()),
-            "value": pa.array([f"{tp} {offset}" for tp, offset in rows], pa.string()),
-        }
+        columns = {"value": pa.array([f"{tp} {offset}" for tp, offset in rows], pa.string())}
         if self.keyed:
-            keys = [bytes([offset % 2]) for _, offset in rows]
-            columns["key"] = pa.array(keys, pa.binary())
-        return pa.table(columns)
+            columns["key"] = pa.array([bytes([offset % 2]) for _, offset in rows], pa.binary())
+        return rows_at(rows, **columns)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from eo_listener.kafka.java_transactions import WrittenRows
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka.task_rows import PRESENT, Places, RowsTarget, TaskRows
 from tests.model_checking.unfenced.cluster import PARTITIONS, TARGET, Cluster, Row
-from tests.sinks.kafka.made_up_tasks import queues
+from tests.sinks.kafka.made_up_tasks import queues, report
 
 Rows = list[tuple[int, Row]]
 
@@ -85,13 +84,12 @@ class Tasks:
                         self.running = self.lost if lost.outlives else []
                         queue.clear()
         self.found = [
-            WrittenRows(
-                partition_id=number,
+            report(
+                number,
+                0 if attempt else counts[number],
+                topic=TARGET,
                 attempt=attempt,
-                stage_attempt=0,
-                records={} if attempt else {TopicPartition(TARGET, number): counts[number]},
                 refused={} if number else {PRESENT: made.met},
-                error=None,
             )
             for number, attempt in attempts.items()
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from zlib import crc32
 
@@ -75,6 +76,26 @@ def queues(rows: TaskRows, target: RowsTarget, there: Places, partitions: int) -
     return Queues(found, met, sum(1 for count in counts.values() if count > 1))
 
 
+def report(
+    number: int,
+    records: int = 0,
+    *,
+    topic: str = "out",
+    attempt: int = 0,
+    refused: Mapping[int, int] = MappingProxyType({}),
+    error: Mapping[str, str] | None = None,
+) -> WrittenRows:
+    """What the task of this partition says."""
+    return WrittenRows(
+        partition_id=number,
+        attempt=attempt,
+        stage_attempt=0,
+        records={TopicPartition(topic, number): records} if records else {},
+        refused=refused,
+        error=error,
+    )
+
+
 class MadeUpTasks:
     """Says what the shim says of tasks; they send to a broker, one partition after the other."""
 
@@ -101,21 +122,11 @@ class MadeUpTasks:
                 producer.produce(topic, record.value, record.key, partition, headers=headers)
             assert producer.flush(30) == 0
             reached("made-up.sent")
+        refused = {reason: n for reason, n in ((PRESENT, made.met), (TWICE, made.twice)) if n}
         self.found = [
-            WrittenRows(
-                partition_id=number,
-                attempt=0,
-                stage_attempt=0,
-                records={TopicPartition(topic, number): len(queue)},
-                refused={} if number else {PRESENT: made.met, TWICE: made.twice},
-                error=None,
-            )
+            report(number, len(queue), topic=topic, refused={} if number else refused)
             for number, queue in made.of_tasks.items()
         ]
-        for found in self.found:
-            for reason in [*found.refused]:
-                if not found.refused[reason]:
-                    del cast(dict[int, int], found.refused)[reason]
 
     def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
         return len(self.found), self.found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -33,6 +34,9 @@ class KafkaStore(Store):
 
     def make_repair(self) -> KafkaLedgerRepair:
         return KafkaLedgerRepair({"bootstrap.servers": self.place.servers}, self.place.ledger)
+
+    def repair(self) -> KafkaLedgerRepair:
+        return self.opened.enter_context(closing(self.make_repair()))
 
     def frame(self, rows: list[Row]) -> pa.Table:
         return table(*map(json.dumps, rows))

@@ -21,7 +21,7 @@ from tests.sinks.chapters import target_table
 from tests.sinks.chapters.bad_days import MortalStore, Outages
 from tests.sinks.chapters.dead_letters import DeadLettersChapter
 from tests.sinks.kafka.conftest import Place, letters, place_at, put, table, write
-from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.frames import rows_at, without_spark
 from tests.sinks.kafka.made_up_tasks import with_made_up_tasks
 from tests.sinks.kafka.records import committed
 from tests.sinks.kafka.store import KafkaStore, rows_in
@@ -93,11 +93,8 @@ class TestWithoutTransactions(TestThroughTheDriver):
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
         """The same with the source's columns, by which rows are known."""
-        kinds = zip(_NAMES[:3], (pa.string(), pa.int32(), pa.int64()), strict=True)
-        columns = {
-            name: pa.array([row[at] for row in rows], kind) for at, (name, kind) in enumerate(kinds)
-        }
-        return pa.table({**columns, "value": super().make_frame(rows)["value"]})
+        places = [(TopicPartition(*row[:2]), row[2]) for row in rows]
+        return rows_at(places, value=super().make_frame(rows)["value"])
 
     def test_a_crash_before_the_commit_leaves_nothing(self) -> None:
         """It leaves no heads, and rows of which none is there twice after the batch is repeated."""

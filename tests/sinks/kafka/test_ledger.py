@@ -25,7 +25,6 @@ from eo_listener.sinks.kafka.ledger import (
     RepairRecord,
     TargetEnds,
     concerns,
-    concerns_mover,
     decode_heads,
     decode_key,
     encode_heads,
@@ -163,45 +162,6 @@ def test_a_head_stays_in_its_record() -> None:
     assert RecordKey.decode(only.key).first == PER_RECORD
     whole = stored(*records_of("s", first, {}, {})) | stored(only)
     assert Decoder().decode(whole).heads("s", QUERY) == {**there, **heads_of(second)}
-
-
-def test_queries_and_sinks_have_records_of_their_own() -> None:
-    """Also if names are alike but for where they are cut."""
-    written: dict[tuple[str, str], tuple[Entry, LedgerRecord]] = {}
-    for sink in HOSTILE:
-        for query in HOSTILE:
-            entry = entry_of({}, {T0: OffsetRange(0, 1)}, query=query, run_id=sink + query)
-            (made,) = records_of(sink, entry, {}, {})
-            written[sink, query] = entry, made
-    records = Decoder().decode(stored(*(made for _, made in written.values())))
-    for (sink, query), (entry, made) in written.items():
-        assert records.heads(sink, query) == heads_of(entry)
-        assert concerns(sink, query)(made.key, made.value)
-        assert not concerns(sink, query + "x")(made.key, made.value)
-
-
-def test_what_a_query_id_has_moved() -> None:
-    """Exactly the heads that a query id has moved last are found, by sink and query."""
-    first = entry_of({}, {tp: OffsetRange(0, 1) for tp in (T0, T1)})
-    (before,) = records_of("s", first, {}, {})
-    taken = entry_of(heads_of(first), {T0: OffsetRange(1, 2)}, batch_id=1)
-    taken = replace(taken, query_id='other "one"')
-    (after,) = records_of("s", taken, heads_of(first), {})
-    found = Decoder().decode(stored(before) | stored(after))
-    assert found.moved_by("query-1") == {("s", QUERY): {T1: first.head(T1)}}
-    assert found.moved_by('other "one"') == {("s", QUERY): {T0: taken.head(T0)}}
-    assert concerns_mover('other "one"')(after.key, after.value)
-    assert not concerns_mover('other "one"')(before.key, before.value)
-    assert not concerns_mover("query-1")(before.key, None)
-
-
-def test_targets_are_those_of_the_sink_and_query() -> None:
-    """The topics that hold what its heads say are applied."""
-    mine = records_of("s", entry_at(), {}, {"delays": "A", "rest": "B"})
-    other = records_of("s2", entry_at(), {}, {"delays": "C"})
-    records = Decoder().decode(stored(*mine, *other))
-    assert records.targets("s", QUERY) == {"delays": "A", "rest": "B"}
-    assert records.targets("s", "other") == {}
 
 
 def test_records_stay_in_the_partition_in_which_they_are() -> None:

@@ -1,4 +1,4 @@
-"""Real queries into Kafka: windows, batches without rows, order, and a listener beside the sink."""
+"""Real queries into Kafka: the order of keys, and a listener beside the sink."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # its usual name
+from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
 from eo_listener.foreach_batch.exactly_once import exactly_once
@@ -27,17 +26,11 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.offsets_topic import Fate, OffsetsTopic, audit, effects
 from tests.broker import Broker
-from tests.sinks.kafka.records import committed, is_settled
+from tests.sinks.kafka.records import committed
 from tests.sinks.kafka.test_executors import sorting
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-WINDOW = 10  # seconds: the offset of a record is the second at which it happened
-RECORDS = 100
-AT_ONCE = 24  # records of a batch
-
-Transform = Callable[[Any], Any]
 
 
 class Course:
@@ -51,11 +44,10 @@ class Course:
         *,
         method: Literal["driver", "executors"] = "driver",
         group: str | None = None,
-        partitions: int = 1,
     ) -> None:
         self.spark, self.servers, self.folder, self.group = spark, servers, folder, group
         self.topics = Topics(servers)
-        self.source = self.topics.create("source", partitions)
+        self.source = self.topics.create("source", 2)
         self.target = self.topics.create("target", 3)
         self.sink = KafkaSink(
             {"kafka.bootstrap.servers": servers},
@@ -65,25 +57,8 @@ class Course:
             group=group,
         )
 
-    def run(
-        self,
-        transform: Transform | None = None,
-        *,
-        shape: Transform = lambda records: records,
-        mode: str = "append",
-        at_once: int = AT_ONCE,
-        dies: bool = False,
-    ) -> int:
-        """Process what there is; return how many batches that took. Die behind the first."""
-        records = (
-            self.spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.servers)
-            .option("subscribe", self.source)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", at_once)
-            .options(**({} if self.group is None else {"eo.commit.group": self.group}))
-            .load()
-        )
+    def run(self, transform: Callable[[Any], Any], at_once: int, *, dies: bool = False) -> None:
+        """Process what there is; or die behind the first batch."""
         function = exactly_once(self.sink, transform=transform)
 
         def each(frame: Any, number: int) -> None:
@@ -92,9 +67,14 @@ class Course:
                 raise RuntimeError("the driver dies here")
 
         query = (
-            shape(records)
-            .writeStream.queryName("shaped")
-            .outputMode(mode)
+            self.spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self.servers)
+            .option("subscribe", self.source)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", at_once)
+            .options(**({} if self.group is None else {"eo.commit.group": self.group}))
+            .load()
+            .writeStream.queryName("copied")
             .foreachBatch(each)
             .option("checkpointLocation", str(self.folder))
             .trigger(availableNow=True)
@@ -105,7 +85,6 @@ class Course:
         except StreamingQueryException:
             assert dies
         function.close()
-        return len([*(self.folder / "commits").glob("[0-9]*")])
 
     def shown(self) -> list[tuple[str, str]]:
         """Key and value of each record, in the order of its partition."""
@@ -113,52 +92,12 @@ class Course:
         return [((one.key() or b"").decode(), one.value().decode()) for one in found]
 
 
-@pytest.fixture(params=["driver", "executors"])
-def course(
-    request: pytest.FixtureRequest, spark: SparkSession, broker: Broker, tmp_path: Path
-) -> Course:
-    return Course(spark, broker.bootstrap_servers, tmp_path / "checkpoint", method=request.param)
-
-
-@pytest.mark.slow
-def test_windows_in_the_update_mode(course: Course) -> None:
-    """Each batch sends the windows that it has changed, once, and each window's in their order."""
-    course.topics.fill(course.source, RECORDS)
-
-    def windows(records: DataFrame) -> DataFrame:
-        return (
-            records.select(F.timestamp_seconds("offset").alias("at"))
-            .withWatermark("at", "20 seconds")
-            .groupBy(F.window("at", f"{WINDOW} seconds"))
-            .count()
-            .selectExpr("string(bigint(window.start)) AS key", "string(count) AS value")
-        )
-
-    course.run(shape=windows, mode="update")
-    by_window: dict[str, list[int]] = {}
-    for key, value in course.shown():
-        by_window.setdefault(key, []).append(int(value))
-    assert by_window == _updates()
-    assert is_settled(course.servers, course.target)
-
-
-def _updates() -> dict[str, list[int]]:
-    """The counts of each window, as they are after each batch that has records of it."""
-    expected: dict[str, list[int]] = {}
-    for start in range(0, RECORDS, AT_ONCE):
-        end = min(start + AT_ONCE, RECORDS)
-        for window in range(start // WINDOW, (end - 1) // WINDOW + 1):
-            count = min(end, (window + 1) * WINDOW) - window * WINDOW
-            expected.setdefault(str(window * WINDOW), []).append(count)
-    return expected
-
-
 @pytest.mark.parametrize("method", [pytest.param("driver", marks=pytest.mark.slow), "executors"])
 def test_random_values_and_the_order_of_a_key(
     spark: SparkSession, broker: Broker, tmp_path: Path, method: Any
 ) -> None:
     """Each record once over a restart, though no two computations are alike; none is sorted."""
-    course = Course(spark, broker.bootstrap_servers, tmp_path / "c", method=method, partitions=2)
+    course = Course(spark, broker.bootstrap_servers, tmp_path / "c", method=method)
     sorted_: list[bool] = []
 
     def randomly(frame: Any) -> Any:
@@ -169,7 +108,7 @@ def test_random_values_and_the_order_of_a_key(
 
     for _ in range(2):
         course.topics.fill(course.source, 200)
-        course.run(randomly, at_once=150)
+        course.run(randomly, 150)
     by_key: dict[tuple[str, int], list[int]] = {}
     for key, value in course.shown():
         row = json.loads(value)
@@ -201,16 +140,14 @@ def test_a_listener_neither_repeats_nor_contradicts_the_sink(
     checkpoint then.
     """
     group = unique("both")
-    course = Course(spark, broker.bootstrap_servers, tmp_path / "c", group=group, partitions=2)
+    course = Course(spark, broker.bootstrap_servers, tmp_path / "c", group=group)
     told: dict[TopicPartition, int] = {}
     total = 0
     for dies, records in ((False, 40), (True, 40), (False, 20)):
         course.topics.fill(course.source, records)
         total += records
         with listening(spark) as events:
-            course.run(
-                lambda frame: frame.selectExpr("string(offset) AS value"), at_once=20, dies=dies
-            )
+            course.run(lambda frame: frame.selectExpr("string(offset) AS value"), 20, dies=dies)
         alarms = (CommitFailed, CommitRefused, ForeignCommit, GroupOffsetsMissing)
         assert [event for event in events if isinstance(event, alarms)] == []
         for event in events:

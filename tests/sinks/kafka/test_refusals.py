@@ -214,24 +214,6 @@ def test_rows_of_executors_that_can_go_nowhere(spark_place: Place, spark: SparkS
 
 
 @pytest.mark.spark
-def test_a_topic_that_is_given_more_partitions_while_executors_write(
-    spark_place: Place, spark: SparkSession
-) -> None:
-    """The batch under way is repeated, so that each key is in the partition that is its own now."""
-    place, sink = spark_place, spark_place.sink(**EXECUTORS)
-    frame = spark.sql("SELECT string(id) AS key, string(id) AS value FROM range(50)")
-    with (
-        once("sink.rows-written", lambda: place.topics.widen(place.target, 5)),
-        pytest.raises(RetriableSinkError, match="5 partitions"),
-    ):
-        put(sink, batch({}), frame)
-    put(sink, batch({}), frame)
-    found = place.by_value().values()
-    assert len(found) == 50
-    assert {message.partition() for message in found} == set(range(5))
-
-
-@pytest.mark.spark
 def test_a_partitioner_of_the_users(spark_place: Place, spark: SparkSession) -> None:
     """It chooses for rows that name no partition; one that Java cannot load is refused at once."""
     place, name = spark_place, "org.apache.kafka.clients.producer.RoundRobinPartitioner"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
+from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import EoListenerError, KafkaError, SinkError
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -20,8 +20,9 @@ from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
 from eo_listener.sinks.ledger_repair import plan_acceptance, plan_rename
-from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from eo_listener.testing.made_up_entries import QUERY
 from tests import waiting
+from tests.attack.kafka_sink.batches import Batches
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.preflight.checking import check_sink
@@ -47,7 +48,7 @@ def locked() -> Iterator[Locked]:
 
 @dataclass
 class Writing:
-    """A sink on a locked broker, the rights that its user has, and the next batch."""
+    """A sink on a locked broker, and the rights that its user has."""
 
     locked: Locked
     place: Place
@@ -55,7 +56,6 @@ class Writing:
     more: Mapping[str, Any]
     rights: list[Right]
     rows: Callable[[], Any]
-    batch: int = 0
 
     def allow_all(self) -> None:
         """Give every right."""
@@ -64,49 +64,26 @@ class Writing:
 
     def sink(self) -> KafkaSink:
         """One with new connections."""
-        place = self.place
-        return KafkaSink(
-            {"kafka.bootstrap.servers": self.locked.servers, **OPTIONS},
-            place.target,
-            **{"ledger_topic": place.ledger, **self.more},
-        )
+        return self.place.sink(options=OPTIONS, **self.more)
 
-    def write(self, sink: KafkaSink, patience: float = 2.0) -> None:
-        """The next batch. What passes is repeated, as `exactly_once` does, for so many seconds."""
-        writer = SinkWriter(RetryLimits(timeout=patience), time.sleep, time.monotonic)
-        heads = writer.read(sink, QUERY)
-        tp = TopicPartition(self.source, 0)
-        start = heads[tp].range.until if tp in heads else 0
-        moved = {tp: OffsetRange(start, start + 3)}
-        entry = entry_of(heads, moved, batch_id=self.batch, topic_id=None)
-        writer.write(sink, self.rows(), entry, plan_of(entry))
-        self.batch += 1
-
-    def refused(self, sink: KafkaSink) -> SinkError | None:
-        """Why a batch is refused; None while it is written."""
+    def refused(self, sink: KafkaSink, patience: float = 2.0) -> SinkError | None:
+        """Why the next batch is refused; None if it is written. What passes is repeated, as by
+        `exactly_once`, for so many seconds.
+        """
+        limits, source = RetryLimits(timeout=patience), TopicPartition(self.source, 0)
+        batches = Batches(sink=sink, source=source, size=3, retry=limits)
         try:
-            self.write(sink)
+            batches.write(lambda number, count: self.rows())
         except SinkError as error:
             return error
         return None
 
-    def lacking(self, right: Right) -> SinkError:
-        """What is said without a right, by a new sink."""
-        until = time.monotonic() + _SETTLES
-        while True:
-            with closing(self.sink()) as sink:
-                error = self.refused(sink)
-            if error is not None or time.monotonic() > until:
-                assert error is not None, f"nobody asks for {right}"
-                return error
-            time.sleep(0.2)
-
-    def between(self, sink: KafkaSink) -> SinkError | None:
-        """What is said by a sink that has written before; None if the right is not used."""
-        until = time.monotonic() + 2
-        error = None
+    def refused_within(self, seconds: float, kept: KafkaSink | None = None) -> SinkError | None:
+        """Why a batch is refused, of new sinks or one kept, when all of a broker know of it."""
+        until, error = time.monotonic() + seconds, None
         while error is None and time.monotonic() < until:
-            error = self.refused(sink)
+            with nullcontext(kept) if kept else closing(self.sink()) as sink:
+                error = self.refused(sink)
         return error
 
 
@@ -130,12 +107,12 @@ def check_each(writing: Writing) -> None:
     locked = writing.locked
     writing.allow_all()
     with closing(writing.sink()) as kept:
-        writing.write(kept)
+        assert writing.refused(kept) is None
         for right in writing.rights:
             locked.revoke(*right)
-            for error in (writing.lacking(right), writing.between(kept)):
-                if error is None:
-                    continue
+            lacking = writing.refused_within(_SETTLES)
+            assert lacking is not None, f"nobody asks for {right}"
+            for error in filter(None, (lacking, writing.refused_within(2, kept))):
                 found = [one for one in commands_in(error) if gives(one, right)]
                 assert len(found) == 1, (right, str(error))
                 assert "a right is missing" in str(error), right
@@ -179,7 +156,8 @@ def drop_create(writing: Writing) -> None:
     create = ("--topic", writing.place.ledger, "Create")
     writing.rights.remove(create)
     writing.allow_all()
-    error = writing.lacking(create)
+    error = writing.refused_within(_SETTLES)
+    assert error is not None
     assert [one for one in commands_in(error) if gives(one, create)], str(error)
     writing.locked.allow(*create)
     for kind, name, operation in writing.rights:
@@ -299,11 +277,8 @@ def lacking_of(writing: Writing) -> str | None:
     offsets, for which librdkafka may wait in vain.
     """
     with closing(writing.sink()) as sink:
-        try:
-            writing.write(sink, 120.0)
-        except SinkError as error:
-            return f"{error}"
-    return None
+        error = writing.refused(sink, 120.0)
+    return None if error is None else str(error)
 
 
 def granted(locked: Locked, says: Callable[[], str | None]) -> set[tuple[str, str]]:

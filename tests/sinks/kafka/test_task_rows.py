@@ -24,6 +24,7 @@ from eo_listener.sinks.kafka.task_rows import (
 )
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.made_up_tasks import report
 
 OUT = TopicPartition("out", 0)
 TARGET = RowsTarget(Targets(topics={"out": Target(id="id", partitions=2)}), "writer", 1)
@@ -56,12 +57,6 @@ class Tasks:
 
     def close_batch(self, batch: str) -> None:
         self.opened.remove(batch)
-
-
-def report(number: int, records: int = 0, *, attempt: int = 0, **more: Any) -> WrittenRows:
-    given: dict[str, Any] = {"refused": {}, "error": None, **more}
-    sent = {TopicPartition("out", number): records} if records else {}
-    return WrittenRows(partition_id=number, attempt=attempt, stage_attempt=0, records=sent, **given)
 
 
 def rows(monkeypatch: pytest.MonkeyPatch, tasks: Tasks) -> TaskRows:

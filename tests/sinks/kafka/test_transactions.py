@@ -1,34 +1,35 @@
-"""What one transaction of a batch does and refuses, on a real broker."""
+"""What one transaction of a batch does, how its producer waits, and what is refused, by Kafka."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Collection
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import (
     ForeignWriterError,
-    OutcomeUnknownError,
     PoisonRowError,
     SettingsError,
     SinkError,
     SinkLockedError,
 )
-from eo_listener.model.ledger import Applied
+from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka import ledger_topic
+from eo_listener.sinks.kafka import KafkaSink, ledger_topic
 from eo_listener.sinks.kafka.ledger import RecordKey
-from eo_listener.sinks.kafka.method_choice import MethodChoice
-from eo_listener.sinks.kafka.transaction import BegunTransaction, TaskReport
+from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.groups import positions
 from tests.sinks.chapters.store import once
-from tests.sinks.kafka.conftest import TP, Place, batch, left_open, put, table, write
+from tests.sinks.kafka.conftest import TP, Place, batch, left_open, letters, put, table, write
+from tests.sinks.kafka.frames import HEADERS
 from tests.sinks.kafka.records import is_settled
 
 pytestmark = pytest.mark.kafka
@@ -36,14 +37,13 @@ pytestmark = pytest.mark.kafka
 
 def test_a_record_has_all_its_parts(place: Place) -> None:
     """Key, headers and partition arrive as given; equal keys go together."""
-    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     headers = [[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None, []]
     rows = table(
         "a",
         "b",
         None,
         key=pa.array(["k", None, "k"]),
-        headers=pa.array(headers, kind),
+        headers=pa.array(headers, HEADERS),
         partition=pa.array([None, 1, None], pa.int32()),
     )
     assert write(place.sink(), rows=rows) == Applied(rows=3)
@@ -94,74 +94,20 @@ def test_a_suspended_driver_is_fenced(place: Place, point: str) -> None:
     assert zombie.applied(QUERY) == heads_of(later)
 
 
-class Joined:
-    """A writer whose rows another producer might send too; it sends one, and fails."""
-
-    joined = True
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-
-    def prepare(self) -> int:
-        return 1
-
-    def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
-        begun.producer.send(self.topic, b"given up")
-        begun.producer.flush()
-        raise PoisonRowError("a row is not sent")
-
-    def describe(self, begun: BegunTransaction, /) -> None:
-        del begun
-
-    def close(self) -> None:
-        pass
-
-
-def test_no_reader_waits_for_a_try_that_has_failed(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its transaction is ended at once, whoever may send in it, and not by its time-out."""
+def test_no_reader_waits_for_a_try_that_has_failed(place: Place) -> None:
+    """Its transaction is ended at once, and not by its time-out."""
     sink = place.sink()
     write(sink)
-    monkeypatch.setattr(MethodChoice, "writer", lambda self, frame, plan: Joined(place.target))
     with pytest.raises(PoisonRowError):
-        write(sink, 1)
+        write(sink, 1, table("given up", "b", partition=pa.array([0, 7], pa.int32())))
     assert is_settled(place.servers, place.target)
     assert place.values(settle=0) == ["row 0"]
-
-
-def test_a_driver_fenced_in_its_commit_finds_out(place: Place) -> None:
-    """If the successor came before the commit, nothing of the batch is there."""
-    with (
-        once("sink.ledger-moved", place.take_over),
-        pytest.raises(ForeignWriterError, match=f"eo-listener/{place.target}/{QUERY}"),
-    ):
-        put(place.sink(), batch({}), table("zombie"))
-    assert (place.values(), place.sink().applied(QUERY)) == ([], {})
-
-
-def test_a_commit_that_was_not_confirmed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is neither done nor not done: the ledger says which."""
-    sink = place.sink()
-    entry = batch(sink.applied(QUERY))
-    is_alive = threading.Thread.is_alive
-
-    def still_waits(thread: threading.Thread) -> bool:
-        return thread.name == "eo-listener-transaction" or is_alive(thread)
-
-    def lose() -> None:
-        monkeypatch.setattr(threading.Thread, "is_alive", still_waits)
-
-    with once("sink.commit-sent", lose), pytest.raises(OutcomeUnknownError):
-        put(sink, entry, table("a"))
-    assert sink.applied(QUERY) == heads_of(entry)
-    assert place.values() == ["a"]
 
 
 def test_another_querys_open_transaction(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps nobody from reading who has nothing behind it; else it is waited for, and named."""
     monkeypatch.setattr(ledger_topic, "LEDGER_PARTITIONS", 1)
-    sink = place.sink(timeout=2)
+    sink = place.sink(timeout=1)
     write(sink)
     with left_open(monkeypatch), pytest.raises(Killed):
         put(place.sink(), batch({}, query="it's dead"), table("lost"))
@@ -235,3 +181,82 @@ def test_a_group_of_another_cluster(place: Place) -> None:
         with pytest.raises(SettingsError, match="'mine'"):
             put(sink, entry_of({}, {tp: OffsetRange(0, 5)}), table("a"))
     assert place.values() == []
+
+
+BOTH = pytest.mark.parametrize("transactions", [True, False])
+
+
+def lingering(place: Place, transactions: bool, seconds: int, **more: Any) -> KafkaSink:
+    how: dict[str, Any] = {} if transactions else {"transactions": False, "id": "value"}
+    options = {"kafka.linger.ms": f"{seconds}000"}
+    return place.sink(timeout=10, options=options, **how, **more)
+
+
+@BOTH
+def test_the_end_of_a_batch_does_not_linger(place: Place, transactions: bool) -> None:
+    """As with Java's flush, kafka.linger.ms is for rows that may still come, not for the last."""
+    sink = lingering(place, transactions, 20)
+    begun = time.monotonic()
+    write(sink)
+    write(sink, 1)
+    assert time.monotonic() - begun < 10
+    assert place.values() == ["row 0", "row 1"]
+
+
+@pytest.mark.spark
+@BOTH
+def test_the_end_of_a_batch_by_executors_does_not_linger(
+    spark_place: Place, spark: SparkSession, transactions: bool
+) -> None:
+    """Nor do the rows of their tasks, nor the driver's records of the ledger."""
+    frame = spark.sql("SELECT string(id) AS value FROM range(50)")
+    sink = lingering(spark_place, transactions, 60, write_method="executors")
+    begun = time.monotonic()
+    assert write(sink, rows=frame).rows == 50
+    assert time.monotonic() - begun < 50
+    assert len(spark_place.values()) == 50
+
+
+@pytest.mark.spark
+def test_what_the_driver_hears_while_executors_send_is_not_kept(
+    spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer reports 50 times a second, for as long as a batch takes."""
+    kept: list[int] = []
+
+    def looked(self: BatchTransaction, entry: Entry) -> Collection[TopicPartition]:
+        assert self._producer is not None
+        kept.append(len(self._producer._producer))
+        return write_ledger(self, entry)
+
+    write_ledger = BatchTransaction.write_ledger
+    monkeypatch.setattr(BatchTransaction, "write_ledger", looked)
+    frame = spark.sql("SELECT string(java_method('java.lang.Thread', 'sleep', 2000L)) AS value")
+    write(spark_place.sink(write_method="executors"), rows=frame)
+    assert kept
+    assert max(kept) < 60
+
+
+def test_a_full_queue_does_not_linger(place: Place) -> None:
+    """As with Java's client: rows that wait for others make room for those that come."""
+    topic = place.topics.create("target", 40)
+    options = {"kafka.linger.ms": "20000", "kafka.buffer.memory": "1000000"}
+    partition = pa.array([at % 40 for at in range(6000)], pa.int32())
+    rows = table(*["x" * 500] * 6000, partition=partition)
+    begun = time.monotonic()
+    assert write(place.sink(topic, options=options), rows=rows).rows == 6000
+    assert time.monotonic() - begun < 15
+    assert len(place.values(topic)) == 6000
+
+
+def test_rows_of_values_and_keys_alone(place: Place) -> None:
+    """They wait for room too, in their order; one that is too large is a letter."""
+    topic, dead = place.topics.create("target", 1), place.topics.create("dead", 1)
+    options = {"kafka.buffer.memory": "1000000", "kafka.max.request.size": "100000"}
+    texts = [f"{at:04}".ljust(150_000 if at == 3000 else 500, "x") for at in range(6000)]
+    rows = table(*texts, key=pa.array(["one"] * 6000))
+    sink = place.sink(topic, options=options, dead_letters=dead)
+    assert write(sink, rows=rows) == Applied(rows=5999, dead_letters=1)
+    assert place.values(topic) == [text for text in texts if len(text) == 500]
+    (letter,) = letters(place, dead)
+    assert "kafka.max.request.size" in letter["reason"]

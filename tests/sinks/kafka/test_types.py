@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.model.errors import FormatError, RetriableSinkError, SettingsError
+from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import tail as tail_module
@@ -21,9 +21,9 @@ from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIde
 from eo_listener.sinks.kafka.tail import TailRecord, judge_tail
 from eo_listener.sinks.kafka.types import Record, RecordColumns
 from eo_listener.testing.made_up_entries import HOSTILE
+from tests.sinks.kafka.frames import HEADERS
 from tests.sinks.kafka.made_up_tasks import header_of
 
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ONE = Targets(topics={"delays": Target(id="A", partitions=3)})
 TWO = Targets(topics={**ONE.topics, "rest": Target(id="B", partitions=1)})
 OURS = writer_of("sink", "query")
@@ -108,22 +108,6 @@ def test_several_topics_need_the_column() -> None:
     """The sink cannot know where a row is to go."""
     with pytest.raises(SettingsError, match="no column 'topic'"):
         RecordColumns.of(pa.schema({"value": pa.string()}), one_topic=False)
-
-
-@pytest.mark.parametrize(
-    ("now", "says"),
-    [
-        (Target(id="C", partitions=3), "created again"),
-        (Target(id="A", partitions=4), "has 4 partitions now and had 3"),
-        (None, "was deleted while"),
-    ],
-)
-def test_a_topic_that_has_changed(now: Target | None, says: str) -> None:
-    """A topic that was changed during a batch has the batch repeated."""
-    ONE.refuse_changed(ONE, label="sink")
-    changed = Targets(topics={} if now is None else {"delays": now})
-    with pytest.raises(RetriableSinkError, match=says):
-        ONE.refuse_changed(changed, label="sink")
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), IDENTITIES), max_size=30))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +29,7 @@ from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
 from tests.sinks.chapters.store import once
 from tests.sinks.kafka.conftest import TP, Place, batch, put, table
+from tests.sinks.kafka.frames import HEADERS, rows_at
 from tests.sinks.kafka.made_up_tasks import place_of
 
 pytestmark = pytest.mark.kafka
@@ -47,18 +47,12 @@ KINDS = (
 IDENTITY = ("s", "i", "b", "t", "l", "d", "day", "x")
 
 
-def rows(entry: Entry, *, keys: Sequence[str | None] | None = None, **columns: Any) -> pa.Table:
+def rows(entry: Entry, **columns: Any) -> pa.Table:
     """A row for each offset of the batch, the last one first."""
     offsets = list(range(*entry.moves[TP].range))
-    made = {
-        "topic": pa.array([TP.topic] * len(offsets), pa.string()),
-        "partition": pa.array([TP.partition] * len(offsets), pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "value": pa.array([f"row {offset}" for offset in offsets], pa.string()),
-    }
-    if keys is not None:
-        made["key"] = pa.array(keys, pa.string())
-    return pa.table({**made, **columns}).take(pa.array(range(len(offsets) - 1, -1, -1)))
+    values = pa.array([f"row {offset}" for offset in offsets], pa.string())
+    made = rows_at([(TP, offset) for offset in offsets], value=values, **columns)
+    return made.take(pa.array(range(len(offsets) - 1, -1, -1)))
 
 
 def write(sink: KafkaSink, number: int = 0, *, size: int = 6, **more: Any) -> Entry:
@@ -86,9 +80,9 @@ def test_a_record_says_which_row_it_is(place: Place) -> None:
     """In a header beside those of the row; without a key it goes where its identity says."""
     sink = place.plain_sink()
     entry = batch(sink.applied(QUERY), size=3)
-    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    headers = pa.array([[{"key": "h", "value": b"1"}], None, []], kind)
-    assert put(sink, entry, rows(entry, keys=["k", None, "k"], headers=headers)) == Applied(rows=3)
+    headers = pa.array([[{"key": "h", "value": b"1"}], None, []], HEADERS)
+    made = rows(entry, key=pa.array(["k", None, "k"]), headers=headers)
+    assert put(sink, entry, made) == Applied(rows=3)
     found = place.by_value()
     first, second, third = (found[f"row {number}".encode()] for number in range(3))
     assert first.headers()[0] == ("h", b"1")
@@ -138,29 +132,6 @@ def test_records_of_others_are_named(place: Place, caplog: pytest.LogCaptureFixt
     assert [*found.ranges] == [(place.target, 1)]
     assert f"{place.target}-1" in caplog.text
     assert numbers(place) == [*range(12), 99, 99]
-
-
-def test_a_suspended_driver_is_found_out(place: Place) -> None:
-    """What it writes when it goes on is named before the next batch, and accepted once."""
-    zombie, successor = place.plain_sink(), place.plain_sink()
-    entry = batch(zombie.applied(QUERY), size=6, run_id="zombie")
-    later = batch({}, size=6, run_id="successor")
-    with (
-        once("sink.begun", lambda: put(successor, later, rows(later))),
-        pytest.raises(ForeignWriterError),
-    ):
-        put(zombie, entry, rows(entry))
-    assert numbers(place) == sorted([*range(6), *range(6)])
-    assert successor.applied(QUERY) == heads_of(later)
-    after = batch(heads_of(later), 1, size=2, run_id="successor")
-    with pytest.raises(TargetRecordsError, match="6 rows") as wrong:
-        put(successor, after, rows(after))
-    assert sum(one.until - one.start for one in wrong.value.ranges.values()) >= 6
-    assert len(numbers(place)) == 12
-    accepting = place.plain_sink(on_repeated="accept")
-    (found,) = put(accepting, after, rows(after)).unexpected
-    assert (found.kind, found.count) == (Unexpected.REPEATED, 6)
-    write(successor, 2)  # it is named once
 
 
 @pytest.mark.parametrize("sizes", [(3, 5), (9, 1)])
@@ -316,30 +287,6 @@ class TestByExecutors:
         assert len(there) == 60
         assert sink._choice.task_rows(frame, plan_of(entry), IDENTITY).absent(there) == {}
 
-    @pytest.mark.slow
-    def test_a_batch_that_was_broken_off_is_finished(
-        self, spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """What two tries have left is left out, without Python in the executors."""
-        place, entry = spark_place, batch({}, size=300)
-        with broken_off("sink.rows-written"), pytest.raises(Killed):
-            put(place.plain_sink(), entry, frame_of(spark, 100))
-        place.produce(place.target, b"row 99999", partition=1)
-        monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
-        sink = place.plain_sink()
-        with broken_off("sink.rows-written"), pytest.raises(Killed):
-            put(sink, entry, frame_of(spark, 200))
-        later = batch(sink.applied(QUERY), size=300, run_id="later")
-        applied = put(sink, later, frame_of(spark, 300))
-        assert applied.rows == 300
-        assert [one.kind for one in applied.unexpected] == [Unexpected.FOREIGN]
-        assert numbers(place) == [*range(300), 99999]
-        for found in by_partition(place):
-            ours = [number for number in found if number != 99999]
-            assert ours == sorted(ours)
-        after = batch(heads_of(later), 1, size=2, run_id="later")
-        assert put(sink, after, frame_of(spark, 302).where("offset >= 300")).rows == 2
-
     def test_rows_that_cannot_be_known_again(self, spark_place: Place, spark: SparkSession) -> None:
         """Two of one identity that no task sees both, and a text that is not UTF-8."""
         value = "IF(id = 7, 'a', 'b') AS key, concat('row ', id)"
@@ -368,15 +315,23 @@ class TestByExecutors:
         assert put(sink, batch({}, size=800), frame_of(spark, 800)).rows == 800
         assert by_partition(spark_place, topic) == [list(range(800))]
 
-    def test_a_transform_that_fails_leaves_a_batch_that_is_finished(
-        self, spark_place: Place, spark: SparkSession
+    def test_a_batch_that_was_broken_off_is_finished(
+        self, spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It may have been begun, and rows sent: the next run finishes it, with each row once."""
+        """What is there of it is left out, in order, without Python in the executors."""
         sink = spark_place.plain_sink()
         failing = "IF(id = 700, raise_error('of the user'), concat('row ', id))"
         with pytest.raises(Exception, match="of the user"):
             put(sink, batch({}, size=800), frame_of(spark, 800, value=failing))
         assert sink.applied(QUERY) == {}
+        with broken_off("sink.rows-written"), pytest.raises(Killed):
+            put(sink, batch({}, size=800), frame_of(spark, 400))
+        spark_place.produce(spark_place.target, b"row 99999", partition=1)
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
         later = batch({}, size=800, run_id="later")
-        assert put(spark_place.plain_sink(), later, frame_of(spark, 800)).rows == 800
-        assert numbers(spark_place) == list(range(800))
+        applied = put(spark_place.plain_sink(), later, frame_of(spark, 800))
+        assert (applied.rows, len(applied.unexpected)) == (800, 1)
+        assert numbers(spark_place) == [*range(800), 99999]
+        for found in by_partition(spark_place):
+            ours = [number for number in found if number != 99999]
+            assert ours == sorted(ours)

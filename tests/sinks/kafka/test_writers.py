@@ -43,9 +43,10 @@ from eo_listener.sinks.kafka.transaction import BegunTransaction, DeadLetters, P
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.made_up_tasks import report
 
 ENTRY = entry_of({}, {})
-TP = TopicPartition("t", 0)
+OUT = TopicPartition("out", 0)
 ANY = TopicPartition("delays", -1)  # the partition is chosen by the client
 TOO_LARGE = "too large"
 PARTITIONER = {"kafka.partitioner.class": "com.example.P"}
@@ -271,22 +272,10 @@ def test_a_session_whose_executors_cannot_write(
     assert request_.instead in (caught.value.fix or "")
 
 
-def report(number: int, records: int = 0) -> WrittenRows:
-    """A first attempt."""
-    return WrittenRows(
-        partition_id=number,
-        attempt=0,
-        stage_attempt=0,
-        records={TP: records} if records else {},
-        refused={},
-        error=None,
-    )
-
-
 @pytest.mark.parametrize(
     ("planned", "reports", "tasks"),
     [
-        (2, [report(0, 5), report(1)], [(0, {TP: 5}), (1, {})]),
+        (2, [report(0, 5), report(1)], [(0, {OUT: 5}), (1, {})]),
         (1, [report(0)], [(0, {}), (1, {})]),  # Spark leaves out a shuffle of nothing
         (1, [report(0, 5)], None),
         (1, [], None),
