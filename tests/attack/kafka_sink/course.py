@@ -52,7 +52,7 @@ class Course:
             "kafka.request.timeout.ms": "1000",
             "kafka.retry.backoff.ms": "20",
         }
-        sink = place.sink(options=options, group=moved, timeout=4.0, **more)
+        sink = place.sink(options=options, group=moved, timeout=3.0, **more)
         with place.opened, Reader(attacked.direct, place.target, PARTITIONS) as reader:
             course = cls(
                 attacked=attacked,

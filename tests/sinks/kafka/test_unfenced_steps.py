@@ -48,19 +48,7 @@ def logs(end: int, *, start: int = 0, topic_id: str = "id") -> dict[str, TargetL
 
 
 class Client:
-    """Has these records in its target."""
-
-    def __init__(self, *records: TailRecord) -> None:
-        self.records = records
-        self.asked: list[Mapping[TopicPartition, OffsetRange]] = []
-
-    def read_records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterable[TailRecord]:
-        self.asked.append(ranges)
-        return [one for one in self.records if one.offset in range(*ranges[one.partition])]
-
-
-class Steps(Client):
-    """All that a batch asks for; its ledger holds `batch`. What it was told is kept."""
+    """All that a batch asks for; its ledger holds `batch`, its target `records`."""
 
     def __init__(
         self,
@@ -69,8 +57,8 @@ class Steps(Client):
         topic_id: str | None = "id",
         rows: Sequence[str] = (),
     ) -> None:
-        super().__init__(*records)
-        self.batch, self.rows = batch, rows  # `rows` are identities of the batch
+        self.batch, self.records, self.rows = batch, records, rows  # `rows` are identities
+        self.asked: list[Mapping[TopicPartition, OffsetRange]] = []
         self.begun: list[BatchRecord] = []
         self.there: Mapping[str, Any] = {}
         self.writes = 0
@@ -84,6 +72,10 @@ class Steps(Client):
 
     def read_targets(self) -> Mapping[str, TargetLog]:
         return self.logs
+
+    def read_records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterable[TailRecord]:
+        self.asked.append(ranges)
+        return [one for one in self.records if one.offset in range(*ranges[one.partition])]
 
     def write_begun(self, record: BatchRecord) -> None:
         self.begun.append(record)
@@ -198,7 +190,7 @@ def test_what_is_behind_a_finished_batch(
     kinds: dict[Unexpected, int],
 ) -> None:
     """It is compared by number, and read only if that is not the one of its rows."""
-    client: Any = Client(*(records or ()))
+    client = Client(None, *(records or ()))
     found = unfenced.check_finished(client, before, now, HOW)
     assert kinds_of(found) == kinds
     assert records is not None or client.asked == []
@@ -221,7 +213,7 @@ def test_what_stops_a_batch() -> None:
 def test_a_tail_that_has_aged() -> None:
     """In a batch that is repeated it may have been its rows."""
     record = begin(entry(0, 5), None, logs(10), ORIGIN)
-    client: Any = Client(row(3, 13))
+    client = Client(None, row(3, 13))
     tail, size = unfenced.read_tail(client, record, logs(14, start=13), HOW)
     assert (list(tail.rows), size) == (['["flights",0,3]'], 4)
     assert kinds_of(tail.findings) == {Unexpected.LOST: 3}
@@ -270,7 +262,7 @@ def test_which_batch_finishes_another(
 
 def test_a_batch_that_is_given_up() -> None:
     """Nothing is begun; if it is accepted, the next one is written whole, behind what is there."""
-    client = Steps(BY_VALUE, *ROWS[:3])
+    client = Client(BY_VALUE, *ROWS[:3])
     with pytest.raises(UnfinishedBatchError):
         unfenced.write_unfenced(client, entry(0, 3), replace(HOW, **OWN))
     assert client.begun == []
@@ -283,12 +275,12 @@ def test_a_batch_that_is_given_up() -> None:
 
 def test_a_target_that_was_created_again_between_batches() -> None:
     """Its rows are gone; before the first batch is over it had none that count."""
-    client = Steps(finished(), topic_id="a newer one")
+    client = Client(finished(), topic_id="a newer one")
     with pytest.raises(TopicRecreatedError, match="topic out"):
         unfenced.write_unfenced(client, entry(5, 9, 1), HOW)
     unfenced.write_unfenced(client, entry(5, 9, 1), replace(HOW, accept=True))
-    unfenced.write_unfenced(Steps(finished(), topic_id=None), entry(5, 9, 1), HOW)
-    unfenced.write_unfenced(Steps(BEGUN, topic_id="a newer one"), entry(0, 5), HOW)
+    unfenced.write_unfenced(Client(finished(), topic_id=None), entry(5, 9, 1), HOW)
+    unfenced.write_unfenced(Client(BEGUN, topic_id="a newer one"), entry(0, 5), HOW)
 
 
 def test_a_topic_that_changes_in_the_middle() -> None:
@@ -314,7 +306,7 @@ def test_rows_that_an_earlier_part_of_the_batch_has() -> None:
 def test_identities_that_change_stop_a_batch_before_it_is_sent() -> None:
     """Else each start would write all of its rows once more; not so what is there of the rest."""
     begun = begin(entry(0, 3), None, logs(10), ORIGIN)
-    client = Steps(begun, *ROWS[:3], rows=['["flights",0,0]', '["flights",0,1]'])
+    client = Client(begun, *ROWS[:3], rows=['["flights",0,0]', '["flights",0,1]'])
     for _ in range(2):
         with pytest.raises(TargetRecordsError, match="1 rows") as caught:
             unfenced.write_unfenced(client, entry(0, 3), HOW)
