@@ -94,7 +94,7 @@ def node_of(thing: Any) -> ast.ClassDef | ast.FunctionDef | None:
     return None
 
 
-def annotations(node: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
+def types_in(node: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
     """Yield the types of a definition: of public methods' arguments and answers, of fields."""
     for inner in [node, *node.body]:
         match inner:

@@ -16,7 +16,7 @@ from tests.documents.__main__ import PAGES
 from tests.documents.explained import alert_sections, error_classes, explain, explained, guard_texts
 from tests.documents.log_lines import ALERTS, PACKAGE, lines_of_events, notices, other_lines
 from tests.documents.markdown import DOCS, ROOT, anchor
-from tests.documents.public_names import annotations, node_of, public_names, things
+from tests.documents.public_names import node_of, public_names, things, types_in
 from tests.python_source import tree_of
 
 
@@ -66,7 +66,7 @@ def test_signatures_speak_of_public_names() -> None:
     """A class of ours that is the type of an argument, an answer or a field is public too."""
     public = {name for names in public_names().values() for name in names}
     nodes = [node for thing in things() if (node := node_of(thing)) is not None]
-    types = " ".join(text for node in nodes for text in annotations(node))
+    types = " ".join(text for node in nodes for text in types_in(node))
     named = set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", types))
     defined = {
         node.name
