@@ -14,6 +14,7 @@ from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.spark_session import spark
 from tests.topics import Topics
+from tests.waiting import until
 
 __all__ = ["spark"]  # a fixture, here for the tests of this folder
 
@@ -37,6 +38,10 @@ class Attacked:
     @property
     def direct(self) -> str:
         return self.broker.bootstrap_servers
+
+    def await_held(self, group: str, records: int, seconds: float = 30.0) -> None:
+        """Wait until the group stands behind so many records."""
+        until(lambda: sum(self.offsets.held(group).values()) == records, seconds)
 
 
 @contextmanager

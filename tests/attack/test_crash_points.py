@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,31 +15,25 @@ from tests.attack.driver import Job
 from tests.attack.durable import Durable
 from tests.attack.faults import Fault, environment
 from tests.attack.offsets_topic import Fate, audit
-from tests.attack.test_zombies import Stage, offer
+from tests.attack.test_zombies import Stage, offer, stage
 from tests.attack.zombies import Puppet
 from tests.topics import unique
 
+__all__ = ["stage"]  # a fixture
 pytestmark = pytest.mark.kafka
 
 LOOKING = ["snapshot.before-request", "snapshot.answered"]
 COMMITTING = ["commit.before-request", "commit.after-request", "commit.answered"]
 SPARK = ["listener.progress", "router.before-route", *COMMITTING]
 TRANSACTION = ["transaction.begun", "transaction.offsets-sent", "transaction.committed"]
+CAMPAIGN = pytest.mark.campaign
 CLOSING = ["close.before-drain", "close.before-flush", "close.after-flush"]
-
-
-@pytest.fixture
-def stage(attacked: Attacked) -> Iterator[Stage]:
-    with ExitStack() as stack:
-        yield Stage(attacked, stack)
 
 
 def first_and_second(points: list[str]) -> list[object]:
     """Each point at its first occurrence, and in the campaign at its second too."""
-    campaign = pytest.mark.campaign
-    return [(point, 1) for point in points] + [
-        pytest.param(point, 2, marks=campaign) for point in points
-    ]
+    second = [pytest.param(point, 2, marks=CAMPAIGN) for point in points]
+    return [*((point, 1) for point in points), *second]
 
 
 def offer_until(driver: Puppet, done: Callable[[], bool]) -> None:
@@ -65,7 +59,7 @@ def test_killed_there_a_successor_goes_on(
     assert (tmp_path / "log").read_text().splitlines()[-1] == f"{point} {nth} kill"
     successor = stage.driver("b")
     offer(successor, 50)
-    assert stage.holds(50)
+    stage.await_held(50)
     assert stage.went_back() == []
 
 
@@ -73,12 +67,7 @@ def test_killed_there_a_successor_goes_on(
 def test_held_there_and_resumed_when_a_successor_has_moved_on(
     stage: Stage, tmp_path: Path, point: str, nth: int
 ) -> None:
-    """SIGSTOP at that point, a successor, SIGCONT: one step back at most, and not at every point.
-
-    What the zombie was about to send when it was held, or had handed to librdkafka, takes the
-    group back: in simple mode no broker refuses it, and the zombie goes on as if it were alone.
-    The successor names it before its own next commit, which is the last word.
-    """
+    """SIGSTOP, a successor, SIGCONT: in simple mode it takes the group back one step at most."""
     faults = environment({point: Fault(do="stop", nth=nth)}, tmp_path / "log")
     # Already here: the zombie is not held for long.
     successor = stage.driver("b", snapshot_max_age=0.25)
@@ -104,7 +93,7 @@ def test_held_there_and_resumed_when_a_successor_has_moved_on(
         successor.await_line("ForeignCommit")
     else:
         assert ending.startswith("CommitRefused")
-    assert stage.holds(60)
+    stage.await_held(60)
 
 
 @pytest.mark.parametrize("point", TRANSACTION)
@@ -118,7 +107,7 @@ def test_killed_in_a_transaction_a_successor_goes_on(
     assert victim.code() == -signal.SIGKILL
     successor = stage.driver("b", mode="transactional")
     offer(successor, 50)
-    assert stage.holds(50)
+    stage.await_held(50)
     assert stage.went_back() == []
     fates = [one.fate for one in stage.attacked.offsets.commits(stage.group)]
     lost = 0 if point != "transaction.offsets-sent" else 1
@@ -142,22 +131,12 @@ FENCING_TOO = [
 
 @pytest.mark.parametrize(
     ("mode", "point", "nth"),
-    [
-        *FENCING,
-        *(
-            pytest.param(*one, marks=pytest.mark.campaign)
-            for one in FENCING_TOO
-            if one not in FENCING
-        ),
-    ],
+    [*FENCING, *(pytest.param(*one, marks=CAMPAIGN) for one in FENCING_TOO if one not in FENCING)],
 )
 def test_held_there_in_a_mode_that_fences(
     stage: Stage, tmp_path: Path, mode: str, point: str, nth: int
 ) -> None:
-    """The broker refuses all that the zombie was about to do, and whatever it does later.
-
-    Even what would be no step back. It says once that it was replaced; the successor goes on.
-    """
+    """The broker refuses all that the zombie does; it says so once, and the successor goes on."""
     faults = environment({point: Fault(do="stop", nth=nth)}, tmp_path / "log")
     zombie = stage.driver("a", environment=faults, snapshot_max_age=0.25, mode=mode)
     offer_until(zombie, zombie.frozen)
@@ -173,21 +152,11 @@ def test_held_there_in_a_mode_that_fences(
     zombie.say("offer 71")
     zombie.say("close")
     zombie.await_line("closed")
-    assert stage.holds(60)
+    stage.await_held(60)
     assert stage.went_back() == []
     assert len([line for line in zombie.lines if line.startswith("CommitterFenced")]) == 1
     offer(successor, 61)
     assert not [line for line in successor.lines if line.startswith("CommitterFenced")]
-
-
-def drained(attacked: Attacked, group: str, records: int, seconds: float) -> bool:
-    """Whether the group comes to hold all records of the topic within that time."""
-    deadline = time.monotonic() + seconds
-    while sum(attacked.offsets.held(group).values()) != records:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 # Two JVMs each; tests/listener/test_edges.py has the state after such a crash.
@@ -200,11 +169,7 @@ def drained(attacked: Attacked, group: str, records: int, seconds: float) -> boo
 def test_a_driver_killed_there_is_right_after_a_restart(
     attacked: Attacked, tmp_path: Path, point: str, nth: int
 ) -> None:
-    """A whole driver with a real query is killed there; 10 s after a restart the group is right.
-
-    At the first occurrence all is in one batch, and the restart finds nothing new to read. No
-    commit of either driver was ever ahead of the checkpoint, or went back.
-    """
+    """10 s after a restart the group is right; no commit was ahead of the checkpoint, or back."""
     topic, group = attacked.topics.create(partitions=3), unique("crash")
     attacked.topics.fill(topic, 300)
     job = Job(
@@ -212,7 +177,7 @@ def test_a_driver_killed_there_is_right_after_a_restart(
         topic=topic,
         group=group,
         checkpoint=str(tmp_path / "c"),
-        batch=1000 if nth == 1 else 50,
+        batch=1000 if nth == 1 else 50,  # all at once: the restart finds nothing new to read
     )
     faults = environment({point: Fault(do="kill", nth=nth)}, tmp_path / "log")
     with Puppet("tests.attack.driver", job.text(), environment=faults) as victim:
@@ -227,7 +192,7 @@ def test_a_driver_killed_there_is_right_after_a_restart(
         if nth > 1:
             restarted.say("drain")
             restarted.await_line("drained", 60)
-        assert drained(attacked, group, 300, 10.0)
+        attacked.await_held(group, 300, 10.0)
         restarted.say("stop")
         restarted.await_line("stopped")
         assert restarted.end() == 0

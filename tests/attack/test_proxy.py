@@ -24,6 +24,7 @@ from tests.attack.wire_faults import (
     Way,
 )
 from tests.topics import unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -49,9 +50,7 @@ class Outsider:
 
     def settle(self) -> None:
         """Commit 0 until it lands: the connection and the coordinator are there then."""
-        deadline = time.monotonic() + 30
-        while self.commit(0) is not None:
-            assert time.monotonic() < deadline
+        until(lambda: self.commit(0) is None, 30)
         self.attacked.proxy.forget_counts()
 
     def landed(self) -> list[int]:
@@ -67,15 +66,6 @@ def outsider(attacked: Attacked) -> Outsider:
     return outsider
 
 
-def soon(what: Callable[[], bool], seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def test_without_faults_all_passes_through(attacked: Attacked) -> None:
     """Records, transactions, groups with members and admin requests work as without it."""
     topic, group = attacked.topics.create(partitions=2), unique("g")
@@ -89,15 +79,9 @@ def test_without_faults_all_passes_through(attacked: Attacked) -> None:
         assert producer.flush(30) == 0
         if "transactional.id" in settings:
             producer.commit_transaction(30)
-    reader = Consumer(
-        {
-            "bootstrap.servers": attacked.servers,
-            **QUIET,
-            "session.timeout.ms": "6000",  # the least that a broker allows a member
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-        }
-    )
+    settings = {"bootstrap.servers": attacked.servers, "group.id": group, **QUIET}
+    settings["session.timeout.ms"] = "6000"  # the least that a broker allows a member
+    reader = Consumer({**settings, "auto.offset.reset": "earliest"})
     reader.subscribe([topic])
     read = 0
     deadline = time.monotonic() + 60
@@ -167,9 +151,9 @@ def test_one_fault_has_the_effect_it_says(
     asking = threading.Thread(target=lambda: answers.append(outsider.commit(5)))
     asking.start()
     assert fault.wait(10)
-    assert soon(lambda: len(outsider.landed()) >= landed)
+    until(lambda: len(outsider.landed()) >= landed, 10)
     if answered:
-        assert soon(lambda: answers == [None])
+        until(lambda: answers == [None], 10)
     else:
         time.sleep(0.7)
         assert answers == []
@@ -192,7 +176,7 @@ def test_a_cut_closes_the_connection(outsider: Outsider, moment: Moment) -> None
         time.sleep(0.3)
         assert outsider.landed() == []
     else:
-        assert soon(lambda: outsider.landed() != [])
+        until(lambda: outsider.landed() != [], 10)
     outsider.attacked.proxy.disarm()
     asking.join(30)
     assert outsider.commit(6) is None
@@ -212,7 +196,7 @@ def test_a_request_arrives_after_its_client_and_its_successor(outsider: Outsider
     outsider.client.close()
     assert outsider.landed()[-1] == 6
     fault.release()
-    assert soon(lambda: outsider.landed()[-2:] == [6, 5])
+    until(lambda: outsider.landed()[-2:] == [6, 5], 10)
 
 
 @pytest.mark.parametrize("api", ["FindCoordinator", "Metadata", "ListOffsets", "OffsetFetch"])

@@ -44,20 +44,20 @@ def test_a_driver_that_stood_still_takes_nothing_back(
         attacked.topics.fill(topic, 200)
         zombie.await_that(zombie.frozen, 60, "standstill")
         stopped = time.monotonic()
-        await_held(attacked, group, 100)
+        attacked.await_held(group, 100)
         with Puppet("tests.attack.driver", job.text()) as successor:
             successor.await_line("ready", 90)
             successor.say("drain")
             successor.await_line("drained", 60)
-            await_held(attacked, group, 300)
+            attacked.await_held(group, 300)
             # A batch more: where both stand at the same one, Spark lets either query win.
             attacked.topics.fill(topic, 60)
-            await_held(attacked, group, 360)
+            attacked.await_held(group, 360)
             time.sleep(max(0.0, PAUSE - (time.monotonic() - stopped)))
             zombie.thaw()
             zombie.await_line(("CommitRefused", "CommitterFenced"), 30)
             attacked.topics.fill(topic, 40)
-            await_held(attacked, group, 400)
+            attacked.await_held(group, 400)
             for driver in (successor, zombie):
                 driver.say("stop")
             assert "stopped" in successor.await_line(("stopped", "failed"))
@@ -65,10 +65,3 @@ def test_a_driver_that_stood_still_takes_nothing_back(
             assert successor.end() == 0
     assert sum(attacked.offsets.held(group).values()) == 400
     assert audit(attacked.offsets.commits(group), Durable(tmp_path / "c").bound) == ()
-
-
-def await_held(attacked: Attacked, group: str, records: int) -> None:
-    deadline = time.monotonic() + 30
-    while sum(attacked.offsets.held(group).values()) != records:
-        assert time.monotonic() < deadline, attacked.offsets.held(group)
-        time.sleep(0.1)

@@ -16,10 +16,9 @@ from tests.attack.offsets_topic import audit
 from tests.attack.wire_faults import Hold, Way
 from tests.attack.zombies import Puppet
 from tests.topics import unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
-
-OFFERER = "tests.attack.offerer"
 
 
 class Stage:
@@ -47,18 +46,13 @@ class Stage:
             run_id=run * 36,
             **more,  # type: ignore[arg-type]  # of Settings, which checks their names
         )
-        puppet = self._stack.enter_context(
-            Puppet(OFFERER, settings.text(), environment=environment)
-        )
-        puppet.await_line("ready")
+        puppet = Puppet("tests.attack.offerer", settings.text(), environment=environment)
+        self._stack.enter_context(puppet).await_line("ready")
         return puppet
 
-    def holds(self, offset: int, seconds: float = 10.0) -> bool:
-        """Whether the group comes to hold it: a transaction is answered before its marker is in."""
-        deadline = time.monotonic() + seconds
-        while self.held() != offset and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return self.held() == offset
+    def await_held(self, offset: int) -> None:
+        """Wait for it in the group: a transaction is answered before its marker is in."""
+        until(lambda: self.held() == offset, 10.0)
 
     def held(self) -> int | None:
         return self.attacked.offsets.held(self.group).get(self.partition)
@@ -96,10 +90,7 @@ def test_a_process_group_stands_still_and_goes_on(stage: Stage) -> None:
 
 
 def test_a_request_in_flight_of_a_dead_driver_lands_late(stage: Stage) -> None:
-    """Killed with its commit in the network: the group moves back, and the audit reports it.
-
-    Nothing in simple mode can prevent that; the successor's next commit heals it.
-    """
+    """In simple mode the group moves back, which the audit reports and the next commit heals."""
     zombie = stage.driver("a", proxied=True)
     offer(zombie, 5)
     fault = stage.attacked.proxy.arm("OffsetCommit", Hold(Way.REQUEST))
@@ -109,9 +100,9 @@ def test_a_request_in_flight_of_a_dead_driver_lands_late(stage: Stage) -> None:
     successor = stage.driver("b")
     offer(successor, 50)
     fault.release()
-    assert stage.holds(10)
+    stage.await_held(10)
     offer(successor, 60)
-    assert stage.holds(60)
+    stage.await_held(60)
     assert stage.went_back() == [(10, 50)]
 
 
@@ -127,5 +118,5 @@ def test_a_zombie_that_reads_the_group_first_does_no_harm(stage: Stage) -> None:
     zombie.await_line("CommitRefused 10")
     zombie.await_line("ForeignCommit")
     offer(successor, 60)
-    assert stage.holds(60)
+    stage.await_held(60)
     assert stage.went_back() == []

@@ -35,7 +35,4 @@ def store(request: pytest.FixtureRequest, broker: Broker, tmp_path: Path) -> Ite
 @pytest.fixture
 def pipeline(spark: SparkSession, broker: Broker, store: Store, tmp_path: Path) -> Pipeline:
     """A query that has not run yet."""
-    topics = Topics(broker.bootstrap_servers)
-    topic = topics.create("flights", 2)
-    options = {"kafka.bootstrap.servers": topics.servers, "subscribe": topic}
-    return Pipeline(spark, topics, store, tmp_path, topic, options)
+    return Pipeline.begin(spark, Topics(broker.bootstrap_servers), store, tmp_path)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
@@ -30,26 +31,37 @@ _PER_BATCH = 12
 
 @dataclass
 class Pipeline:
-    """The query's code is in `source` (the reader's options), `checkpoint` and `settings`.
-
-    `topics` may do everything; `options` are those of the query's reader, and `properties` a file
-    with those of a client. All that commands have `printed` is kept.
-    """
+    """A query's code: `source` (options of its reader), `checkpoint` and `settings`."""
 
     spark: SparkSession
-    topics: Topics
+    topics: Topics  # may do everything
     store: Store
     folder: Path
     topic: str
-    options: Mapping[str, str]
-    properties: Path | None = None
+    options: Mapping[str, str]  # of the query's reader
+    properties: Path | None = None  # of a client
     group: str = field(default_factory=lambda: unique("g"))
     checkpoint: str = "checkpoint"
     source: dict[str, str] = field(default_factory=lambda: {"startingOffsets": "earliest"})
     settings: dict[str, Any] = field(default_factory=dict)
-    printed: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)  # by all commands
     sink_name: str | None = None
     _starts: int = 0
+
+    @classmethod
+    def begin(
+        cls,
+        spark: SparkSession,
+        topics: Topics,
+        store: Store,
+        folder: Path,
+        login: Mapping[str, str] = MappingProxyType({}),
+        properties: Path | None = None,
+    ) -> Pipeline:
+        """A query that has not run yet, from a topic of its own."""
+        topic = topics.create("flights", 2)
+        options = {"kafka.bootstrap.servers": topics.servers, **login, "subscribe": topic}
+        return cls(spark, topics, store, folder, topic, options, properties)
 
     @property
     def servers(self) -> str:
@@ -75,9 +87,8 @@ class Pipeline:
     ) -> None:
         """Run the query to the end of the log, as one driver does, and end it."""
         store = store or self.store
-        function = exactly_once(
-            store.sink(self.sink_name), transform=store.transform, **self.settings
-        )
+        sink = store.sink(self.sink_name)
+        function = exactly_once(sink, transform=store.transform, **self.settings)
         commits = OffsetCommitListener() if listener else None
         if commits is not None:
             self.spark.streams.addListener(commits)
@@ -111,11 +122,10 @@ class Pipeline:
 
     def audit(self, *more: str) -> Said:
         """Ask where all four stand."""
-        sink = [] if self.sink_name is None else ["--sink", self.sink_name]
-        return self.type(
-            "audit", "-b", self.servers, "-g", self.group, *self.client, *sink,
-            "-c", str(self.folder / self.checkpoint), "--ledger", self.store.address, *more,
-        )  # fmt: skip
+        words = ["audit", "-b", self.servers, "-g", self.group, *self.client, *more]
+        words += [] if self.sink_name is None else ["--sink", self.sink_name]
+        checkpoint = str(self.folder / self.checkpoint)
+        return self.type(*words, "-c", checkpoint, "--ledger", self.store.address)
 
     @property
     def client(self) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
@@ -17,78 +18,90 @@ from eo_listener import KafkaSink, PostgresSink, SqliteSink
 from eo_listener.model.protocols import Sink
 from eo_listener.sinks.kafka.ledger import SETTINGS
 from tests.sinks.kafka.records import committed
-from tests.sinks.postgres.course import ask as ask_postgres
-from tests.sinks.postgres.course import script as script_postgres
-from tests.sinks.sqlite.database import ask as ask_sqlite
-from tests.sinks.sqlite.database import script as script_sqlite
+from tests.sinks.postgres import course as postgres
+from tests.sinks.sqlite import database as sqlite
 from tests.topics import Topics
 
 TABLE = "delays"
-_LEDGER = ("eo_ledger", "eo_ledger_history")
-_ROWS = f'SELECT partition, "offset" FROM {TABLE}'  # of no user
+_TABLES = (TABLE, "eo_ledger", "eo_ledger_history")
 Rows = Counter[tuple[int, int]]
 """How often each offset of a partition of the source is there."""
 
 
-class Store(Protocol):
+class Store(ABC):
     """A sink, and what a disaster does to it."""
 
-    @property
-    def address(self) -> str:
-        """How a command line names its ledger."""
+    address: str  # how a command line names its ledger
 
+    @abstractmethod
     def sink(self, name: str | None = None) -> Sink:
         """Open it; that in a topic under another name, too."""
 
-    def transform(self, frame: DataFrame) -> DataFrame:
-        """What is written of a batch."""
-
+    @abstractmethod
     def rows(self) -> Rows:
         """Count what is there."""
 
+    @abstractmethod
     def back_up(self) -> None:
         """Keep a copy of rows and ledger."""
 
+    @abstractmethod
     def restore(self) -> None:
         """Put back the copy that was kept last."""
 
+    def transform(self, frame: DataFrame) -> DataFrame:
+        """Make what is written of a batch."""
+        return frame
 
-@runtime_checkable
-class SqlStore(Store, Protocol):
+
+class SqlStore(Store):
     """A database."""
 
+    @abstractmethod
+    def ask(self, query: str) -> list[Any]:
+        """Read it with a connection of its own."""
+
+    @abstractmethod
+    def change(self, *statements: str) -> None:
+        """Change it with a connection of its own."""
+
+    @abstractmethod
     def restore_rows(self) -> None:
         """Put back the copy of the rows, and leave the ledger."""
 
+    def rows(self) -> Rows:
+        return Counter(self.ask(f'SELECT partition, "offset" FROM {TABLE}'))  # of no user
+
     def append(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Write rows beside the sink."""
+        for row in rows:
+            values = ", ".join(f"'{one}'" for one in row)
+            self.change(f"INSERT INTO {TABLE} VALUES ({values})")  # of no user
 
     def empty(self) -> None:
         """Delete the rows of table and ledger."""
+        self.change(*(f"DELETE FROM {table}" for table in _TABLES))  # of no user
 
 
-@dataclass
-class SqliteStore:
+class SqliteStore(SqlStore):
     """A file."""
 
-    path: Path
-
-    @property
-    def address(self) -> str:
-        return f"sqlite:{self.path}"
+    def __init__(self, path: Path) -> None:
+        self.path, self.address = path, f"sqlite:{path}"
+        self._copy = path.with_suffix(".copy")
 
     def sink(self, name: str | None = None) -> Sink:
         assert name is None
         return SqliteSink(self.path, TABLE)
 
-    def transform(self, frame: DataFrame) -> DataFrame:
-        return frame
+    def ask(self, query: str) -> list[Any]:
+        return sqlite.ask(self.path, query)
 
-    def rows(self) -> Rows:
-        return Counter(ask_sqlite(self.path, _ROWS))
+    def change(self, *statements: str) -> None:
+        sqlite.script(self.path, ";".join(statements))
 
     def back_up(self) -> None:
-        script_sqlite(self.path, f"VACUUM INTO '{self._copy}'")
+        self.change(f"VACUUM INTO '{self._copy}'")
 
     def restore(self) -> None:
         for file in self.path.parent.glob(f"{self.path.name}*"):
@@ -96,74 +109,42 @@ class SqliteStore:
         shutil.copyfile(self._copy, self.path)
 
     def restore_rows(self) -> None:
-        script_sqlite(
-            self.path,
-            f"ATTACH '{self._copy}' AS copy; DELETE FROM {TABLE};"  # of no user
-            f"INSERT INTO {TABLE} SELECT * FROM copy.{TABLE};",
-        )
-
-    def append(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        for row in rows:
-            script_sqlite(self.path, _insert(row))
-
-    def empty(self) -> None:
-        for table in (TABLE, *_LEDGER):
-            script_sqlite(self.path, f"DELETE FROM {table}")  # of no user
-
-    @property
-    def _copy(self) -> Path:
-        return self.path.with_suffix(".copy")
+        put_back = f"INSERT INTO {TABLE} SELECT * FROM copy.{TABLE}"  # of no user
+        self.change(f"ATTACH '{self._copy}' AS copy", f"DELETE FROM {TABLE}", put_back)
 
 
-@dataclass
-class PostgresStore:
+class PostgresStore(SqlStore):
     """A schema."""
 
-    dsn: str
-
-    @property
-    def address(self) -> str:
-        return self.dsn
+    def __init__(self, dsn: str) -> None:
+        self.address = dsn
 
     def sink(self, name: str | None = None) -> Sink:
         assert name is None
-        return PostgresSink(self.dsn, TABLE)
+        return PostgresSink(self.address, TABLE)
 
-    def transform(self, frame: DataFrame) -> DataFrame:
-        return frame
+    def ask(self, query: str) -> list[Any]:
+        return postgres.ask(self.address, query)
 
-    def rows(self) -> Rows:
-        return Counter(ask_postgres(self.dsn, _ROWS))
+    def change(self, *statements: str) -> None:
+        postgres.script(self.address, *statements)
 
     def back_up(self) -> None:
-        for table in (TABLE, *_LEDGER):
-            script_postgres(self.dsn, f"CREATE TABLE copy_{table} AS TABLE {table}")
+        self.change(*(f"CREATE TABLE copy_{table} AS TABLE {table}" for table in _TABLES))
 
     def restore(self) -> None:
-        self._put_back(TABLE, *_LEDGER)
+        self._put_back(*_TABLES)
 
     def restore_rows(self) -> None:
         self._put_back(TABLE)
 
-    def append(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        script_postgres(self.dsn, *map(_insert, rows))
-
-    def empty(self) -> None:
-        script_postgres(self.dsn, f"TRUNCATE {', '.join((TABLE, *_LEDGER))}")
-
     def _put_back(self, *tables: str) -> None:
         for table in tables:
-            copied = f"INSERT INTO {table} TABLE copy_{table}"
-            script_postgres(self.dsn, f"TRUNCATE {table}", copied)
-
-
-def _insert(row: tuple[Any, ...]) -> str:
-    values = ", ".join(f"'{one}'" for one in row)
-    return f"INSERT INTO {TABLE} VALUES ({values})"  # of no user
+            self.change(f"TRUNCATE {table}", f"INSERT INTO {table} TABLE copy_{table}")
 
 
 @dataclass
-class KafkaStore:
+class KafkaStore(Store):
     """A target and a ledger's topic; `topics` may do everything with them."""
 
     topics: Topics
@@ -172,9 +153,8 @@ class KafkaStore:
     ledger: str
     _copies: dict[str, list[Any]] = field(default_factory=dict)
 
-    @property
-    def address(self) -> str:
-        return f"kafka:{self.ledger}"
+    def __post_init__(self) -> None:
+        self.address = f"kafka:{self.ledger}"
 
     def sink(self, name: str | None = None) -> Sink:
         return KafkaSink(self.options, self.target, name=name, ledger_topic=self.ledger)
@@ -196,9 +176,8 @@ class KafkaStore:
 
     def restore_ledger(self) -> None:
         """Put back the copy of the ledger's topic, and leave the target."""
-        self._put_back(
-            self.ledger, **{key.replace(".", "_"): value for key, value in SETTINGS.items()}
-        )
+        settings = {key.replace(".", "_"): value for key, value in SETTINGS.items()}
+        self._put_back(self.ledger, **settings)
 
     def lose_target(self) -> None:
         """Delete the target, and create it once more."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,31 +15,14 @@ import pytest
 from typer.testing import CliRunner
 
 from eo_listener.cli import app
+from tests.attack.driver import Job
+from tests.attack.zombies import Puppet
 from tests.broker import Broker
-from tests.spark_session import submit_environment
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 _WATCHED = 60  # readings, of which ten without a commit are needed for STOP
-
-
-@contextlib.contextmanager
-def running(*words: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver with its JVM, in a process group of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.disasters.driver", *map(str, words)],
-        env=submit_environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
 
 
 @contextlib.contextmanager
@@ -77,10 +59,11 @@ def test_a_hung_driver_is_stopped_where_records_wait_and_not_known_where_none_do
     topic, group = topics.create("flights", 1), unique("hung")
     topics.fill(topic, 5)
     checkpoint = tmp_path / "checkpoint"
+    job = Job(servers=topics.servers, topic=topic, group=group, checkpoint=str(checkpoint))
     words = ["status", f"{group}*", "-b", topics.servers, "--watch", "0.5", "--json"]
     audit = ["audit", "-b", topics.servers, "-g", group, "-c", str(checkpoint)]
     with (
-        running(topics.servers, topic, group, checkpoint) as driver,
+        Puppet("tests.attack.driver", job.text()) as driver,
         subprocess.Popen(
             [sys.executable, "-m", "eo_listener", *words], stdout=subprocess.PIPE, text=True
         ) as watching,
@@ -91,12 +74,12 @@ def test_a_hung_driver_is_stopped_where_records_wait_and_not_known_where_none_do
                 pass  # the driver starts
             with records(topics, topic):
                 assert any(verdict == "OK" for verdict, _ in verdicts(watching))
-                os.killpg(driver.pid, signal.SIGSTOP)
+                driver.freeze()
                 assert any(verdict == "STOP" for verdict, _ in verdicts(watching))
-                os.killpg(driver.pid, signal.SIGCONT)
+                driver.thaw()
                 assert any(verdict == "OK" for verdict, _ in verdicts(watching))
             assert any(lag == 0 for _, lag in verdicts(watching))
-            os.killpg(driver.pid, signal.SIGSTOP)
+            driver.freeze()
             assert set(verdicts(watching)) == {("OK", 0)}
             said = CliRunner().invoke(app, audit)
             assert said.exit_code == 0, said.output

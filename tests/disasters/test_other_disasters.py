@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import time
@@ -78,13 +79,12 @@ def test_a_table_that_was_rolled_back_is_filled_by_a_batch_query(
         assert f"{tp} {end}..{pipeline.ends()[tp]}" in found.what
     assert all(word in found.fix for word in ("spark.read", "startingOffsets", "endingOffsets"))
     starts, ends = (
-        {str(tp.partition): at for tp, at in one.items()} for one in (before, pipeline.ends())
+        json.dumps({pipeline.topic: {tp.partition: at for tp, at in one.items()}})
+        for one in (before, pipeline.ends())
     )
     again = (
         spark.read.format("kafka")
-        .options(**pipeline.options)
-        .option("startingOffsets", str({pipeline.topic: starts}).replace("'", '"'))
-        .option("endingOffsets", str({pipeline.topic: ends}).replace("'", '"'))
+        .options(**pipeline.options, startingOffsets=starts, endingOffsets=ends)
         .load()
         .selectExpr("topic", "partition", "offset", "string(value) AS value")
     )
@@ -111,7 +111,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 def test_on_a_secured_broker(spark: SparkSession, secured: Secured, tmp_path: Path) -> None:
     """A group that expired, and a checkpoint that was deleted; no output holds a secret."""
     topics = Topics(secured.broker.bootstrap_servers)
-    topic = topics.create("flights", 2)
     login = secured.ways()["scram-512"]
     properties = tmp_path / "client.properties"
     properties.write_text(
@@ -119,9 +118,7 @@ def test_on_a_secured_broker(spark: SparkSession, secured: Secured, tmp_path: Pa
         f"sasl.password={PLANTED}carol\nssl.ca.location={secured.keys.authority_file}\n"
     )
     store = KafkaStore(topics, login, topics.create("target", 1), unique("ledger"))
-    pipeline = Pipeline(
-        spark, topics, store, tmp_path, topic, {**login, "subscribe": topic}, properties
-    )
+    pipeline = Pipeline.begin(spark, topics, store, tmp_path, login, properties)
     pipeline.work()
     assert pipeline.audit().verdict == NOTHING
     pipeline.delete_group()

@@ -35,15 +35,11 @@ def _cut_back(broker: Broker, sizes: dict[Path, int]) -> None:
 
 
 def test_after_an_unclean_election(spark: SparkSession, start_broker: Any, tmp_path: Path) -> None:
-    """The start from the ledger is refused, and no longer advised; that under another name works.
-
-    What the sink had before it keeps, and of what was written since then it has each record once.
-    """
+    """What is printed starts the query under another name, and each new record is there once."""
     broker = start_broker()
-    topics = Topics(broker.bootstrap_servers)
-    topic = topics.create("flights", 2)
-    options = {"kafka.bootstrap.servers": topics.servers, "subscribe": topic}
-    pipeline = Pipeline(spark, topics, SqliteStore(tmp_path / "store.db"), tmp_path, topic, options)
+    topics, store = Topics(broker.bootstrap_servers), SqliteStore(tmp_path / "store.db")
+    pipeline = Pipeline.begin(spark, topics, store, tmp_path)
+    topic = pipeline.topic
     pipeline.work()
     sizes, kept, known = _sizes(broker, topic), pipeline.ends(), pipeline.records()
     pipeline.work()

@@ -34,6 +34,16 @@ class Bug:
     changes: tuple[tuple[Any, str, Callable[..., Any]], ...]
 
 
+def bug(name: str, scope: str, where: Any, method: str, new: Callable[..., Any]) -> Bug:
+    """A bug that changes one method."""
+    return Bug(name, scope, ((where, method, new),))
+
+
+def always(value: Any) -> Callable[..., Any]:
+    """A method that answers this, whatever it is asked."""
+    return lambda *asked, **how: value
+
+
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
     """The product has this bug while this is open."""
@@ -44,17 +54,13 @@ def planted(bug: Bug) -> Iterator[None]:
 
 
 _offer, _settle, _see = GroupState.offer, GroupState.on_commit_answer, PartitionState.compare
-_position, _route, _look = Queries.position, GroupRouting.route, QueryTracker._check
+_position, _route = Queries.position, GroupRouting.route
 _follow = SequenceGuard.follow
 
 
 def _one_more(self: GroupState, positions: Any, **how: Any) -> Any:
     more = {tp: replace(one, offset=one.offset + 1) for tp, one in positions.items()}
     return _offer(self, more, **how)
-
-
-def _no(self: object, _: object) -> bool:
-    return False
 
 
 def _planned_end(self: Queries, query_id: str, run_id: str) -> LivePosition | None:
@@ -75,10 +81,6 @@ def _all_or_nothing(self: GroupState, request: Any, answer: Mapping[Any, Any], *
     return _settle(self, request, answer, *rest)
 
 
-def _never(self: PartitionState, policy: Any) -> float:
-    return 1e12
-
-
 def _once(self: PartitionState, policy: Any) -> float:
     return 1e12 if self.snapshot_at is not None else self.not_before
 
@@ -93,17 +95,12 @@ def _endless(self: PartitionState, found: Any, end: int, policy: Any) -> Any:
     return _see(self, found, 2**62, policy)
 
 
-def _nothing(self: Any, *args: Any, **how: Any) -> Any:
-    return ()
-
-
 def _no_repeat(self: PartitionState, position: Any, now: float, repeat_after: float) -> None:
     _land(self, position, now, repeat_after)
     self.repeat = None
 
 
 def _repeat_forgotten(self: PartitionState, position: Any, now: float, repeat_after: float) -> None:
-    """Doubt ends with the next commit."""
     doubtful = self.confirmed is None or (self.retry_state is not None and self.retry_state.unknown)
     _land(self, position, now, repeat_after)
     self.repeat = now + repeat_after if doubtful else None
@@ -113,18 +110,9 @@ _land = PartitionState.confirm
 
 
 def _first_undoubted(self: PartitionState, position: Any, now: float, repeat_after: float) -> None:
-    """The last request of a killed driver is not thought of."""
     doubtful = self.retry_state is not None and self.retry_state.unknown
     _land(self, position, now, repeat_after)
     self.repeat = now + repeat_after if doubtful else None
-
-
-def _unrecorded(position: Any, held: int) -> Any:
-    return position
-
-
-def _not_withheld(self: PartitionState, metadata: str) -> None:
-    return None
 
 
 def _greatest(self: SharedPartitions, run_id: str, query: str, commit: Any) -> Any:
@@ -187,14 +175,6 @@ def _unforgetting(self: SequenceGuard, progress: Any) -> Any:
     return _follow(self, progress)
 
 
-def _never_at_end(position: LivePosition, event: Any) -> bool:
-    return False
-
-
-def _no_losses(self: RunGuard, *about: Any) -> Any:
-    return {}
-
-
 def _newest_alone(self: RunGuard, run: QueryRun, events: Any, *about: Any) -> None:
     """The newest event holds all offsets, so no other is looked at."""
     _judge(self, run, replace(events, earlier=[]), *about)
@@ -216,47 +196,39 @@ def _other_guard(self: RunGuard, *about: Any) -> None:
 _violated, _judge = RunGuard._violated, RunGuard.judge
 
 
-def _lives_forever(self: QueryTracker, run: QueryRun) -> bool:
-    return False
-
-
 def _all_rivals(self: GroupState, positions: Any, **how: Any) -> Any:
     """No query but the very same one may go back."""
     return _offer(self, positions, **{**how, "rivals": positions})
 
 
 BUGS = (
-    Bug("commit offset + 1", "calm", ((GroupState, "offer", _one_more),)),
-    Bug("commit the planned end", "calm", ((Queries, "position", _planned_end),)),
-    Bug("commit start offsets", "calm", ((GroupRouting, "route", _start_offsets),)),
-    Bug(
-        "errors of partitions ignored",
-        "doubt",
-        ((GroupState, "on_commit_answer", _all_or_nothing),),
+    bug("commit offset + 1", "calm", GroupState, "offer", _one_more),
+    bug("commit the planned end", "calm", Queries, "position", _planned_end),
+    bug("commit start offsets", "calm", GroupRouting, "route", _start_offsets),
+    bug("errors of partitions ignored", "doubt", GroupState, "on_commit_answer", _all_or_nothing),
+    bug("no look at all", "calm", PartitionState, "snapshot_due", always(1e12)),
+    bug("one look only", "answers", PartitionState, "snapshot_due", _once),
+    bug("the group may go back", "rewind", PartitionState, "compare", _blind_to_group),
+    bug("the guard's mark is not read", "mark", PartitionState, "_check_mark", always(())),
+    bug("topic ids ignored", "topics", GroupState, "_recreations", always(())),
+    bug("log end ignored", "topics", PartitionState, "compare", _endless),
+    bug("no repeat after doubt", "doubt", PartitionState, "confirm", _no_repeat),
+    bug("doubt ends with the next commit", "doubt", PartitionState, "confirm", _repeat_forgotten),
+    bug("late request of a dead driver", "replay", PartitionState, "confirm", _first_undoubted),
+    bug(
+        "rewind not in the metadata",
+        "allow",
+        partition_state,
+        "_rewinding",
+        lambda position, held: position,
     ),
-    Bug("no look at all", "calm", ((PartitionState, "snapshot_due", _never),)),
-    Bug("one look only", "answers", ((PartitionState, "snapshot_due", _once),)),
-    Bug("the group may go back", "rewind", ((PartitionState, "compare", _blind_to_group),)),
-    Bug("the guard's mark is not read", "mark", ((PartitionState, "_check_mark", _nothing),)),
-    Bug("topic ids ignored", "topics", ((GroupState, "_recreations", _nothing),)),
-    Bug("log end ignored", "topics", ((PartitionState, "compare", _endless),)),
-    Bug("no repeat after doubt", "doubt", ((PartitionState, "confirm", _no_repeat),)),
-    Bug(
-        "doubt ends with the next commit",
-        "doubt",
-        ((PartitionState, "confirm", _repeat_forgotten),),
-    ),
-    Bug(
-        "late request of a dead driver", "replay", ((PartitionState, "confirm", _first_undoubted),)
-    ),
-    Bug("rewind not in the metadata", "allow", ((partition_state, "_rewinding", _unrecorded),)),
-    Bug("guard withholds nothing", "guard", ((PartitionState, "withhold", _not_withheld),)),
-    Bug("greatest of shared offsets", "shared", ((SharedPartitions, "lowest", _greatest),)),
-    Bug("a fenced group goes on", "fenced", ((group_state, "explain", _never_final),)),
-    Bug("no catch-up", "crash", ((QueryRun, "at", _of_nothing),)),
-    Bug("no renewal", "expire", ((GroupState, "offer", _not_renewed),)),
-    Bug("guard sees nothing", "guard", ((SequenceGuard, "follow", _blind_guard),)),
-    Bug("lost events are gaps", "guard", ((SequenceGuard, "follow", _nervous_guard),)),
+    bug("guard withholds nothing", "guard", PartitionState, "withhold", always(None)),
+    bug("greatest of shared offsets", "shared", SharedPartitions, "lowest", _greatest),
+    bug("a fenced group goes on", "fenced", group_state, "explain", _never_final),
+    bug("no catch-up", "crash", QueryRun, "at", _of_nothing),
+    bug("no renewal", "expire", GroupState, "offer", _not_renewed),
+    bug("guard sees nothing", "guard", SequenceGuard, "follow", _blind_guard),
+    bug("lost events are gaps", "guard", SequenceGuard, "follow", _nervous_guard),
     Bug(
         "repeat without its look",
         "blind",
@@ -265,31 +237,29 @@ BUGS = (
             (PartitionState, "next_try", _unlooked_next),
         ),
     ),
-    Bug(
+    bug(
         "repeat for a topic that is gone",
         "deleted",
-        ((PartitionState, "partition_missing", _repeat_of_what_is_gone),),
+        PartitionState,
+        "partition_missing",
+        _repeat_of_what_is_gone,
     ),
-    Bug(
+    bug(
         "what a look showed is forgotten",
         "standstill",
-        ((PartitionState, "_compare_confirmed", _nothing),),
+        PartitionState,
+        "_compare_confirmed",
+        always(()),
     ),
-    Bug("looks outlive a standstill", "zombie", ((GroupState, "invalidate_snapshots", _nothing),)),
-    Bug("an event counts each time", "twice", ((SequenceGuard, "follow", _unforgetting),)),
-    Bug("a position's number is exact", "behind", ((query_run, "_is_at_end", _never_at_end),)),
-    Bug("lost records are not looked for", "lossy", ((RunGuard, "_losses", _no_losses),)),
-    Bug(
-        "losses of the newest batch alone", "lossy and slow", ((RunGuard, "judge", _newest_alone),)
-    ),
-    Bug(
-        "one start of a log is kept",
-        "lossy",
-        ((PartitionState, "record_log_start", _newest_start),),
-    ),
-    Bug("the guard withholds nothing", "guard", ((RunGuard, "_violated", _other_guard),)),
-    Bug("the guard withholds all the same", "warned", ((RunGuard, "_violated", _other_guard),)),
-    Bug("a late event takes a group back", "late allowed", ((QueryRun, "is_late", _no),)),
-    Bug("an end must be told", "mute", ((QueryTracker, "_has_ended", _lives_forever),)),
-    Bug("a new checkpoint stays ahead", "anew", ((GroupState, "offer", _all_rivals),)),
+    bug("looks outlive a standstill", "zombie", GroupState, "invalidate_snapshots", always(())),
+    bug("an event counts each time", "twice", SequenceGuard, "follow", _unforgetting),
+    bug("a position's number is exact", "behind", query_run, "_is_at_end", always(False)),
+    bug("lost records are not looked for", "lossy", RunGuard, "_losses", always({})),
+    bug("losses of the newest batch alone", "lossy and slow", RunGuard, "judge", _newest_alone),
+    bug("one start of a log is kept", "lossy", PartitionState, "record_log_start", _newest_start),
+    bug("the guard withholds nothing", "guard", RunGuard, "_violated", _other_guard),
+    bug("the guard withholds all the same", "warned", RunGuard, "_violated", _other_guard),
+    bug("a late event takes a group back", "late allowed", QueryRun, "is_late", always(False)),
+    bug("an end must be told", "mute", QueryTracker, "_has_ended", always(False)),
+    bug("a new checkpoint stays ahead", "anew", GroupState, "offer", _all_rivals),
 )

@@ -1,10 +1,8 @@
-"""Copies of a whole state, many thousands a second.
-
-What cannot change is shared, the rest is copied: `pickle` and `copy.deepcopy` do too much.
-"""
+"""Copies of a whole state, many thousands a second: what cannot change is shared."""
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,22 +16,22 @@ Memo = dict[int, Any]
 _How = Callable[[Any, Memo], Any]
 
 _UNCHANGING = (str, int, float, tuple, frozenset, Enum, Offsets, type(None), types.MappingProxyType)
+_CACHE = type(functools.cache(len))  # of a function of the arguments alone
 
 
 def clone(value: Any, memo: Memo) -> Any:
     """Return a copy; objects, lists, dicts and sets that are met twice stay one."""
-    kind = type(value)
-    try:
-        how = _KINDS[kind]
-    except KeyError:
-        how = _KINDS[kind] = _choose(kind)
+    how = _KINDS.get(type(value), _first)
     return value if how is None else how(value, memo)
 
 
-def _choose(kind: type) -> _How | None:
-    if issubclass(kind, _UNCHANGING) or (is_dataclass(kind) and kind.__hash__ is not None):
-        return None
-    return _slotted if hasattr(kind, "__slots__") else _object
+def _first(value: Any, memo: Memo) -> Any:
+    """Copy a value of a kind that was not met before."""
+    kind = type(value)
+    hashed = is_dataclass(kind) and kind.__hash__ is not None
+    shared = hashed or issubclass(kind, (*_UNCHANGING, _CACHE))
+    _KINDS[kind] = None if shared else _slotted if hasattr(kind, "__slots__") else _object
+    return clone(value, memo)
 
 
 def _list(value: list[Any], memo: Memo) -> list[Any]:
@@ -45,12 +43,10 @@ def _list(value: list[Any], memo: Memo) -> list[Any]:
 
 
 def _dict(value: dict[Any, Any], memo: Memo) -> Any:
-    """Copy a dict or an OrderedDict; one that two objects share stays shared."""
     made = memo.get(id(value))
     if made is None:
-        made = memo[id(value)] = type(value)()
-        for key, one in value.items():
-            made[key] = clone(one, memo)
+        made = memo[id(value)] = value.copy()
+        _replace(made, value, memo)
     return made
 
 
@@ -62,31 +58,32 @@ def _set(value: set[Any], memo: Memo) -> set[Any]:
 
 
 def _slotted(value: Any, memo: Memo) -> Any:
-    known = memo.get(id(value))
-    if known is not None:
-        return known
-    kind = type(value)
-    made = memo[id(value)] = object.__new__(kind)
-    for name in kind.__slots__:
-        setattr(made, name, clone(getattr(value, name), memo))
+    made = memo.get(id(value))
+    if made is None:
+        kind = type(value)
+        made = memo[id(value)] = object.__new__(kind)
+        for name in kind.__slots__:
+            one = getattr(value, name)
+            how = _KINDS.get(type(one), _first)
+            setattr(made, name, one if how is None else how(one, memo))
     return made
 
 
 def _object(value: Any, memo: Memo) -> Any:
-    known = memo.get(id(value))
-    if known is not None:
-        return known
-    kind = type(value)
-    made = memo[id(value)] = object.__new__(kind)
-    fields = made.__dict__
-    for name, one in value.__dict__.items():
-        fields[name] = clone(one, memo)
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = object.__new__(type(value))
+        made.__dict__.update(value.__dict__)
+        _replace(made.__dict__, value.__dict__, memo)
     return made
 
 
-_KINDS: dict[type, _How | None] = {
-    list: _list,
-    dict: _dict,
-    OrderedDict: _dict,
-    set: _set,
-}
+def _replace(made: dict[Any, Any], given: dict[Any, Any], memo: Memo) -> None:
+    """Put copies in the place of what can change."""
+    for key, one in given.items():
+        how = _KINDS.get(type(one), _first)
+        if how is not None:
+            made[key] = how(one, memo)
+
+
+_KINDS: dict[type, _How | None] = {list: _list, dict: _dict, OrderedDict: _dict, set: _set}

@@ -1,8 +1,4 @@
-"""One driver: the product's own event buffer, tracker and cluster state, without their threads.
-
-What `TrackerThread` does with the buffer and the tracker, and `Worker` with the cluster's state, is
-done here by the search.
-"""
+"""One driver: the product's own event buffer, tracker and cluster state, without their threads."""
 
 from __future__ import annotations
 
@@ -44,10 +40,7 @@ class OfferReceiver:
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
         refused = self.cluster_state.group(commit.group).offer(
-            commit.positions,
-            recommit=recommit,
-            lossy=commit.lossy,
-            rivals=commit.rivals,
+            commit.positions, recommit=recommit, lossy=commit.lossy, rivals=commit.rivals
         )
         if refused is not None:
             self.events.append(refused)

@@ -5,8 +5,10 @@ Times count as distances from now: two states that differ only in the hour are o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
@@ -37,30 +39,47 @@ _WORDING = frozenset({"persistent", "since"})
 # Counters whose value no longer matters from here on.
 _SATURATED = {"positions_read": 2, "silent": 0, "failures": 3}
 
-_fields: dict[type, tuple[str, ...]] = {}
-
 
 def freeze(value: object, now: float) -> object:
     """Return the hashable value."""
-    return _freeze(value, now, "")
+    return _first(value, now, "")
 
 
-def _freeze(value: Any, now: float, name: str) -> object:
+def _first(value: Any, now: float, name: str) -> object:
+    """Freeze a value of a kind that was perhaps not met before."""
     kind = type(value)
-    how = _KINDS.get(kind)
-    if how is None:
-        how = _KINDS[kind] = _choose(kind)
-    return how(value, now, name)
+    if kind not in _KINDS:
+        _KINDS[kind] = _choose(value)
+    how = _KINDS[kind]
+    return value if how is None else how(value, now, name)
 
 
-def _choose(kind: type) -> _How:
+def _choose(value: Any) -> _How | None:
+    kind = type(value)
     if kind.__name__ in _CONSTANT:
-        return _nothing
+        return lambda value, now, name: None
     if issubclass(kind, Mapping):
         return _mapping
     if issubclass(kind, Enum) or kind.__name__ in _VALUES:
-        return _itself
-    return _object
+        return None
+    fields = getattr(kind, "__slots__", None) or sorted(vars(value))
+    return _object(kind, [name for name in fields if name not in _ELSEWHERE | _WORDING])
+
+
+def _object(kind: type, names: list[str]) -> _How:
+    get = attrgetter(*names, "__class__")  # of two or more it makes a tuple
+
+    def how(value: Any, now: float, name: str) -> object:
+        return (kind.__name__, *_each(zip(names, get(value), strict=False), now))
+
+    return how
+
+
+def _each(named: Iterable[tuple[Any, Any]], now: float) -> list[object]:
+    return [
+        one if (how := _KINDS.get(type(one), _first)) is None else how(one, now, name)
+        for name, one in named
+    ]
 
 
 def _time(value: float, now: float, name: str) -> float:
@@ -70,49 +89,30 @@ def _time(value: float, now: float, name: str) -> float:
 
 
 def _sequence(value: Any, now: float, name: str) -> object:
-    return tuple([_freeze(one, now, name) for one in value])
-
-
-def _set(value: Any, now: float, name: str) -> object:
-    return frozenset(value)
+    return tuple(_each(zip(repeat(name), value, strict=False), now)) if value else ()
 
 
 def _mapping(value: Any, now: float, name: str) -> object:
-    return frozenset([(_freeze(k, now, name), _freeze(v, now, name)) for k, v in value.items()])
-
-
-def _object(value: Any, now: float, name: str) -> object:
-    kind = type(value)
-    names = _fields.get(kind)
-    if names is None:
-        names = getattr(kind, "__slots__", None) or tuple(sorted(vars(value)))
-        _fields[kind] = names = tuple(n for n in names if n not in _ELSEWHERE | _WORDING)
-    return (kind.__name__, *[_freeze(getattr(value, n), now, n) for n in names])
-
-
-def _itself(value: Any, now: float, name: str) -> object:
-    return value
-
-
-def _nothing(value: Any, now: float, name: str) -> object:
-    return None
+    """What can be a key holds no moment."""
+    if not value:
+        return ()
+    frozen = _each(zip(repeat(name), value.values(), strict=False), now)
+    return frozenset(zip(value, frozen, strict=True))
 
 
 def _count(value: int, now: float, name: str) -> object:
     return min(value, _SATURATED[name]) if name in _SATURATED else value
 
 
-_KINDS: dict[type, _How] = {
-    str: _itself,
-    bool: _itself,
-    type(None): _itself,
+def _set(value: Any, now: float, name: str) -> object:
+    return frozenset(value)
+
+
+_KINDS: dict[type, _How | None] = {
+    **dict.fromkeys((str, bool, type(None), frozenset, Offsets, Position, TopicPartition)),
     int: _count,
     float: _time,
     tuple: _sequence,
     list: _sequence,
     set: _set,
-    frozenset: _set,
-    Offsets: _itself,
-    Position: _itself,
-    TopicPartition: _itself,
 }

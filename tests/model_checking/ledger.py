@@ -66,9 +66,7 @@ class Truth:
     excused: dict[str, dict[int, Offsets]] = field(default_factory=dict)  # and those that may be
     ends: dict[str, Offsets] = field(default_factory=dict)  # by run: of its last event
     told: dict[tuple[str, TopicPartition], set[str]] = field(default_factory=dict)
-    reported: set[tuple[str, str]] = field(
-        default_factory=set
-    )  # by driver: what concerns all of it
+    reported: set[tuple[str, str]] = field(default_factory=set)  # by driver: of all of it
     meddled: set[TopicPartition] = field(default_factory=set)  # only a look can find it
     taken_back: set[TopicPartition] = field(default_factory=set)  # by a zombie's late commit
 

@@ -13,6 +13,7 @@ from tests.model_checking.ledger import Broken
 from tests.model_checking.world import Step, World
 
 PART = float(os.environ.get("EO_TEST_SEARCH", "1"))  # of the time that the long searches have
+_LOOK = 32  # states between two looks at the clock, which takes a while itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def search(
     first = begin(scope)
     seen = {hash(first.key())}
     stack: list[tuple[Any, tuple[Step, ...]]] = [(first, ())]
-    moves = ends = 0
+    moves = ends = visits = 0
 
     def outcome(
         complete: bool, broken: str | None = None, history: tuple[Step, ...] = ()
@@ -66,26 +67,28 @@ def search(
         return Outcome(scope.name, len(seen), moves, ends, spent, complete, broken, history)
 
     while stack:
-        if len(seen) >= states or time.process_time() - began > seconds:
+        visits += 1
+        late = visits % _LOOK == 0 and time.process_time() - began > seconds
+        if late or len(seen) >= states:
             return outcome(False)
         world, history = stack.pop()
+        step: Step = ("rest",)
         try:
             if over(world):
                 ends += 1
                 rest(world.copy())
-        except Broken as broken:
-            return outcome(False, str(broken), (*history, ("rest",)))
-        for step in reversed(world.steps()):
-            moves += 1
-            after = world.copy()
-            try:
+            steps = world.steps()
+            for left in reversed(range(len(steps))):
+                moves += 1
+                step = steps[left]
+                after = world.copy() if left else world  # the last one needs no copy
                 after.take(step)
-            except Broken as broken:
-                return outcome(False, str(broken), (*history, step))
-            key = hash(after.key())
-            if key not in seen:
-                seen.add(key)
-                stack.append((after, (*history, step)))
+                key = hash(after.key())
+                if key not in seen:
+                    seen.add(key)
+                    stack.append((after, (*history, step)))
+        except Broken as broken:
+            return outcome(False, str(broken), (*history, step))
     return outcome(True)
 
 

@@ -13,8 +13,11 @@ from tests.model_checking.tally import Tally, take_by_chance, tally
 from tests.model_checking.world import Step, World
 
 _LENGTH = 600  # steps of a history
+_ALLOW = OnRewind.ALLOW
 _ANSWERS = ("lost", "unanswered", "delayed", "missing", "partial", "snapshot")
 _PROCESS = ("crash", "zombie", "restart", "pause", "drop")
+
+_BATCHES = ("glitch", "drop", "crash", "restart")
 
 # One of these by turns.
 KINDS = (
@@ -22,18 +25,12 @@ KINDS = (
     endless(Scope("zombies", {}), *_PROCESS, *_ANSWERS),
     endless(Scope("fenced", {}, fencing=True), *_PROCESS, *_ANSWERS),
     endless(Scope("rewinds", {}), "rewind", "fresh", *_PROCESS, *_ANSWERS),
-    endless(
-        Scope("rewinds allowed", {}, on_rewind=OnRewind.ALLOW),
-        "rewind",
-        "fresh",
-        "crash",
-        "restart",
-    ),
+    endless(Scope("rewinds allowed", {}, on_rewind=_ALLOW), "rewind", "fresh", "crash", "restart"),
     endless(Scope("administrators", {}), "expire", "reset", "members", "crash", *_ANSWERS),
     endless(Scope("topics", {}), "recreate", "truncate", "delete", "crash", *_ANSWERS),
-    endless(Scope("guard", {}), "glitch", "drop", "crash", "restart", "twice"),
+    endless(Scope("guard", {}), *_BATCHES, "twice"),
     endless(Scope("untold", {}), "mute", "fresh", "twice", "crash", *_ANSWERS),
-    endless(Scope("behind", {}, behind=True), "glitch", "drop", "crash", "restart", "twice"),
+    endless(Scope("behind", {}, behind=True), *_BATCHES, "twice"),
     endless(Scope("lossy", {}, lossy=True), "forget", "drop", "crash", "restart", *_ANSWERS),
     endless(Scope("guard warns", {}, guard=GuardMode.WARN), "glitch", "drop", *_PROCESS, *_ANSWERS),
     endless(Scope("two queries", {}, queries=("q1", "q2")), "crash", "drop", "pause", *_ANSWERS),

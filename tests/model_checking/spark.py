@@ -173,14 +173,11 @@ class Queries:
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
         """The query's reader options; its sources exist once it has restored its checkpoint."""
-        if not self._of(run_id).restored:
-            raise JvmError("it has not planned its sources yet")
-        return {0: self.options_of[self._of(run_id).query]}
+        return {0: self.options_of[self._restored(run_id).query]}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
         """Micro-batch."""
-        if not self._of(run_id).restored:
-            raise JvmError("it has not planned its sources yet")
+        self._restored(run_id)
         return QueryMode.MICRO_BATCH
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
@@ -205,6 +202,12 @@ class Queries:
             return self.runs[run_id]
         except KeyError:
             raise JvmError("the query has ended") from None
+
+    def _restored(self, run_id: str) -> QueryRun:
+        run = self._of(run_id)
+        if not run.restored:
+            raise JvmError("no sources yet")
+        return run
 
 
 def following(last: Batch | None, step: Mapping[TopicPartition, int]) -> Batch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL
 from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
@@ -37,6 +38,10 @@ from tests.model_checking.spark import (
 Step = tuple[str, ...]
 
 RULES = GroupRouting(names=GroupNames(groups={}), kafka={})
+_OF_DRIVER = attrgetter(  # for the key of a state
+    *("name", "stopped", "zombie", "fenced", "outstanding", "on_its_way", "runs", "buffer"),
+    *("cluster_state", "tracker", "front.offered"),
+)
 REQUEST = 8.0  # a request that is not answered takes so long
 _MAX_REQUESTS = 60  # requests at one instant: more is a driver that turns on the spot
 
@@ -79,22 +84,7 @@ class World:
     def key(self) -> object:
         """Equal for states from which the same can follow."""
         drivers = [
-            (
-                d.name,
-                d.stopped,
-                d.zombie,
-                d.fenced,
-                str(self._still(d)),
-                d.outstanding,
-                d.on_its_way,
-                d.runs,
-                d.buffer,
-                tuple(d.bus),
-                frozenset(d.cluster_state._active),
-                d.cluster_state,
-                d.tracker,
-                d.front.offered,
-            )
+            (str(self._still(d)), tuple(d.bus), frozenset(d.cluster_state._active), *_OF_DRIVER(d))
             for d in self.drivers.values()
         ]
         rest = (self.left, self.kafka, self.checkpoints, self.truth, drivers)
@@ -131,13 +121,8 @@ class World:
         return f"{letter}{self.names}"
 
     def _driver(self) -> Driver:
-        driver = Driver(
-            self._name("d"),
-            RULES,
-            self.setting,
-            self.scope.options(),
-            behind=self.scope.behind,
-        )
+        name, options = self._name("d"), self.scope.options()
+        driver = Driver(name, RULES, self.setting, options, behind=self.scope.behind)
         self.drivers[driver.name] = driver
         for query in self.scope.queries:
             self._run(driver, query)
@@ -256,6 +241,8 @@ class World:
         name, *rest = step
         self.busy = self.busy + 1 if name in ("serve", "send", "answer") else 0
         require(self.busy < _MAX_REQUESTS, f"{rest[:1]} turns on the spot")
+        if name in self.left:
+            self._spend(name)
         getattr(self, f"_do_{name}")(*rest)
         for driver in self.drivers.values():
             self._listen(driver)
@@ -284,7 +271,6 @@ class World:
         self.left[kind] -= 1
 
     def _do_tick(self) -> None:
-        self._spend("tick")
         moment = self.next_moment()
         assert moment is not None
         self.pass_to(moment)
@@ -360,7 +346,6 @@ class World:
 
     def _do_late(self, driver: str, query: str) -> None:
         """The listener bus is slow: this event, and all that follows, waits there."""
-        self._spend("late")
         owner, run = self._at(driver, query)
         owner.bus.append(run.posting())
         run.untold.clear()
@@ -381,13 +366,11 @@ class World:
             run.told = event.batch.end
 
     def _do_twice(self, driver: str, query: str) -> None:
-        self._spend("twice")
         owner, run = self._at(driver, query)
         assert run.posted is not None
         owner.buffer.progressed(run.posted)
 
     def _do_drop(self, driver: str, query: str) -> None:
-        self._spend("drop")
         _, run = self._at(driver, query)
         assert run.current is not None
         run.untold.append(run.current)
@@ -424,25 +407,20 @@ class World:
     def _answer_look(self, driver: Driver, request: SnapshotRequest, how: str) -> None:
         if how == "snapshot":
             self._spend("snapshot")
+        state, names = driver.cluster_state.group(request.group), request.partitions
         if how != "well":
             self.pass_to(self.now + REQUEST / 2)
-            driver.front.events += driver.cluster_state.group(request.group).on_snapshot_failed(
-                request, "_TIMED_OUT", self.now
-            )
+            driver.front.events += state.on_snapshot_failed(request, "_TIMED_OUT", self.now)
         elif not self.kafka.admits(driver.name, request.group):
             driver.fenced = True
-            driver.front.events += driver.cluster_state.group(request.group).on_snapshot_failed(
-                request, "_FENCED", self.now
-            )
+            driver.front.events += state.on_snapshot_failed(request, "_FENCED", self.now)
         else:
-            snapshot = self.kafka.snapshot(request.group, request.partitions)
-            self.truth.on_snapshot(driver.name, request.partitions, self.kafka, self.now)
+            snapshot = self.kafka.snapshot(request.group, names)
+            self.truth.on_snapshot(driver.name, names, self.kafka, self.now)
             if driver is self.chief():
-                self.truth.meddled.difference_update(request.partitions)
-                self.truth.taken_back.difference_update(request.partitions)
-            driver.front.events += driver.cluster_state.group(request.group).on_snapshot(
-                request, snapshot, self.now
-            )
+                self.truth.meddled.difference_update(names)
+                self.truth.taken_back.difference_update(names)
+            driver.front.events += state.on_snapshot(request, snapshot, self.now)
 
     def _answer_commit(self, driver: Driver, request: CommitRequest, how: str) -> None:
         group, positions = request.group, dict(request.positions)
@@ -462,9 +440,8 @@ class World:
             answer = dict.fromkeys(positions, "_FENCED")
         else:
             answer = self._arrive(driver, group, positions, how)
-        driver.front.events += driver.cluster_state.group(request.group).on_commit_answer(
-            request, answer, self.now
-        )
+        state = driver.cluster_state.group(group)
+        driver.front.events += state.on_commit_answer(request, answer, self.now)
 
     def _arrive(
         self, driver: Driver, group: str, positions: dict[TopicPartition, Position], how: str
@@ -493,27 +470,16 @@ class World:
         return answer
 
     def _write(
-        self,
-        by: str,
-        held: dict[TopicPartition, Position],
-        tp: TopicPartition,
-        position: Position,
+        self, by: str, held: dict[TopicPartition, Position], tp: TopicPartition, position: Position
     ) -> None:
         if held.get(tp) != position:
             held[tp] = position
             self.truth.changed(by, tp)
 
     def _delay(self, driver: Driver, request: CommitRequest) -> None:
-        self.kafka.delayed.append(
-            Request(
-                driver.name,
-                request.group,
-                tuple(sorted(request.positions.items())),
-                self.now,
-                self.now + self.scope.repeat_after,
-                driver.zombie,
-            )
-        )
+        positions, expires = tuple(sorted(request.positions.items())), self.scope.repeat_after
+        late = (driver.name, request.group, positions, self.now, self.now + expires, driver.zombie)
+        self.kafka.delayed.append(Request(*late))
 
     def _do_land(self, number: str) -> None:
         request = self.kafka.delayed.pop(int(number))
@@ -537,7 +503,6 @@ class World:
             driver.on_its_way = True
 
     def _do_crash(self, driver: str) -> None:
-        self._spend("crash")
         its = self.drivers.pop(driver)
         self._leave(its)
         for run in its.runs.values():
@@ -578,30 +543,25 @@ class World:
         self._run(self.drivers[driver], query)
 
     def _do_recreate(self) -> None:
-        self._spend("recreate")
         topic = min(self.kafka.topics)
         self.kafka.create(topic, len(self.kafka.topics[topic].ends))
         self._meddle(tp for tp in self._partitions() if tp.topic == topic)
 
     def _do_pause(self) -> None:
         """Nobody does anything for a while; a driver that is suspended stays so for longer."""
-        self._spend("pause")
         self.pass_to(self.now + 20.0)
 
     def _do_delete(self) -> None:
-        self._spend("delete")
         self.kafka.delete(min(self.kafka.topics))
         self._meddle(self._partitions())
 
     def _do_truncate(self) -> None:
-        self._spend("truncate")
         topic = self.kafka.topics[min(self.kafka.topics)]
         topic.ends[0] = max(0, topic.ends[0] - 3)
         self._meddle(self._partitions())
 
     def _do_forget(self) -> None:
         """Something is written to the first partition, and deleted before anybody has read it."""
-        self._spend("forget")
         self.pass_to(self.now + 1.0)
         tp = min(self._partitions())
         topic = self.kafka.topics[tp.topic]
@@ -609,18 +569,15 @@ class World:
         topic.starts[tp.partition] = topic.ends[tp.partition]
 
     def _do_expire(self) -> None:
-        self._spend("expire")
         held = self.kafka.held(GROUP)
         self._meddle(tuple(held))
         held.clear()
 
     def _do_members(self) -> None:
-        self._spend("members")
         self.kafka.members = not self.kafka.members
 
     def _do_reset(self) -> None:
         """A tool sets the first partition back, over whatever writes there."""
-        self._spend("reset")
         held = self.kafka.held(GROUP)
         tp = min(self._partitions())
         self._write("", held, tp, Position(offset=max(0, held[tp].offset - 1) if tp in held else 1))

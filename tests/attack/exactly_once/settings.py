@@ -14,7 +14,6 @@ from tests import iceberg_jars
 from tests.attack.exactly_once.driver import LETTERS
 from tests.attack.exactly_once.lives import Lives
 from tests.attack.exactly_once.store import Database, DeltaStore, IcebergStore, KafkaStore, Store
-from tests.broker import Broker
 from tests.postgres_server import schema_of_its_own
 from tests.sinks.iceberg.java_tables import NAMESPACE, Catalog
 from tests.topics import Topics
@@ -22,43 +21,33 @@ from tests.topics import Topics
 BY_TASKS: Mapping[str, Any] = {"atomicity": "partition", "executor_rows": 0}
 UPSERT: Mapping[str, Any] = {"mode": "upsert", "keys": ("topic", "partition", "offset")}
 REJECTING: Mapping[str, Any] = {"dead_letters": f"lake.{NAMESPACE}.{LETTERS}"}
+_DRIVER, _EXECUTORS = {"write_method": "driver"}, {"write_method": "executors"}
+_STAGING, _BARE = {"write_method": "staging"}, {"transactions": False}
+_CLUSTER = {"master": "local-cluster[2,1,1024]"}
+_DELTA, _ICEBERG, _KAFKA, _POSTGRES = (
+    {"store": store} for store in ("delta", "iceberg", "kafka", "postgres")
+)
 
 # What differs from three partitions of rows, on SQLite, in one process with Spark.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {},
     "sqlite windows": {"shape": "windows"},
-    "delta": {"store": "delta"},
-    "delta upsert": {"store": "delta", "sink": UPSERT},
-    "iceberg": {"store": "iceberg"},
-    "iceberg upsert": {"store": "iceberg", "sink": UPSERT},
-    "iceberg letters": {"store": "iceberg", "sink": REJECTING},
-    "iceberg upsert letters": {"store": "iceberg", "sink": {**UPSERT, **REJECTING}},
-    "kafka driver": {"store": "kafka", "sink": {"write_method": "driver"}},
-    "kafka executors": {
-        "store": "kafka",
-        "sink": {"write_method": "executors"},
-        "master": "local-cluster[2,1,1024]",
-    },
-    "kafka without transactions": {
-        "store": "kafka",
-        "sink": {"transactions": False},
-        "master": "local-cluster[2,1,1024]",
-    },
-    "kafka windows": {"store": "kafka", "shape": "windows"},
-    "postgres driver": {"store": "postgres", "sink": {"write_method": "driver"}},
-    "postgres staging": {"store": "postgres", "sink": {"write_method": "staging"}},
-    "postgres partition": {"store": "postgres", "sink": BY_TASKS},
-    "postgres windows": {"store": "postgres", "shape": "windows"},
-    "postgres executors": {
-        "store": "postgres",
-        "sink": {"write_method": "staging"},
-        "master": "local-cluster[2,1,1024]",
-    },
-    "postgres partition executors": {
-        "store": "postgres",
-        "sink": BY_TASKS,
-        "master": "local-cluster[2,1,1024]",
-    },
+    "delta": _DELTA,
+    "delta upsert": {**_DELTA, "sink": UPSERT},
+    "iceberg": _ICEBERG,
+    "iceberg upsert": {**_ICEBERG, "sink": UPSERT},
+    "iceberg letters": {**_ICEBERG, "sink": REJECTING},
+    "iceberg upsert letters": {**_ICEBERG, "sink": {**UPSERT, **REJECTING}},
+    "kafka driver": {**_KAFKA, "sink": _DRIVER},
+    "kafka executors": {**_KAFKA, "sink": _EXECUTORS, **_CLUSTER},
+    "kafka without transactions": {**_KAFKA, "sink": _BARE, **_CLUSTER},
+    "kafka windows": {**_KAFKA, "shape": "windows"},
+    "postgres driver": {**_POSTGRES, "sink": _DRIVER},
+    "postgres staging": {**_POSTGRES, "sink": _STAGING},
+    "postgres partition": {**_POSTGRES, "sink": BY_TASKS},
+    "postgres windows": {**_POSTGRES, "shape": "windows"},
+    "postgres executors": {**_POSTGRES, "sink": _STAGING, **_CLUSTER},
+    "postgres partition executors": {**_POSTGRES, "sink": BY_TASKS, **_CLUSTER},
 }
 
 
@@ -67,17 +56,13 @@ def begin(
     request: pytest.FixtureRequest,
     folder: Path,
     sink: Mapping[str, Any] = MappingProxyType({}),
-    servers: str | None = None,
+    servers: str | None = None,  # of a broker of the test's own
     **more: Any,
 ) -> Lives:
-    """A query under that setting, which has not lived yet; `sink` goes to its sink.
-
-    `servers` are those of a broker of the test's own. `more` are further arguments of its Job.
-    """
+    """A query that has not lived yet; `sink` goes to its sink, `more` to its Job."""
     chosen = {**SETTINGS[name], "sink": {**SETTINGS[name].get("sink", {}), **sink}, **more}
-    if servers is None:
-        broker: Broker = request.getfixturevalue("broker")
-        servers = broker.bootstrap_servers
+    servers = servers or request.getfixturevalue("broker").bootstrap_servers
+    assert servers is not None
     if chosen.get("store") == "postgres":
         schema = contextlib.ExitStack()
         request.addfinalizer(schema.close)

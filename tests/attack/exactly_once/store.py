@@ -23,7 +23,7 @@ from tests.sinks.iceberg.java_tables import Catalog
 from tests.sinks.kafka.records import committed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Written:
     """One row of the history: a range, the batch and the run that wrote it, and how many rows."""
 
@@ -47,7 +47,7 @@ class Holding:
 
     rows: tuple[tuple[Any, ...], ...]
     heads: dict[TopicPartition, int]
-    history: tuple[Written, ...] | None
+    history: tuple[Written, ...] | None = None
     branches: tuple[int, ...] = ()
     letters: tuple[tuple[Any, ...], ...] | None = None
     last: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -80,8 +80,7 @@ class KafkaStore:
             heads = sink.applied(QUERY)
         return Holding(
             rows=tuple(sorted(tuple(row[name] for name in names) for row in found)),
-            heads={tp: head.range.until for tp, head in sorted(heads.items())},
-            history=None,
+            heads=_ends(heads),
         )
 
 
@@ -108,8 +107,7 @@ class DeltaStore:
         names = columns.replace('"', "").split(", ")
         return Holding(
             rows=_rows((self.path / file for file in files), names),
-            heads={tp: head.range.until for tp, head in sorted(heads.items())},
-            history=None,
+            heads=_ends(heads),
         )
 
 
@@ -133,14 +131,13 @@ class IcebergStore:
             letters = _rows(self.catalog.files(self.catalog.load(LETTERS)), names) if there else ()
             tables += [LETTERS] if there else []
         if not self.catalog.has(TABLE):
-            return Holding(rows=(), heads={}, history=None, letters=letters)
+            return Holding(rows=(), heads={}, letters=letters)
         table = self.catalog.load(TABLE)
         heads = self.catalog.heads(table, QUERY)
         newest = max((head.batch_id for head in heads.values()), default=-1)
         return Holding(
             rows=_rows(self.catalog.files(table), names),
-            heads={tp: head.range.until for tp, head in sorted(heads.items())},
-            history=None,
+            heads=_ends(heads),
             branches=tuple(map(self.catalog.branches, tables)),
             letters=letters,
             last={tp: one.range.start for tp, one in heads.items() if one.batch_id == newest},
@@ -169,11 +166,8 @@ class Database:
 
         # One snapshot: tasks may still write when their driver is dead.
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
-        return cls(
-            connect,
-            begin=begin,
-            tables="SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
-        )
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        return cls(connect, begin=begin, tables=tables)
 
     def read(self, columns: str) -> Holding:
         """Read it; a table that was not made yet is empty."""
@@ -199,31 +193,18 @@ class Database:
         return Holding(
             rows=tuple(tuple(row) for row in rows),
             heads={TopicPartition(topic, number): until for topic, number, until in heads},
-            history=tuple(_written(*row) for row in history),
+            history=tuple(
+                Written(TopicPartition(topic, number), OffsetRange(start, until), *rest)
+                for topic, number, start, until, *rest in history
+            ),
         )
+
+
+def _ends(heads: Mapping[TopicPartition, Head]) -> dict[TopicPartition, int]:
+    return {tp: head.range.until for tp, head in sorted(heads.items())}
 
 
 def _rows(files: Iterable[Path], names: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
     """Those of data files, in order."""
     found = [row for file in files for row in parquet.read_table(file).to_pylist()]
     return tuple(sorted(tuple(row[name] for name in names) for row in found))
-
-
-def _written(
-    topic: str,
-    partition: int,
-    start: int,
-    until: int,
-    batch: int,
-    run: str,
-    rows: int,
-    verdict: str | None,
-) -> Written:
-    return Written(
-        partition=TopicPartition(topic, partition),
-        range=OffsetRange(start, until),
-        batch=batch,
-        run=run,
-        rows=rows,
-        verdict=verdict,
-    )

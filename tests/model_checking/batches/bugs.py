@@ -18,11 +18,9 @@ from eo_listener.model.ledger import Applied, BatchVerdict, Entry
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink
 from tests.model_checking.batches import counted_bugs
-from tests.model_checking.batches.tape import TapeStore, TapeTransaction
-from tests.model_checking.bugs import Bug
+from tests.model_checking.batches.tape import TapeTransaction
+from tests.model_checking.bugs import Bug, always, bug
 
-_ANOTHER, _TWO = "is_of_another_topic", "_refuse_two_topics"
-_ACCEPTED = "restart, accepted"
 _BatchCheck = batch_guard._BatchCheck
 _transact, _move, _write = MemorySink._transact, MemorySink._move, SinkWriter.write
 _apply, _judge_range, _continue = (
@@ -112,8 +110,8 @@ def _first_for_all(self: BatchRunner, frame: Any, course: Any) -> None:
 
 def _from_history(self: MemorySink, query: str) -> Mapping[Any, Any]:
     store: Any = self.store
-    assert isinstance(store, TapeStore)
-    return store.read_history(self.key)
+    heads: Mapping[Any, Any] = store.read_history(self.key)
+    return heads
 
 
 def _success(self: SinkWriter, sink: Any, entry: Entry, unknown: Any) -> Entry:
@@ -162,28 +160,9 @@ def _some_is_all(self: SinkWriter, sink: Any, entry: Entry) -> Entry:
     return replace(entry, moves={}) if len(left.moves) < len(entry.moves) else left
 
 
-def _not_asked(self: BatchRunner, sink: Any, heads: Any, course: Any) -> None:
-    """A partition without a head is the first one."""
-
-
-def _no_doubt(*what: Any, **how: Any) -> bool:
-    """What another name has says nothing."""
-    return False
-
-
 def _all_unread(self: PlannedBatch, initial: Any) -> PlannedBatch:
     """What earlier batches have planned counts as not read, wherever the query began."""
     return replace(self, continued=frozenset())
-
-
-def _own_name(self: MemorySink, query_id: str) -> Mapping[Any, Any]:
-    """The heads of all names are not looked through."""
-    return {}
-
-
-def _never_late(*what: Any) -> bool:
-    """Where the ledger begins is not written down."""
-    return False
 
 
 def _foreign_at_once(self: BatchRunner, due: Any, course: Any, foreign: ForeignWriterError) -> Any:
@@ -210,10 +189,6 @@ def _not_foreign(self: SinkWriter, sink: Any, frame: Any, entry: Entry, plan: An
         return _write(self, sink, frame, entry, plan)
     except ForeignWriterError:
         return Written(applied=None, attempts=1)
-
-
-def _no(self: Any, *what: Any) -> bool:
-    return False
 
 
 def _overlap_is_next(self: Any, tp: Any, span: Any, head: Any) -> None:
@@ -272,73 +247,68 @@ def _kept(self: Any, ranges: Any) -> None:
         self.errors.add(BatchErrorKind.VANISHED, tp, self._applied[tp].range)
 
 
-def _begun_in_parts(origin: Any, logs: Any) -> set[Any]:
-    """A new checkpoint begins a topic again of which the ledger has the beginning."""
-    return set()
-
-
-def _agreed(*ledgers: Any) -> None:
-    """Two ledgers that stand at one offset of two topics are taken for one."""
-
-
 BUGS = (
-    Bug("rows before their ledger", "crash", ((MemorySink, "_transact", _rows_first),)),
-    Bug("ledger before its rows", "crash", ((MemorySink, "_transact", _ledger_first),)),
-    Bug("compare-and-set without row count", "zombie", ((MemorySink, "_move", _uncounted),)),
-    Bug("one head stands for all", "crash", ((MemorySink, "_move", _only_the_first),)),
-    Bug("compare-and-set by offset", "stateful zombie", ((TapeTransaction, "move", _by_offset),)),
-    Bug("new head over an old one", "zombie", ((TapeTransaction, "move", _blind_insert),)),
-    Bug("empty batch not recorded", "stateful", ((MemorySink, "_move", _empty_unrecorded),)),
-    Bug("head taken from history", "crash", ((MemorySink, "applied", _from_history),)),
-    Bug("all rows for each partition", "alone", ((MemorySink, "apply", _whole_each_time),)),
-    Bug("batch id instead of ranges", "ledger", ((steps, "judge_batch", _by_number),)),
-    Bug("stateful replay not run", "stateful", ((BatchRunner, "_apply", _not_run),)),
-    Bug("the first sink's ledger for all", "two sinks", ((BatchRunner, "_apply", _first_for_all),)),
-    Bug("mixed replay allowed", "forgotten", ((steps, "judge_batch", _each_alone),)),
-    Bug("topic id ignored", "recreate", ((_BatchCheck, "_is_recreated", _no),)),
-    Bug(
+    bug("rows before their ledger", "crash", MemorySink, "_transact", _rows_first),
+    bug("ledger before its rows", "crash", MemorySink, "_transact", _ledger_first),
+    bug("compare-and-set without row count", "zombie", MemorySink, "_move", _uncounted),
+    bug("one head stands for all", "crash", MemorySink, "_move", _only_the_first),
+    bug("compare-and-set by offset", "stateful zombie", TapeTransaction, "move", _by_offset),
+    bug("new head over an old one", "zombie", TapeTransaction, "move", _blind_insert),
+    bug("empty batch not recorded", "stateful", MemorySink, "_move", _empty_unrecorded),
+    bug("head taken from history", "crash", MemorySink, "applied", _from_history),
+    bug("all rows for each partition", "alone", MemorySink, "apply", _whole_each_time),
+    bug("batch id instead of ranges", "ledger", steps, "judge_batch", _by_number),
+    bug("stateful replay not run", "stateful", BatchRunner, "_apply", _not_run),
+    bug("the first sink's ledger for all", "two sinks", BatchRunner, "_apply", _first_for_all),
+    bug("mixed replay allowed", "forgotten", steps, "judge_batch", _each_alone),
+    bug("topic id ignored", "recreate", _BatchCheck, "_is_recreated", always(False)),
+    bug(
         "recreated without consent",
         "recreate and new checkpoint",
-        ((_BatchCheck, "_begin_recreated", _unasked),),
+        _BatchCheck,
+        "_begin_recreated",
+        _unasked,
     ),
-    Bug("recreated, judged by offset", "restart", ((_BatchCheck, "_is_recreated", _no),)),
-    Bug(
-        "recreated, begun in its middle", "restart", ((_BatchCheck, "_begin_recreated", _anywhere),)
+    bug("recreated, judged by offset", "restart", _BatchCheck, "_is_recreated", always(False)),
+    bug("recreated, begun in its middle", "restart", _BatchCheck, "_begin_recreated", _anywhere),
+    bug("recreated, old id kept", "restart", _BatchCheck, "_move", _same_id),
+    bug(
+        "recreated, beyond its log",
+        "restart, accepted",
+        _BatchCheck,
+        "_is_there",
+        _nothing_is_there,
     ),
-    Bug("recreated, old id kept", "restart", ((_BatchCheck, "_move", _same_id),)),
-    Bug("recreated, beyond its log", _ACCEPTED, ((_BatchCheck, "_is_there", _nothing_is_there),)),
-    Bug("recreated with fewer, kept", "restart of fewer", ((_BatchCheck, "find_vanished", _kept),)),
-    Bug("plan older than the ledger", "restart and zombie", ((steps, _ANOTHER, _no),)),
-    Bug("begun twice by two starts", "restart alone", ((resolve, "_of_now", _begun_in_parts),)),
-    Bug("ledgers of two topics", "restart, two sinks", ((origins, _TWO, _agreed),)),
-    Bug("overlap taken for next", "forgotten", ((_BatchCheck, "_judge_range", _overlap_is_next),)),
-    Bug("replay by another query", "stranger", ((_BatchCheck, "_judge_range", _anyones_replay),)),
-    Bug("gap taken for next", "careless", ((_BatchCheck, "_continue", _gap_is_next),)),
-    Bug("log start ignored", "retention", ((_BatchCheck, "_continue", _endless_log),)),
-    Bug("no answer taken for success", "answers", ((SinkWriter, "_found_out", _success),)),
-    Bug("no answer taken for failure", "answers", ((SinkWriter, "_found_out", _failure),)),
-    Bug("head read again at the write", "zombie", ((SinkWriter, "write", _reread),)),
-    Bug("some landed taken for all", "alone in doubt", ((SinkWriter, "_missing", _some_is_all),)),
-    Bug("first in an emptied store", "emptied store", ((BatchRunner, "_other_heads", _not_asked),)),
+    bug("recreated with fewer, kept", "restart of fewer", _BatchCheck, "find_vanished", _kept),
+    bug(
+        "plan older than the ledger",
+        "restart and zombie",
+        steps,
+        "is_of_another_topic",
+        always(False),
+    ),
+    bug("begun twice by two starts", "restart alone", resolve, "_of_now", always(set())),
+    bug("ledgers of two topics", "restart, two sinks", origins, "_refuse_two_topics", always(None)),
+    bug("overlap taken for next", "forgotten", _BatchCheck, "_judge_range", _overlap_is_next),
+    bug("replay by another query", "stranger", _BatchCheck, "_judge_range", _anyones_replay),
+    bug("gap taken for next", "careless", _BatchCheck, "_continue", _gap_is_next),
+    bug("log start ignored", "retention", _BatchCheck, "_continue", _endless_log),
+    bug("no answer taken for success", "answers", SinkWriter, "_found_out", _success),
+    bug("no answer taken for failure", "answers", SinkWriter, "_found_out", _failure),
+    bug("head read again at the write", "zombie", SinkWriter, "write", _reread),
+    bug("some landed taken for all", "alone in doubt", SinkWriter, "_missing", _some_is_all),
+    bug("first in an emptied store", "emptied store", BatchRunner, "_other_heads", always(None)),
     Bug(
         "first under a new name",
         "renamed",
-        ((batch_guard, "doubt", _no_doubt), (batch_guard, "has_doubled", _no_doubt)),
+        ((batch_guard, "doubt", always(False)), (batch_guard, "has_doubled", always(False))),
     ),
-    Bug("own name alone is asked for", "renamed", ((MemorySink, "moved_by", _own_name),)),
-    Bug("every batch a beginning", "emptied store", ((PlannedBatch, "began_at", _all_unread),)),
-    Bug(
-        "skipped offsets not recorded",
-        "emptied, accepted",
-        ((batch_guard, "is_late", _never_late),),
-    ),
-    Bug("moved head judged once", "overlap", ((BatchRunner, "_again", _foreign_at_once),)),
-    Bug("moved head judged twice", "alone", ((BatchRunner, "_written", _twice_at_most),)),
-    Bug("renamed back, not looked up", "renamed twice", ((batch_guard, "has_doubled", _no_doubt),)),
-    Bug(
-        "a foreign ledger taken for ours",
-        "ledger and zombie",
-        ((SinkWriter, "write", _not_foreign),),
-    ),
+    bug("own name alone is asked for", "renamed", MemorySink, "moved_by", always({})),
+    bug("every batch a beginning", "emptied store", PlannedBatch, "began_at", _all_unread),
+    bug("skipped offsets not recorded", "emptied, accepted", batch_guard, "is_late", always(False)),
+    bug("moved head judged once", "overlap", BatchRunner, "_again", _foreign_at_once),
+    bug("moved head judged twice", "alone", BatchRunner, "_written", _twice_at_most),
+    bug("renamed back, not looked up", "renamed twice", batch_guard, "has_doubled", always(False)),
+    bug("a foreign ledger taken for ours", "ledger and zombie", SinkWriter, "write", _not_foreign),
     *counted_bugs.BUGS,
 )

@@ -10,7 +10,7 @@ from eo_listener.foreach_batch.batch_guard import _consent, next_move
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Applied, Entry, Move
 from eo_listener.testing import MemorySink
-from tests.model_checking.bugs import Bug
+from tests.model_checking.bugs import bug
 
 _apply, _move = MemorySink.apply, MemorySink._move
 
@@ -79,21 +79,35 @@ def _in_parts(self: MemorySink, frame: Any, entry: Entry, plan: Any) -> Applied:
     return _apply(self, frame, entry, replace(plan, counted=None))
 
 
-def _judged(name: str, scope: str, change: Any) -> Bug:
-    return Bug(name, scope, ((batch_guard, "next_move", change),))
-
-
 BUGS = (
-    Bug("plan id ignored", "files planned again", ((batch_guard, "is_applied", _any_plan),)),
-    Bug("number alone", "files, stranger", ((batch_guard, "is_applied", _any_life),)),
-    _judged("another checkpoint taken over", "files, stranger", _taken_over),
-    _judged("consent that never ends", "files, stranger", _standing),
-    _judged("consent to what was restored", "files, restored store", _whatever_there_is),
-    _judged("consent to a zombie's batch", "files, zombie, new checkpoint", _whatever_there_is),
-    _judged("numbers go on in a new life", "files, new checkpoint", _goes_on),
-    _judged("batch before not compared", "files aside", _any_before),
-    _judged("missing batches passed over", "files aside", _no_gap),
-    _judged("first files late, taken for lost", "beside, files later", _always_there),
-    Bug("number not recorded", "files beside Kafka", ((MemorySink, "_move", _kafka_alone),)),
-    Bug("counted rows by partition", "beside, alone", ((MemorySink, "apply", _in_parts),)),
+    bug("plan id ignored", "files planned again", batch_guard, "is_applied", _any_plan),
+    bug("number alone", "files, stranger", batch_guard, "is_applied", _any_life),
+    bug("another checkpoint taken over", "files, stranger", batch_guard, "next_move", _taken_over),
+    bug("consent that never ends", "files, stranger", batch_guard, "next_move", _standing),
+    bug(
+        "consent to what was restored",
+        "files, restored store",
+        batch_guard,
+        "next_move",
+        _whatever_there_is,
+    ),
+    bug(
+        "consent to a zombie's batch",
+        "files, zombie, new checkpoint",
+        batch_guard,
+        "next_move",
+        _whatever_there_is,
+    ),
+    bug("numbers go on in a new life", "files, new checkpoint", batch_guard, "next_move", _goes_on),
+    bug("batch before not compared", "files aside", batch_guard, "next_move", _any_before),
+    bug("missing batches passed over", "files aside", batch_guard, "next_move", _no_gap),
+    bug(
+        "first files late, taken for lost",
+        "beside, files later",
+        batch_guard,
+        "next_move",
+        _always_there,
+    ),
+    bug("number not recorded", "files beside Kafka", MemorySink, "_move", _kafka_alone),
+    bug("counted rows by partition", "beside, alone", MemorySink, "apply", _in_parts),
 )

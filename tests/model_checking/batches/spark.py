@@ -231,10 +231,8 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
         for offset in offsets
         if tp in log.ends and log.starts[tp] <= offset < log.ends[tp]
     )
-    there = tuple(span.until <= log.ends.get(tp, -1) for tp, span in batch.spans)
-    lives, starts = tuple(log.lives.values()), tuple(log.starts.items())
-    first = tuple(driver.first.items())
-    digest = (driver.run, driver.batch, batch, lives, starts, there, first)
+    at = tuple(tuple(each.items()) for each in (log.lives, log.starts, log.ends, driver.first))
+    digest = (driver.run, driver.query_id, driver.batch, batch, plan.counted, plan.continued, at)
     return Answer(Planned(plan, rows, of_kafka(driver.first)), digest)
 
 

@@ -6,9 +6,11 @@ to the very call, and goes on from there when it is resumed.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
@@ -47,6 +49,15 @@ from tests.model_checking.cloning import clone
 from tests.model_checking.ledger import require
 
 Step = tuple[str, ...]
+# What makes up the key of a state, beside what stands elsewhere in it.
+_OF_WORLD = attrgetter("meddled", "lossy", "failed", "runs", "name", "offered", "consent")
+_OF_TABLE = attrgetter(
+    *("rows", "heads", "history", "gaps", "parts", "bases", "reached", "emitted", "lock", "flying")
+)
+_OF_DRIVER = attrgetter(
+    *("run", "query_id", "name", "consent", "batch", "ends", "current", "last", "answers"),
+    *("stopped", "zombie", "overtaken", "robbed", "ousted"),
+)
 _UNKNOWN = ("lost", "unanswered", "late")
 
 
@@ -61,6 +72,22 @@ class _Ledger:
         return self.heads
 
 
+def _frozen(values: Iterable[Any]) -> tuple[Hashable, ...]:
+    """Make dicts and sets among them hashable."""
+    return tuple([_HASHED.get(type(one), _itself)(one) for one in values])
+
+
+def _items(value: dict[Any, Hashable]) -> Hashable:
+    return frozenset(value.items())
+
+
+def _itself(value: Hashable) -> Hashable:
+    return value
+
+
+_HASHED: dict[type, Callable[[Any], Hashable]] = {dict: _items, set: frozenset}
+
+
 class World:
     """One state."""
 
@@ -68,6 +95,7 @@ class World:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.played = functools.cache(play)  # for all copies, as the same answers lead to the same
         self.left = {**scope.troubles, "start": scope.starts}
         self.log = Log.of(scope.partitions)
         self.checkpoint = Checkpoint(dict(self.log.ends), dict(self.log.lives))
@@ -90,55 +118,15 @@ class World:
     def key(self) -> Hashable:
         """Equal for states from which the same can follow."""
         tables = tuple(
-            (
-                key,
-                table.rows,
-                frozenset(table.heads.items()),
-                table.history,
-                table.gaps,
-                table.parts,
-                frozenset(table.bases.items()),
-                frozenset(table.reached.items()),
-                frozenset(table.emitted.items()),
-                table.lock,
-                table.flying,
-                table.backup is not None,
-            )
+            (key, *_frozen(_OF_TABLE(table)), table.backup is not None)
             for key, table in self.tables.items()
         )
-        drivers = tuple(
-            (
-                one.run,
-                one.query_id,
-                one.name,
-                one.consent,
-                one.batch,
-                frozenset(one.ends.items()),
-                one.current,
-                one.last,
-                one.answers,
-                one.stopped,
-                one.zombie,
-                one.overtaken,
-                one.robbed,
-                frozenset(one.ousted),
-            )
-            for one in self.drivers.values()
-        )
+        drivers = tuple(_frozen(_OF_DRIVER(driver)) for driver in self.drivers.values())
         log = (*self.log.lives.values(), *self.log.starts.items(), *self.log.ends.items())
         checkpoint = self.checkpoint
         files = (checkpoint.life, tuple(checkpoint.batches), checkpoint.done, checkpoint.lost)
         first = (*checkpoint.first.items(), *checkpoint.topics.values())
-        rest = (
-            *self.left.values(),
-            frozenset(self.meddled),
-            self.lossy,
-            self.failed,
-            self.runs,
-            self.name,
-            self.offered,
-            self.consent,
-        )
+        rest = (*self.left.values(), *_frozen(_OF_WORLD(self)))
         return (log, files, first, tables, drivers, rest)
 
     # Who is there
@@ -355,7 +343,7 @@ class World:
 
     def _play(self, driver: Driver) -> Stand:
         how, consent = self.scope.how, driver.consent
-        return play(how, driver.name, driver.batch, driver.answers, consent)
+        return self.played(how, driver.name, driver.batch, driver.answers, consent)
 
     def _at_once(self, driver: Driver, call: Call) -> Answer:
         if call.name == "plan":
@@ -418,7 +406,7 @@ class World:
         table.commit(run, call, batch, self.log, first, stateful=self.scope.stateful)
         several = len({tp for tp, _ in table.bases}) < len(table.bases)
         consent = self.scope.how.on_recreated == "restart"
-        require(consent or not several, f"{run} begins a topic that was recreated, unasked")
+        require(consent or not several, f"{run} begins a recreated topic unasked")
         if any(head.query_id != self.checkpoint.id for _, _, head in call.moves):
             self.meddled.add(self.checkpoint.id)  # a zombie of the checkpoint before this one
         for other in self.drivers.values():
