@@ -12,19 +12,17 @@ from tests.attack.offsets_topic import OffsetsTopic
 from tests.attack.proxy import Proxy
 from tests.broker import Broker
 from tests.conftest import kafka_version
+from tests.postgres_server import postgres
 from tests.spark_session import spark
 from tests.topics import Topics
 from tests.waiting import until
 
-__all__ = ["spark"]  # a fixture, here for the tests of this folder
+__all__ = ["postgres", "spark"]  # fixtures of this folder
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
-    """A broker, the proxy in front of it, and what stands in its `__consumer_offsets`.
-
-    Clients of `servers` go through the proxy, those of `direct` do not.
-    """
+    """A broker, the proxy before it for clients of `servers`, and its `__consumer_offsets`."""
 
     broker: Broker
     proxy: Proxy

@@ -1,10 +1,4 @@
-"""A driver with a real query and a listener, in a process of its own that can be held or killed.
-
-    python -m tests.attack.driver '{"servers": ..., "topic": ..., "group": ..., ...}'
-
-Lines come in: `drain` (process all there is), `stop` (query, session, program). Lines go out:
-`ready`, one for each event of the listener (its class), `drained`, `stopped` or `failed`.
-"""
+"""A driver with a query and a listener: takes `drain` and `stop`, prints each event's class."""
 
 from __future__ import annotations
 

@@ -23,10 +23,7 @@ class Batch:
 
 
 class Durable:
-    """The batches of a local checkpoint whose Kafka sources read different topics.
-
-    Spark must keep all of them: `spark.sql.streaming.minBatchesToRetain`.
-    """
+    """The batches of a local checkpoint of which Spark keeps all (`minBatchesToRetain`)."""
 
     def __init__(self, checkpoint: Path) -> None:
         commits = checkpoint / "commits"

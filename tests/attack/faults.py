@@ -112,10 +112,7 @@ def _stop_here() -> None:
 
 
 def driver_processes() -> tuple[int, ...]:
-    """Spark's JVM, then its Python; this process alone, where there is no Spark.
-
-    They are above a task's process, and the JVM is below the driver's.
-    """
+    """Spark's JVM, then its Python, for their tasks too; without Spark this process alone."""
     this = psutil.Process()
     for above in this.parents():
         if _is_jvm(above):

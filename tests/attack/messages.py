@@ -1,8 +1,4 @@
-"""Kafka's messages, read and written by the definitions that Kafka itself ships in its jars.
-
-Every version of every request, reply and coordinator record is described there as JSON
-(`common/message/*.json`); so nothing about a format is written down here a second time.
-"""
+"""Kafka's messages, read and written by the definitions (JSON) that Kafka ships in its jars."""
 
 from __future__ import annotations
 

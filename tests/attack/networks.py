@@ -1,13 +1,4 @@
-"""A wire that can be cut: between this machine and a network namespace of the test's own.
-
-with network() as wire:
-    ...                  # a broker listens at wire.host, a driver is started with wire.within
-    wire.cut()           # packets vanish, in both directions; nobody is told, nothing is refused
-    wire.mend()
-
-The wire is a bridge in a namespace between the two. When it is down, both ends still have a link,
-as two machines have with a switch between them that forwards nothing.
-"""
+"""A wire that can be cut, as at a switch, between this machine and a network namespace."""
 
 from __future__ import annotations
 
@@ -25,10 +16,7 @@ _BRIDGE = "wire"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """`host` is this machine's address on it, `within` the words before a command at the far end.
-
-    The far end has this wire and loopback, and no other network.
-    """
+    """`host` is this machine on it; `within` are the words before a command at the far end."""
 
     host: str
     within: tuple[str, ...]

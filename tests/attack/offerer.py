@@ -1,10 +1,4 @@
-"""A driver in small: a committer in a process of its own that is told what to offer.
-
-    python -m tests.attack.offerer '{"servers": ..., "group": ..., "topic": ..., ...}'
-
-Lines come in: `offer N` (for every partition), `renew N`, `flush`, `close`. Lines go out: `ready`,
-one for each event (its class and the offset of partition 0), `flushed True`, `closed`.
-"""
+"""A committer in a process of its own: takes `offer N`, `renew N`, `flush` and `close`."""
 
 from __future__ import annotations
 

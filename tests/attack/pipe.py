@@ -34,10 +34,7 @@ class _Expected:
 
 
 class Pipe:
-    """Passes frames on both ways; `meet` says which fault strikes a request.
-
-    The connections are their owner's to close.
-    """
+    """Passes frames on both ways; `meet` says which fault strikes a request."""
 
     def __init__(
         self,

@@ -1,13 +1,4 @@
-"""A proxy in front of a real broker that knows Kafka's protocol, and does what networks do.
-
-Frames are prefixed by their length; a request starts with api, version and correlation id, a reply
-with the correlation id. So each can be met by what it is.
-
-    with Proxy() as proxy, Broker(listeners=[proxy.listener()]) as broker:
-        proxy.forward(broker)
-        fault = proxy.arm("OffsetCommit", Drop(Way.REPLY), nth=2)
-        client = Consumer({"bootstrap.servers": proxy.address, ...})
-"""
+"""A proxy in front of a real broker that knows Kafka's protocol, and does what networks do."""
 
 from __future__ import annotations
 
@@ -37,10 +28,7 @@ class Count:
 
 @final
 class Proxy:
-    """One proxy for one node. Its thread and connections live until the `with` block ends.
-
-    `name` is that of the broker's listener; each of several proxies needs one of its own.
-    """
+    """One proxy for one node; `name` is that of the broker's listener, its own for each proxy."""
 
     def __init__(self, name: str = LISTENER) -> None:
         self._name = name
@@ -95,11 +83,7 @@ class Proxy:
         times: int | None = 1,
         choice: Choice | None = None,
     ) -> Armed:
-        """Prepare a fault for the `nth` request from now on, and `times` in all (None: forever).
-
-        `api` is Kafka's name, such as "OffsetCommit". Of two faults that meet one request the
-        first strikes; `choice` narrows down which requests count.
-        """
+        """Prepare a fault for the `nth` request of an api from now on; `times` None: forever."""
         armed = Armed(self.messages.api(api), action, nth=nth, times=times, choice=choice)
         with self._lock:
             self._armed.append(armed)

@@ -15,26 +15,19 @@ _COMPRESSION, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record, with what its batch says of its transaction.
-
-    `producer_id` is -1 for a plain producer. `commits` is set for the marker that ends a
-    transaction: True for a commit, False for an abort.
-    """
+    """One record; `commits` is set for a marker that ends a transaction (False: by an abort)."""
 
     offset: int
     key: bytes | None
     value: bytes | None
     timestamp: int
-    producer_id: int
+    producer_id: int  # -1 for a plain producer
     transactional: bool
     commits: bool | None
 
 
 def records(data: bytes) -> Iterator[Record]:
-    """Every record of whole batches; a batch that is still being written ends it.
-
-    Raises ValueError for compressed batches and for other message formats.
-    """
+    """Every record of whole, uncompressed batches; a batch that is still being written ends it."""
     at = 0
     while at + _HEAD.size <= len(data):
         head = _HEAD.unpack_from(data, at)

@@ -68,57 +68,44 @@ def _topic(topic: Fields) -> Fields:
     return {key: topic[key] for key in ("Name", "Topic", "TopicId") if key in topic}
 
 
+def _each_part(
+    topics: list[Fields], parts: str, replied: str, reply: Callable[[Any], Fields]
+) -> list[Fields]:
+    return [{**_topic(one), replied: [reply(part) for part in one[parts]]} for one in topics]
+
+
 def _partitions(asked: Fields, code: int) -> Fields:
-    topics = []
-    for topic in asked["Topics"]:
-        parts = [
-            {"PartitionIndex": part["PartitionIndex"], "ErrorCode": code}
-            for part in topic["Partitions"]
-        ]
-        topics.append({**_topic(topic), "Partitions": parts})
-    return {"Topics": topics}
+    def refuse(part: Any) -> Fields:
+        return {"PartitionIndex": part["PartitionIndex"], "ErrorCode": code}
+
+    return {"Topics": _each_part(asked["Topics"], "Partitions", "Partitions", refuse)}
 
 
 def _added(asked: Fields, code: int) -> Fields:
     """Of a version that clients ask in: those after 3 are between brokers."""
-    topics = [
-        {
-            "Name": topic["Name"],
-            "ResultsByPartition": [
-                {"PartitionIndex": number, "PartitionErrorCode": code}
-                for number in topic["Partitions"]
-            ],
-        }
-        for topic in asked["V3AndBelowTopics"]
-    ]
+
+    def refuse(number: Any) -> Fields:
+        return {"PartitionIndex": number, "PartitionErrorCode": code}
+
+    topics = _each_part(asked["V3AndBelowTopics"], "Partitions", "ResultsByPartition", refuse)
     return {"ResultsByTopicV3AndBelow": topics}
 
 
 def _produced(asked: Fields, code: int) -> Fields:
-    responses = []
-    for topic in asked["TopicData"]:
-        parts = [
-            {"Index": part["Index"], "ErrorCode": code, "BaseOffset": -1, "LogAppendTimeMs": -1}
-            for part in topic["PartitionData"]
-        ]
-        responses.append({**_topic(topic), "PartitionResponses": parts})
-    return {"Responses": responses}
+    def refuse(part: Any) -> Fields:
+        nothing = {"BaseOffset": -1, "LogAppendTimeMs": -1}
+        return {"Index": part["Index"], "ErrorCode": code, **nothing}
+
+    topics = _each_part(asked["TopicData"], "PartitionData", "PartitionResponses", refuse)
+    return {"Responses": topics}
 
 
 def _fetched(asked: Fields, code: int) -> Fields:
-    responses = []
-    for topic in asked["Topics"]:
-        parts = [
-            {
-                "PartitionIndex": part["Partition"],
-                "ErrorCode": code,
-                "HighWatermark": -1,
-                "PreferredReadReplica": -1,
-            }
-            for part in topic["Partitions"]
-        ]
-        responses.append({**_topic(topic), "Partitions": parts})
-    return {"Responses": responses}
+    def refuse(part: Any) -> Fields:
+        nothing = {"HighWatermark": -1, "PreferredReadReplica": -1}
+        return {"PartitionIndex": part["Partition"], "ErrorCode": code, **nothing}
+
+    return {"Responses": _each_part(asked["Topics"], "Partitions", "Partitions", refuse)}
 
 
 def _coordinator(asked: Fields, code: int) -> Fields:

@@ -35,10 +35,7 @@ def before_offsets(checkpoint: Path) -> int:
 
 
 def leave_temporary(checkpoint: Path, folder: str = "commits", *, whole: bool = False) -> Path:
-    """A crash before the rename: the next batch's file stands under its temporary name.
-
-    Half of it, or the whole. Gives the file.
-    """
+    """A crash before the rename: the next batch's file, or half of it, under its temporary name."""
     newest = batches(checkpoint, folder)[-1]
     content = (checkpoint / folder / str(newest)).read_bytes()
     left = checkpoint / folder / f".{newest + 1}.{uuid.uuid4()}.tmp"
@@ -47,10 +44,7 @@ def leave_temporary(checkpoint: Path, folder: str = "commits", *, whole: bool = 
 
 
 def tear(file: Path, keep: int | None = None, *, checksummed: bool = False) -> None:
-    """Cut a file off after `keep` bytes (default: half).
-
-    With `checksummed` its checksum is made to fit, as on a file system that keeps none.
-    """
+    """Cut a file off after `keep` bytes (default: half); `checksummed`: the checksum fits."""
     content = file.read_bytes()
     replace(file, content[: len(content) // 2 if keep is None else keep], checksummed=checksummed)
 
@@ -79,10 +73,7 @@ def copy(checkpoint: Path, to: Path) -> Path:
 
 
 def rewind_to(checkpoint: Path, batch: int) -> None:
-    """Make `batch` the last one that is done, as one does to process again what follows it.
-
-    Of a stateful query the state of later batches stays, which Spark writes over.
-    """
+    """Make `batch` the last one that is done; Spark writes over the state of those after it."""
     for folder in ("offsets", "commits"):
         for number in batches(checkpoint, folder):
             if number > batch:

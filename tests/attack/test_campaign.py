@@ -120,10 +120,7 @@ def carry_out(
 def test_each_first_request_is_met_by_each_fault(
     bench: AttackedBroker, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whichever fault the first request of an api meets, the group ends right, and was never wrong.
-
-    The requests that only read are the same in all modes, and attacked in one.
-    """
+    """Whichever it is, the group ends right, and was never wrong; reads in one mode alone."""
     apis = (*WRITING[mode], *(READING if mode == "simple" else ()))
     carry_out(bench, chosen(cases(mode, apis, [1])), capsys)
 

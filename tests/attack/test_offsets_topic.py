@@ -145,10 +145,7 @@ def places(commits: Iterable[GroupCommit], *without: Fate) -> set[tuple[int, int
     "version", [pytest.param("3.9.2", marks=pytest.mark.slow), pytest.param("4.1.2")]
 )
 def test_each_commit_is_found_with_its_fate(start_broker: StartBroker, version: str) -> None:
-    """Plain, committed, aborted and open commits, as consumers of both isolation levels see them.
-
-    Also while the broker does not answer, and after it was killed.
-    """
+    """Plain, committed, aborted and open commits, also when the broker is away or dead."""
     broker = start_broker(version=version)
     servers = broker.bootstrap_servers
     topic = Topics(servers).create("t", partitions=2)

@@ -25,10 +25,7 @@ PAUSE = 16.0  # longer than what the committer takes for a pause in which others
 def test_a_driver_that_stood_still_takes_nothing_back(
     attacked: Attacked, tmp_path: Path, mode: str
 ) -> None:
-    """Suspended just after Spark reported a batch, it resumes when its successor is far ahead.
-
-    It looks at the group first, or is fenced; and it is not the one who commits what comes later.
-    """
+    """Resumed when its successor is far ahead, it looks at the group first, or is fenced."""
     topic, group = attacked.topics.create(partitions=3), unique("zombie")
     attacked.topics.fill(topic, 100)
     job = Job(

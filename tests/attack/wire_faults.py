@@ -97,10 +97,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The client gets an error code, and nothing happens on the broker.
-
-    Requests that only read are let through, and what their reply says is replaced.
-    """
+    """The client gets an error code; the broker gets only requests that read."""
 
     code: int
 
@@ -110,10 +107,7 @@ Choice = Callable[[Request], bool]
 
 
 class Armed:
-    """A fault that waits for its request: the `nth` of its api from now on, and those after it.
-
-    `times` of them are met, all when None; `choice` narrows down which requests count.
-    """
+    """A fault that waits for the `nth` request of its api, and meets `times` (None: all)."""
 
     def __init__(
         self, api: int, action: Action, *, nth: int, times: int | None, choice: Choice | None

@@ -1,12 +1,4 @@
-"""Processes that stand still in mid-work, as in a long pause, and go on when others have moved on.
-
-with Puppet("tests.attack.offerer", settings.text()) as zombie:
-    zombie.say("offer 5")
-    zombie.await_line("Committed 5")
-    zombie.freeze()      # the whole process group, a JVM below it too
-    ...                  # a successor takes over
-    zombie.thaw()
-"""
+"""Processes that stand still in mid-work, and go on when others have moved on."""
 
 from __future__ import annotations
 
@@ -30,19 +22,14 @@ _END = 30.0
 
 @final
 class Puppet:
-    """A Python program in a process group of its own; whatever is left of it ends with the block.
-
-    `module` is run from the project's folder; `environment` is added to ours. `within` are the
-    words before the command, such as those of a network's namespace. It is told things by lines on
-    its standard input, and what it prints is kept.
-    """
+    """A Python program in a process group of its own, told by lines; it ends with the block."""
 
     def __init__(
         self,
         module: str,
         *arguments: str,
-        environment: Mapping[str, str] = MappingProxyType({}),
-        within: Sequence[str] = (),
+        environment: Mapping[str, str] = MappingProxyType({}),  # added to ours
+        within: Sequence[str] = (),  # words before the command, as for a network's namespace
     ) -> None:
         self._process = subprocess.Popen(
             [*within, sys.executable, "-m", module, *arguments],
@@ -110,10 +97,7 @@ class Puppet:
         self.await_that(self.frozen, 10.0, "standstill")
 
     def frozen(self) -> bool:
-        """Whether all processes of the group stand still; by us, or by a fault point in it.
-
-        One that has ended does not stand still.
-        """
+        """Whether all processes of the group that have not ended stand still."""
         try:
             states = {process.status() for process in self.family()}
         except psutil.NoSuchProcess:  # it ended while it was asked: so not all of them stand

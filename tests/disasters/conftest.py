@@ -18,6 +18,12 @@ from tests.topics import Topics, unique
 __all__ = ["postgres", "spark"]
 
 
+@pytest.fixture(autouse=True)
+def no_listener_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is at work while `audit` reads: it need not wait for one."""
+    monkeypatch.setattr("eo_listener.cli.position_reader._SETTLE", 0.0)
+
+
 @pytest.fixture
 def store(request: pytest.FixtureRequest, broker: Broker, tmp_path: Path) -> Iterator[Store]:
     """The store that a test is parametrized with."""

@@ -124,23 +124,16 @@ def group_expired(one: Pipeline) -> None:
 
 @dataclass(frozen=True)
 class Disaster:
-    """What is done and what `audit` reports, each finding in the words of docs/how-to/audit.md.
+    """What is done and what `audit` reports, each finding in the words of docs/how-to/audit.md."""
 
-    `strike` returns rows that the store has, and the topic no longer. `rows` are how those of the
-    page begin that say what it prints, `part` which of their words if not all; the first finding
-    has `named` too. `choice` is which of the ways that are offered somebody takes who has looked at
-    the target. `verdict` is what a database's history, and its rows, say for good; a topic has
-    neither.
-    """
-
-    strike: Strike
-    rows: tuple[str, ...]
+    strike: Strike  # returns rows that the store has, and the topic no longer
+    rows: tuple[str, ...]  # how those of the page begin that say what is printed
     stores: tuple[str, ...] = ALL
-    choice: int = 0
+    choice: int = 0  # which way is taken by somebody who has looked at the target
     code: int = 1
-    verdict: Verdict = NOTHING
-    part: int | None = None
-    named: str = ""
+    verdict: Verdict = NOTHING  # what a database's history says for good; a topic has none
+    part: int | None = None  # which of the page's words, if not all
+    named: str = ""  # what else the first finding says
 
     @property
     def said(self) -> list[str]:

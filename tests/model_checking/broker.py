@@ -1,7 +1,4 @@
-"""A Kafka cluster as far as a committer sees it: logs with ids, groups, requests on their way.
-
-Small and pure: no time passes and nothing fails but by the caller's choice.
-"""
+"""A Kafka cluster as far as a committer sees it: logs with ids, groups, requests on their way."""
 
 from __future__ import annotations
 
@@ -23,25 +20,19 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A commit on its way: it may land until `expires`, or never.
-
-    `zombie` says that its driver had stood still when it sent it.
-    """
+    """A commit on its way: it may land until `expires`, or never."""
 
     driver: str
     group: str
     positions: tuple[tuple[TopicPartition, Position], ...]
     sent: float
     expires: float
-    zombie: bool = False
+    zombie: bool = False  # its driver had stood still when it sent it
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Topics, groups, and who may commit.
-
-    `owners` is for the fenced mode: the driver that looked at a group last, all others stay out.
-    """
+    """Topics, groups, and who may commit: when fenced, who looked last (`owners`)."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, dict[TopicPartition, Position]] = field(default_factory=dict)
@@ -52,10 +43,7 @@ class Cluster:
     members: bool = False
 
     def create(self, name: str, partitions: int) -> None:
-        """Create a topic, or recreate it; its group offsets are gone with the old one.
-
-        In a topic made anew there are some records already.
-        """
+        """Create a topic, or recreate it with some records; its group offsets are gone then."""
         life = int(self.topics[name].id.rpartition("#")[2]) + 1 if name in self.topics else 1
         self.delete(name)
         end = 3 if life > 1 else 0

@@ -1,7 +1,4 @@
-"""Bugs planted in the product's own code, to see whether the model notices.
-
-Each is a change to one decision; `planted` makes it for as long as it is open.
-"""
+"""Bugs planted in the product's own code, one decision each, to see whether the model notices."""
 
 from __future__ import annotations
 

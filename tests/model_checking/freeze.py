@@ -1,7 +1,4 @@
-"""One hashable value for a whole state, so that a search sees each state once.
-
-Times count as distances from now: two states that differ only in the hour are one.
-"""
+"""One hashable value for a whole state; times count as distances from now."""
 
 from __future__ import annotations
 

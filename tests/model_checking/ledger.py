@@ -38,15 +38,12 @@ def require(holds: bool, what: str) -> None:
 
 @dataclass(slots=True)
 class Seen:
-    """What a driver's last snapshot of a partition had, and whether others have written since.
-
-    `offered` is the furthest that had been offered to the committer when it asked for it.
-    """
+    """What a driver's last snapshot of a partition had, and whether others have written since."""
 
     topic_id: str
     start: int
     end: int
-    offered: int
+    offered: int  # the furthest when the driver asked for it
     snapshot_at: float
     raised: bool = False
     outdated: bool = False  # the driver stood still since

@@ -1,7 +1,4 @@
-"""How likely each step is, and worlds without end, for long histories by chance.
-
-A search goes everywhere in a small world; here troubles come now and then, for as long as wanted.
-"""
+"""How likely each step is, and worlds without end, for long histories by chance."""
 
 from __future__ import annotations
 

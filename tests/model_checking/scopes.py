@@ -44,7 +44,7 @@ SMALL = {
         Scope("late and lost", {"late": 1, "drop": 1, "glitch": 1}, ticks=0),
         _Two("twice", {"twice": 2, "drop": 1}, ticks=0),
         _Two("behind", {"crash": 1, "glitch": 1}, behind=True),
-        _Two("lossy", {"forget": 1}, ticks=2, lossy=True),
+        _Two("lossy", {"forget": 1}, ticks=2, lossy=True, recommit_interval=100.0),
         _Two("warned", {"glitch": 1}, ticks=0, guard=GuardMode.WARN),
         _Two("mute", {"mute": 1, "fresh": 1}),
         _Two("anew", {"restart": 1, "fresh": 1}, ticks=0, on_rewind=_ALLOW),

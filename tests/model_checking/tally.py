@@ -70,10 +70,7 @@ def take_by_chance(
     weight: Callable[[Step], float],
     rest: Callable[[Any], None],
 ) -> None:
-    """Take at most `length` steps, each as likely as its `weight`, and then let all come to rest.
-
-    Each step is added to `taken` before it is taken. Raises Broken.
-    """
+    """Take at most `length` steps, each noted in `taken` before, and then let all come to rest."""
     for _ in range(length):
         steps = world.steps()
         if not steps:

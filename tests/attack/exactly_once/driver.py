@@ -1,12 +1,4 @@
-"""A whole driver that writes each batch once, in a process of its own that is killed or held.
-
-    python -m tests.attack.exactly_once.driver '{"servers": ..., "topic": ..., ...}'
-
-It processes what the topic holds, and ends; one that is `live` goes on until it is killed. Lines
-go out: `started`, one for each event (its class), one for each error of the guard or the sink (its
-class, and what it says), and at last `drained` or `failed` with the line of Spark's text that says
-why.
-"""
+"""A whole driver that writes each batch once, and prints events, errors, and how it has ended."""
 
 from __future__ import annotations
 
@@ -22,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
+import eo_listener
 from eo_listener import OffsetCommitListener, exactly_once
 from eo_listener.model.errors import EoListenerError
 from tests import delta_lake, iceberg_jars
@@ -104,26 +97,19 @@ def ledger_of(topic: str) -> str:
 
 
 def open_sink(job: Job) -> Sink:
-    if job.store == "kafka":
-        from eo_listener.sinks.kafka import KafkaSink  # noqa: PLC0415  # one of them
-
-        options = {"kafka.bootstrap.servers": job.servers}
-        return KafkaSink(options, job.where, ledger_topic=ledger_of(job.where), **job.sink)
-    if job.store == "delta":
-        from eo_listener.sinks.delta import DeltaSink  # noqa: PLC0415  # one of them
-
-        return DeltaSink(path=job.where, **job.sink)
-    if job.store == "iceberg":
-        from eo_listener.sinks.iceberg import IcebergSink  # noqa: PLC0415  # one of them
-
-        return IcebergSink(f"lake.{NAMESPACE}.{TABLE}", **job.sink)
-    if job.store == "sqlite":
-        from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of them
-
-        return SqliteSink(job.where, table=TABLE, **job.sink)
-    from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of them
-
-    return PostgresSink(job.where, table=TABLE, **job.sink)
+    """Open it; of the sinks only this one is imported."""
+    match job.store:
+        case "kafka":
+            options = {"kafka.bootstrap.servers": job.servers}
+            ledger = ledger_of(job.where)
+            return eo_listener.KafkaSink(options, job.where, ledger_topic=ledger, **job.sink)
+        case "delta":
+            return eo_listener.DeltaSink(path=job.where, **job.sink)
+        case "iceberg":
+            return eo_listener.IcebergSink(f"lake.{NAMESPACE}.{TABLE}", **job.sink)
+        case "sqlite":
+            return eo_listener.SqliteSink(job.where, table=TABLE, **job.sink)
+    return eo_listener.PostgresSink(job.where, table=TABLE, **job.sink)
 
 
 def lake_conf(folder: str) -> dict[str, str]:

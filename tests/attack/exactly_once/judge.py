@@ -84,11 +84,7 @@ def windows_at_rest(holding: Holding, partitions: int) -> list[str]:
 
 
 def at_the_end(holding: Holding, ends: Ends, checkpoint: Ends, group: Ends) -> list[str]:
-    """What is wrong when all was processed: ledger, checkpoint and group stand at the log's end.
-
-    In an Iceberg table, and in that of its dead letters, the branch of the last batch is the only
-    one that is left, and no letter is still to come.
-    """
+    """What is wrong when all was processed: everybody stands at the log's end, nothing is left."""
     positions = {"ledger": holding.heads, "checkpoint": checkpoint, "group": group}
     wrong = [
         f"{who} at {dict(where)}, the log ends at {dict(ends)}"

@@ -25,11 +25,7 @@ _AFTER = 0.05  # seconds after a fault point
 
 @dataclass
 class Killer:
-    """The victims are all processes of a driver at once, its JVM alone, or its Python alone.
-
-    Every other one is killed at any moment, which mostly is one of the long steps of a batch; the
-    others just after a fault point, each point in its turn.
-    """
+    """Kills the whole driver, its JVM or its Python: at any moment, or just after a fault point."""
 
     lives: Lives
     chance: random.Random

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -60,16 +61,12 @@ OF_TABLES = {"delta": OF_DELTA, "iceberg": OF_ICEBERG}
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """A topic, a checkpoint and a store; each life of the driver goes on where the last one died.
-
-    A problem that a judge finds fails the test at once, with the place where it was found. `within`
-    are the words before a driver's command.
-    """
+    """A topic, a checkpoint and a store; each life of a driver goes on where the last one died."""
 
     job: Job
     store: Store
     folder: Path
-    within: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()  # words before a driver's command
 
     @classmethod
     def begin(
@@ -189,12 +186,9 @@ class Lives:
 
     def ends(self) -> judge.Ends:
         """The log's ends."""
-        reader = ClusterReader({"bootstrap.servers": self.job.servers})
-        try:
-            partitions = [TopicPartition(self.job.topic, number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(self.job.topic, number) for number in range(PARTITIONS)]
+        with closing(ClusterReader({"bootstrap.servers": self.job.servers})) as reader:
             return reader.log_ends(partitions)
-        finally:
-            reader.close()
 
     def group(self) -> judge.Ends:
         """Where the consumer group stands."""

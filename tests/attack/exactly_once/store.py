@@ -63,10 +63,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KafkaStore:
-    """A topic with rows as JSON, and the ledger's topic beside it.
-
-    A driver that was killed may have left a transaction open: it is no part of this.
-    """
+    """A topic with rows as JSON, and the ledger's topic; open transactions do not count."""
 
     servers: str
     topic: str
@@ -113,13 +110,10 @@ class DeltaStore:
 
 @dataclass(frozen=True, slots=True)
 class IcebergStore:
-    """A table of an Iceberg catalog, read without Spark. It must have no delete files.
-
-    With `letters` there is a table of dead letters beside it.
-    """
+    """A table of an Iceberg catalog, read without Spark. It must have no delete files."""
 
     catalog: Catalog
-    letters: bool = False
+    letters: bool = False  # whether it has a table of dead letters beside it
 
     def read(self, columns: str) -> Holding:
         """Read what main has, rows and heads of one moment."""

@@ -36,11 +36,7 @@ BATCHES = 5 * KILLS // 2
 def test_a_million_events_merged_while_the_driver_is_killed(
     request: pytest.FixtureRequest, tmp_path: Path, store: str
 ) -> None:
-    """Killed 20 times: the table is row by row the one computed from the events without Spark.
-
-    The versions of a row come late, corrected, deleted, twice, and from all partitions. Ledger,
-    checkpoint and group stand at the log's end, one branch is left, and the audit finds nothing.
-    """
+    """Killed 20 times: the table is row by row the one computed from the events without Spark."""
     print(f"EO_ATTACK_SEED={SEED}")  # noqa: T201  # shown when it fails
     begun = time.monotonic()
     lives = begin(

@@ -1,8 +1,4 @@
-"""Failures that a pipeline into the lake is planned for, each in the test of its name.
-
-Into Delta and Iceberg tables. After each of them every record is there once, and ledger,
-checkpoint, consumer group and log agree. Whoever reads the table meanwhile sees whole batches.
-"""
+"""Failures that a pipeline into the lake is planned for, each in the test of its name."""
 
 from __future__ import annotations
 
@@ -241,10 +237,7 @@ FAILURES: Final = {  # and what the error must say
 def test_table_write_failure(
     request: pytest.FixtureRequest, tmp_path: Path, name: str, failure: str
 ) -> None:
-    """A batch is repeated, then fails with an error that says why; nothing of it is in the table.
-
-    Mended meanwhile, the same driver goes on.
-    """
+    """A batch fails with an error that says why, and changes nothing; mended, it is written."""
     refusing, reason = FAILURES[failure]
     lives = begin(name, request, tmp_path, retry=3.0)
     disk_of(lives).mount(request.addfinalizer)

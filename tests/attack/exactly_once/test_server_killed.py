@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.attack.faults import Fault
 from tests.attack.zombies import Puppet
 from tests.broker import Broker
 from tests.postgres_server import PostgresServer, running
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -83,10 +83,7 @@ def test_killed_when_the_commit_was_durable_and_nobody_had_said_so(
             link.execute("SELECT pg_reload_conf()")
             driver.thaw()
             waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            ends = time.monotonic() + 30
-            while link.execute(waits).fetchone() != (1,):
-                assert time.monotonic() < ends, driver.lines
-                time.sleep(0.05)
+            until(lambda: link.execute(waits).fetchone() == (1,), 30)
         configuration = server.folder / "data" / "postgresql.auto.conf"
         configuration.write_text("")
         server.kill()

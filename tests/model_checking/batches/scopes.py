@@ -1,6 +1,8 @@
-"""The searches: small ones forevery run of the tests, and larger ones."""
+"""The searches: small ones for every run of the tests, and larger ones."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from tests.model_checking.batches import counted_scopes
 from tests.model_checking.batches.scope import Scope
@@ -17,9 +19,14 @@ _RESTART = How(on_recreated="restart")
 _RESTART_TWO = How(keys=("a", "b"), on_recreated="restart")
 _RESTART_ALONE = How(per_partition=True, on_recreated="restart")
 _RESTART_ACCEPT = How(on_gap="accept", on_recreated="restart")
-_OTHER = (P0, U0)
 _FEW = ({P0: 1, P1: 1, U0: 1}, {P0: 1})
 _IDLE = ({P0: 1}, {P1: 2}, {P0: 1, P1: 1})
+_MORE = ({P0: 1, P1: 3}, {P0: 1})
+_Restart = partial(Scope, how=_RESTART)
+_Parts = partial(_Restart, recreated_records=(0, 2))
+_One = partial(_Restart, partitions=(P0,), steps=_FEW, recreated_records=(2,))
+_Other = partial(_Restart, partitions=(P0, U0), steps=_FEW)
+_Twice = partial(Scope, batches=1)
 
 SMALL = {
     scope.name: scope
@@ -59,49 +66,15 @@ SMALL = {
         Scope("overlap, stateful", {"overlap": 1}, 1, stateful=True),
         Scope("recreate", {"recreate": 1, "crash": 1}),
         Scope("recreate and new checkpoint", {"recreate": 1, "crash": 1, "earliest": 1}, 1),
-        Scope(
-            "restart",
-            {"recreate": 1, "crash": 1, "earliest": 1},
-            1,
-            how=_RESTART,
-            recreated_records=(0, 2),
-        ),
-        Scope("restart twice", {"recreate": 2, "earliest": 2}, 1, how=_RESTART, steps=_FEW),
-        Scope(
-            "restart and zombie",
-            {"recreate": 1, "zombie": 1, "earliest": 1},
-            1,
-            how=_RESTART,
-            partitions=(P0,),
-            steps=_FEW,
-            recreated_records=(2,),
-        ),
-        Scope("restart in doubt", {"recreate": 1, "late": 1, "earliest": 1}, 1, how=_RESTART),
-        Scope(
-            "restart, accepted",
-            {"recreate": 1, "crash": 1},
-            how=_RESTART_ACCEPT,
-            steps=({P0: 1, P1: 3}, {P0: 1}),
-            recreated_records=(0, 2),
-        ),
-        Scope(
-            "restart, two sinks", {"recreate": 1, "crash": 2, "earliest": 2}, 1, how=_RESTART_TWO
-        ),
-        Scope("restart alone", {"recreate": 1, "crash": 2, "earliest": 2}, 1, how=_RESTART_ALONE),
-        Scope(
-            "restart of one",
-            {"recreate": 1, "crash": 1, "earliest": 1},
-            how=_RESTART,
-            partitions=_OTHER,
-            steps=_FEW,
-        ),
-        Scope(
-            "restart of fewer",
-            {"shrink": 1, "crash": 1, "earliest": 2},
-            1,
-            how=_RESTART,
-            recreated_records=(0, 2),
-        ),
+        _Parts("restart", {"recreate": 1, "crash": 1, "earliest": 1}, 1),
+        _Restart("restart twice", {"recreate": 2, "earliest": 2}, 1, steps=_FEW),
+        _One("restart and zombie", {"recreate": 1, "zombie": 1, "earliest": 1}, 1),
+        _Restart("restart in doubt", {"recreate": 1, "late": 1, "earliest": 1}, 1),
+        _Parts("restart, accepted", {"recreate": 1, "crash": 1}, how=_RESTART_ACCEPT, steps=_MORE),
+        _Twice("restart, two sinks", {"recreate": 1, "crash": 2, "earliest": 2}, how=_RESTART_TWO),
+        _Twice("restart alone", {"recreate": 1, "crash": 2, "earliest": 2}, how=_RESTART_ALONE),
+        _Other("restart of one", {"recreate": 1, "crash": 1, "earliest": 1}),
+        _Parts("restart of fewer", {"shrink": 1, "crash": 1, "earliest": 2}, 1),
         Scope("retention", {"retention": 1, "crash": 1}),
         Scope("retention accepted", {"retention": 1, "crash": 1}, how=_ACCEPT),
         *counted_scopes.SMALL,
@@ -122,24 +95,17 @@ LARGE = {
         Scope("renamed often", {"crash": 3, "rename": 3, "zombie": 1}, how=_ADOPT),
         Scope("overlapping renames", {"overlap": 2, "rename": 1, "empty": 1, "crash": 1}),
         Scope("recreated zombies", {"zombie": 1, "recreate": 1, "ledger": 1}),
-        Scope(
-            "restarts and zombies",
-            {"recreate": 2, "zombie": 1, "earliest": 2, "crash": 1},
-            how=_RESTART,
-            recreated_records=(0, 2),
-        ),
-        Scope(
+        _Parts("restarts and zombies", {"recreate": 2, "zombie": 1, "earliest": 2, "crash": 1}),
+        _Parts(
             "restarts of fewer",
             {"recreate": 1, "shrink": 1, "earliest": 3, "crash": 1, "unanswered": 1},
             how=_RESTART_ALONE,
-            recreated_records=(0, 2),
         ),
-        Scope(
+        _Other(
             "restarts of one of two, accepted",
             {"recreate": 2, "earliest": 1, "crash": 1, "late": 1},
             how=_RESTART_ACCEPT,
             partitions=(P0, P1, U0),
-            steps=_FEW,
         ),
         Scope("locked out for long", {"zombie": 2, "crash": 1, "unanswered": 1}, how=_SQLITE),
         Scope("lost records", {"retention": 2, "zombie": 1, "careless": 1}, how=_ACCEPT),

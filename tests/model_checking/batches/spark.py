@@ -178,10 +178,7 @@ class Driver:
 
 
 def following(driver: Driver, ends: Ends, lost: int) -> Batch:
-    """The batch from where the driver stands to `ends`, planned when `lost` plans were lost.
-
-    A counted source has an offset from its first record on.
-    """
+    """The batch up to `ends`, planned when `lost` plans were lost; files begin without offset."""
     starts, last = driver.position, driver.last
     without = {F0} - (last.ends.keys() if last else set()) if ends.get(F0) == starts.get(F0) else {}
     spans = tuple(

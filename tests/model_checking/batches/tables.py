@@ -1,4 +1,4 @@
-"""The stores: what is durable of each sink, who holds its lock, and the rules forevery commit."""
+"""The stores: what is durable of each sink, who holds its lock, and the rules for every commit."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from tests.model_checking.ledger import require
 Life = tuple[TopicPartition, str | None]
 """A partition of one of the topics that had its name; the topic's id."""
 
+Gap = OffsetRange | None
+
 _KEPT = 1  # entries of history: a bug that reads the heads there must show soon
 
 
 @dataclass(slots=True)
 class Table:
-    """One sink's rows and ledger, as everybody sees them.
-
-    `flying` is a transaction that was sent to its end, and whose connection is lost: it may land
-    or fade, and holds the lock until then.
-    """
+    """One sink's rows and ledger, as everybody sees them."""
 
     rows: frozenset[Row] = frozenset()
     heads: dict[tuple[str, TopicPartition], Head] = field(default_factory=dict)
@@ -36,7 +34,7 @@ class Table:
     parts: frozenset[tuple[str, Life, OffsetRange]] = frozenset()  # by whose query id
     backup: Table | None = None  # as it was before the last commit
     lock: str | None = None
-    flying: tuple[str, Call, Batch] | None = None
+    flying: tuple[str, Call, Batch] | None = None  # may land or fade, and holds the lock
 
     def of(self, name: str) -> dict[TopicPartition, Head]:
         """The heads that a query has."""
@@ -56,10 +54,7 @@ class Table:
     def commit(
         self, run: str, call: Call, batch: Batch, log: Log, first: Ends, *, stateful: bool
     ) -> None:
-        """Let a transaction take effect, if it may; `first` is where its checkpoint began.
-
-        Raises Broken.
-        """
+        """Let a transaction take effect, if it may; `first` is where its checkpoint began."""
         self.backup = replace(self, heads=dict(self.heads), backup=None)
         require(bool(call.moves) or not call.rows, f"{run} commits rows without their ledger")
         for tp, found, head in call.moves:
@@ -83,7 +78,7 @@ class Table:
         self._agree(stateful=stateful)
 
     def _take_files(
-        self, run: str, head: Head, gap: OffsetRange | None, batch: Batch, log: Log, first: int
+        self, run: str, head: Head, gap: Gap, batch: Batch, log: Log, first: int
     ) -> None:
         """Take a batch's number for what it has read, and those of a gap for what they have."""
         read = batch.files
@@ -99,7 +94,7 @@ class Table:
         run: str,
         tp: TopicPartition,
         head: Head,
-        gap: OffsetRange | None,
+        gap: Gap,
         log: Log,
         first: int,
     ) -> None:
@@ -111,9 +106,8 @@ class Table:
             self.gaps += ((life, lost),) if lost.start < lost.until else ()
         if log.ids[tp.topic] == head.topic_id:
             end = log.ends.get(tp, 0)
-            require(
-                head.range.until <= end, f"{run} moves {tp} to {head.range.until}, beyond {end}"
-            )
+            until = head.range.until
+            require(until <= end, f"{run} moves {tp} to {until}, beyond {end}")
         base = head.range.start if gap is None else gap.start
         if life not in self.bases and any(known == tp for known, _ in self.bases):
             # Of what came before the ledger's first range nobody has promised anything.

@@ -1,8 +1,4 @@
-"""A batch in progress as the answers it was given: the product's own steps, run over them again.
-
-Nothing of a running batch is kept but these answers, so it can be stopped at any of its calls,
-copied, and gone on with. The steps (`BatchRunner`), the judgement and the sink are the product's.
-"""
+"""A batch in progress as the answers it was given: the product's own steps, run over them again."""
 
 from __future__ import annotations
 
@@ -42,12 +38,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a batch asks of the world.
+    """What a batch asks of the world."""
 
-    The names: plan, read, moved, history, lock, commit, rollback.
-    """
-
-    name: str
+    name: str  # plan, read, moved, history, lock, commit, rollback
     key: str = ""  # the sink's
     query: str = ""  # its name, or for `moved` its id
     rows: tuple[Row, ...] = ()
@@ -235,14 +228,8 @@ def play(
 ) -> Stand:
     """Run the batch as far as the answers reach."""
     tape = Tape(answers)
-    sinks = [
-        MemorySink(
-            TapeStore(tape, key, exclusive=how.exclusive),  # type: ignore[arg-type]  # all a sink uses of one
-            key=key,
-            per_partition=how.per_partition,
-        )
-        for key in how.keys
-    ]
+    stores: list[Any] = [TapeStore(tape, key, exclusive=how.exclusive) for key in how.keys]
+    sinks = [MemorySink(one, key=one.key, per_partition=how.per_partition) for one in stores]
     slept: list[float] = []
     steps = BatchRunner(
         tape,

@@ -1,8 +1,4 @@
-"""The whole: a topic, a checkpoint, the stores, and drivers; and every step that can be taken.
-
-A step is a tuple of texts, its name first. A driver that is stopped keeps its place within a batch,
-to the very call, and goes on from there when it is resumed.
-"""
+"""The whole: a topic, a checkpoint, the stores, and drivers; and every step that can be taken."""
 
 from __future__ import annotations
 
@@ -59,6 +55,12 @@ _OF_DRIVER = attrgetter(
     *("stopped", "zombie", "overtaken", "robbed", "ousted"),
 )
 _UNKNOWN = ("lost", "unanswered", "late")
+_ERRORS: Mapping[str, type[SinkError]] = {
+    "away": SinkError,
+    "again": RetriableSinkError,
+    "busy": SinkLockedError,
+    "ousted": OutcomeUnknownError,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,18 +295,13 @@ class World:
         assert batch is not None
         assert stand is not None
         for key, table in self.tables.items():
+            what = f"Spark was answered that batch {driver.batch} is in {key}"
             there = driver.robbed or table.has(batch, driver.ids, stateful=self.scope.stateful)
-            require(
-                there, f"Spark was answered that batch {driver.batch} is in {key}, and it is not"
-            )
+            require(there, f"{what}, and it is not")
             mine = driver.robbed or table.got(batch, driver.query_id, driver.ids)
-            require(
-                mine, f"Spark was answered that {key} has batch {driver.batch}, of another query"
-            )
-        require(
-            stand.executed or not self.scope.stateful,
-            f"batch {driver.batch} of a stateful query was not run",
-        )
+            require(mine, f"{what}, and it is of another query")
+        ran = stand.executed or not self.scope.stateful
+        require(ran, f"batch {driver.batch} of a stateful query was not run")
         self._commit_batch(driver)
 
     def _do_aside(self, run: str) -> None:
@@ -367,15 +364,10 @@ class World:
     def _answer(self, driver: Driver, call: Call, how: str) -> Answer:
         self._spend(how)
         table = self.tables[call.key]
-        if how == "away":
-            return Answer(error=SinkError)
-        if how == "again":
-            return Answer(error=RetriableSinkError)
-        if how == "busy":
-            return Answer(error=SinkLockedError)
         if how == "ousted":
             driver.ousted.discard(call.key)
-            return Answer(error=OutcomeUnknownError)
+        if how in _ERRORS:
+            return Answer(error=_ERRORS[how])
         if call.name == "commit":
             return self._commit(driver, call, how)
         if call.name == "lock":
@@ -430,10 +422,7 @@ class World:
         self._end(driver)
 
     def _see_offer(self, driver: Driver, error: NewCheckpointError) -> bool:
-        """Whether a sink has another checkpoint, and this one is not confirmed; how to, it says.
-
-        Its user compares where it begins with what the sinks have, at that moment.
-        """
+        """Whether a sink has another checkpoint, and this one is not confirmed; how to, it says."""
         named = re.search(r'new_checkpoint="(.*?)"', str(error))
         assert named is not None
         if driver.query_id == self.checkpoint.id:
@@ -494,13 +483,14 @@ class World:
     def _do_restore(self, key: str) -> None:
         self._spend("restore")
         self.tables[key].restore()
-        self.meddled.add(self.checkpoint.id)
-        for driver in self.drivers.values():
-            driver.overtaken = driver.robbed = True
+        self._rob()
 
     def _do_empty(self, key: str) -> None:
         self._spend("empty")
         self.tables[key] = Table(flying=self.tables[key].flying)
+        self._rob()
+
+    def _rob(self) -> None:
         self.meddled.add(self.checkpoint.id)
         for driver in self.drivers.values():
             driver.overtaken = driver.robbed = True
