@@ -129,17 +129,6 @@ def test_a_topic_that_no_group_holds_is_repaired_by_the_command(pipeline: Pipeli
     assert pipeline.run(*words)[0] == 0
 
 
-def test_a_restored_store(pipeline: Pipeline) -> None:
-    """Batches that the checkpoint has as done are not in it: counted, with what Kafka deleted."""
-    pipeline.checkpoint.plan(9, {pipeline.tp: 100})
-    pipeline.checkpoint.commit(9)
-    pipeline.commit(100)
-    pipeline.topics.forget_before(pipeline.topic, {0: 93})
-    said = pipeline.audit()
-    assert said[1]["lost"] == 10
-    assert "up to 3" in findings(said)["ledger behind"]["what"]
-
-
 def test_rows_lost_and_doubled_are_counted(pipeline: Pipeline) -> None:
     """By source offset, in the sink's table; nothing else is wrong."""
     assert pipeline.audit("--rows")[0] == 0
@@ -208,11 +197,3 @@ def test_a_ledger_in_a_topic(pipeline: Pipeline) -> None:
     code, document = pipeline.audit("--ledger", "kafka:nosuch")
     assert code == 3
     assert any("nosuch" in one["what"] for one in document["findings"])
-
-
-def test_a_topic_that_is_gone(pipeline: Pipeline) -> None:
-    """Positions in it are held, and it does not exist."""
-    pipeline.topics.delete(pipeline.topic)
-    said = pipeline.audit()
-    assert said[0] == 1
-    assert "eo-listener preflight" in findings(said)["topic gone"]["fix"]
