@@ -1,7 +1,4 @@
-"""Iceberg's tables in a JVM without Spark: real metadata and commits, data files of JSON.
-
-What a sink does with branches and snapshots is the same, and a test of it takes milliseconds.
-"""
+"""Iceberg's tables in a JVM without Spark: real metadata and commits, data files of JSON."""
 
 from __future__ import annotations
 
@@ -185,10 +182,7 @@ class Catalog:
 
 @dataclass
 class Rows:
-    """The rows of one try, written without Spark.
-
-    `appends` is False where they come by several snapshots, as those of SQL may.
-    """
+    """The rows of one try, which come by several snapshots without `appends`, as SQL's may."""
 
     catalog: Catalog
     table: str

@@ -20,10 +20,7 @@ _OVERTAKEN: Final = "older than last sequence"
 
 
 class RestCatalog(Catalog):
-    """The tables of another catalog, loaded and changed over HTTP.
-
-    `before` is called before each change is made, with its number from 1.
-    """
+    """The tables of another catalog over HTTP; `before` gets each change's number from 1."""
 
     def __init__(self, behind: Catalog) -> None:
         self.__dict__.update(behind.__dict__)

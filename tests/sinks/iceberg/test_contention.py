@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import count
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -17,6 +17,7 @@ from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of
 from tests.sinks.iceberg.batches import entry
 from tests.sinks.iceberg.lake import Lake
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,41 +33,29 @@ class Loop:
         self.done = 0
         self.pause = 0.0
         self._act = act
-        self._changed = threading.Condition()
         self._ends = threading.Event()
-        self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._run: Future[None]
 
-    def _run(self) -> None:
-        for number in count():
-            if self._ends.wait(self.pause):
-                return
-            try:
-                self._act(number)
-            except BaseException as error:
-                self._failed = error
-                raise
-            finally:
-                with self._changed:
-                    self.done += 1
-                    self._changed.notify_all()
+    def _repeat(self) -> None:
+        while not self._ends.wait(self.pause):
+            self._act(self.done)
+            self.done += 1
 
     @contextmanager
-    def running(self) -> Iterator[Loop]:
-        self._thread.start()
-        try:
-            yield self
-        finally:
-            self._ends.set()
-            self._thread.join()
-        assert self._failed is None, self._failed
+    def running(self) -> Iterator[None]:
+        with ThreadPoolExecutor(1) as threads:
+            self._run = threads.submit(self._repeat)
+            try:
+                yield
+            finally:
+                self._ends.set()
+        self._run.result()
 
     def pass_once(self) -> None:
         """Wait until it has done all of it once more."""
-        with self._changed:
-            until = self.done + 2  # of the first a part may be over
-            assert self._changed.wait_for(lambda: self.done >= until or self._failed, SECONDS)
-        assert self._failed is None, self._failed
+        wanted = self.done + 2  # of the first a part may be over
+        until(lambda: self.done >= wanted or self._run.done(), SECONDS, "others do nothing")
+        assert not self._run.done()
 
 
 class Others:

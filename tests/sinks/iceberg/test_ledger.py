@@ -232,10 +232,7 @@ def test_a_rollback_is_not_hidden_by_expiry(table: Table) -> None:
 
 @pytest.mark.parametrize("is_numbered", [True, False], ids=["format 2", "format 1"])
 def test_where_nothing_tells_nothing_is_guessed(is_numbered: bool) -> None:
-    """Snapshots behind main's head have expired: a file of the batch proves it, or nothing does.
-
-    Compacted, or rolled back and overwritten. A table of format 1 has no sequence numbers.
-    """
+    """Snapshots behind main's head have expired: a file of the batch proves it, or nothing does."""
     table, at = behind_commits()
     table.expire()
     if not is_numbered:

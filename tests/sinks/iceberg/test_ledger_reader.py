@@ -85,10 +85,7 @@ def test_all_queries_of_a_table(reading: Reading, table: Table) -> None:
 
 @pytest.mark.parametrize("batches", [0, 1])
 def test_a_rollback_is_said_with_the_command(reading: Reading, table: Table, batches: int) -> None:
-    """The branch that has the later batches; none if others have written since.
-
-    A first batch that was never in main is no ledger at all.
-    """
+    """For the branch that has the later batches; no command if others have written since."""
     table.commit()
     for number in range(batches):
         table.write(number + 1)
@@ -96,7 +93,7 @@ def test_a_rollback_is_said_with_the_command(reading: Reading, table: Table, bat
     table.write(batches + 1)
     branch = table.write(batches + 2)
     table.main = before
-    table.stage(1, OTHER_QUERY)
+    table.stage(1, OTHER_QUERY)  # was never in main, so it is no ledger at all
     (stored,) = reading(table).ledgers().values()
     assert (stored.key, len(stored.heads)) == (KEY, batches)
     fix = f"CALL `lake`.system.fast_forward('db.delays', 'main', '{branch}')"

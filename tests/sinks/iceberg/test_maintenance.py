@@ -39,24 +39,13 @@ def ago(days: int) -> datetime:
     [
         ((20, 10, 1), {"main": 3}, Limit(ago(7), None)),
         ((20, 10, 1), {"main": 3, OURS: 3}, Limit(ago(7), None)),
-        ((20, 10, 1), {"main": 3, OURS: 2}, Limit(ago(7), None)),
+        ((20, 10, 1), {"main": 3, OURS: 2}, Limit(ago(7), None)),  # what came after it is young
         ((20, 15, 10, 1), {"main": 4, OURS: 1}, Limit(ago(15), OURS)),
         ((20, 15, 10, 1), {"main": 4, OURS: 2, OTHER: 1}, Limit(ago(15), OTHER)),
         ((20, 8, 10, 1), {"main": 4, OURS: 1}, Limit(ago(10), OURS)),  # clocks differ
         ((20, 15, 10, 1), {"main": 4, "theirs": 1}, Limit(ago(7), None)),
         ((20, 15, 10, 1), {"main": 2, OURS: 4}, Limit(ago(7), None)),  # rolled back
-        ((20, 15), {OURS: 2}, Limit(ago(7), None)),
-    ],
-    ids=[
-        "no branch",
-        "branch at main",
-        "what came after it is young",
-        "what came after it is old",
-        "of two queries",
-        "a clock that went back",
-        "a branch of the user's",
-        "not in main",
-        "no main",
+        ((20, 15), {OURS: 2}, Limit(ago(7), None)),  # no main
     ],
 )
 def test_what_proves_a_ledger_does_not_expire(
@@ -106,7 +95,6 @@ class Session:
         self.asked: list[str] = []
 
     def sql(self, text: str) -> SimpleNamespace:
-        """Note the statement."""
         self.asked.append(text)
         found = next(rows for key, rows in self.answers.items() if key in text)
         return SimpleNamespace(collect=lambda: found)
@@ -171,11 +159,3 @@ def test_what_is_asked_and_what_is_done(monkeypatch: pytest.MonkeyPatch, execute
     assert [one.result for one in steps] == (
         [{"done": 3}] * 4 + [{"removed_files_count": 2}] if execute else [None] * 5
     )
-
-
-def test_a_table_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named."""
-    monkeypatch.setattr(maintenance, "session", lambda *_: Session({}))
-    monkeypatch.setattr(maintenance, "find", lambda *_: None)
-    with pytest.raises(SettingsError, match=r"there is no table lake\.db\.t"):
-        maintain_iceberg("lake.db.t")

@@ -31,10 +31,7 @@ def rest(java: Catalog) -> Iterator[RestCatalog]:
 def test_a_commit_that_is_called_malformed_is_a_conflict(
     java: Catalog, rest: RestCatalog, appends: bool
 ) -> None:
-    """Another program appends before each of the requests of a batch in turn: it is written once.
-
-    What comes before the rows and before their publication is answered by HTTP 400.
-    """
+    """Another program appends before each of a batch's requests in turn: it is written once."""
     for overtaken in count(1):
         table = java.create()
         write(java, table, 0)

@@ -109,10 +109,7 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         [(False, "merge-on-read"), (True, "merge-on-read"), (False, "copy-on-write")],
     )
     def test_a_file_with_a_deletion_vector(self, expired: bool, mode: str) -> None:
-        """Which another one replaces, or which is written anew; it is no conflict.
-
-        Behind an append, of a main whose first snapshots are there or not.
-        """
+        """Which another one replaces, or which is written anew, is no conflict behind an append."""
         if mode == "copy-on-write" and pyspark.__version__.startswith("3.5."):
             pytest.skip("Iceberg's writer for Spark 3.5 fails: it knows no row lineage")
         options = {"properties": {"write.merge.mode": "merge-on-read", "format-version": "3"}}
