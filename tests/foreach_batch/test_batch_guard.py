@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eo_listener import exactly_once, starting_offsets
 from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
 from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
-from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads, judge_batch
+from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads
 from eo_listener.model.errors import (
     GapError,
     GuardError,
@@ -463,13 +463,6 @@ def test_a_topic_of_another_name_is_carried_over_by_a_command() -> None:
     carried = "eo-listener ledger rename kafka://k:9092/l --sink a --query flights --to-sink out"
     assert f"carry its ledger over: {carried} --execute; and keep" in str(raised.fix)
     assert "ALTER TABLE" not in str(raised)
-
-
-def test_a_name_is_typed_as_it_is_read() -> None:
-    """Letters of any language, and quotes, as Python takes them."""
-    with pytest.raises(GapError) as raised:
-        judge_batch(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, name='fl\u00fc"ge', sink="s")
-    assert 'query="fl\u00fc\\"ge"' in str(raised.value.fix)
 
 
 @pytest.mark.parametrize("kind", BatchErrorKind, ids=lambda kind: kind.name)

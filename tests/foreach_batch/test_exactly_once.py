@@ -200,29 +200,6 @@ def test_a_frame_that_has_run_is_held_too(jobs: Jobs, topics: Topics, listed: bo
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
 
-def test_a_renamed_query(jobs: Jobs, topics: Topics) -> None:
-    """Its last batch is in the sink and not in Spark's commits: under a new name it fails."""
-    topic = topics.create(partitions=1)
-    sink = MemorySink()
-    data = jobs.read(topic)
-    for _ in range(2):
-        topics.fill(topic, 5)
-        jobs.drain(data, exactly_once(sink), name="old")
-    surgery.before_commit(jobs.checkpoint())
-    for on_first in ("fail", "accept"):
-        renamed = exactly_once(sink, on_first=on_first)
-        text = jobs.failure(data, renamed, name="new")
-        assert "NotInLedgerError" in text
-        assert 'name="old"' in text
-    assert len(sink.rows) == 10
-    topics.fill(topic, 5)
-    jobs.drain(data, exactly_once(sink, name="old"), name="new")
-    assert len(sink.rows) == 15
-    topics.fill(topic, 5)
-    jobs.drain(data, exactly_once(sink, on_first="accept"), name="new")
-    assert len({row["offset"] for row in sink.rows}) == len(sink.rows) == 20
-
-
 def test_queries_that_begin_anywhere_are_not_accused(jobs: Jobs, topics: Topics) -> None:
     """At the latest offset, again after a failure, with partitions and topics that come later."""
     topic = topics.create(partitions=1)

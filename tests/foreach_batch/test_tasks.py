@@ -118,19 +118,3 @@ def test_partitions_cut_into_tasks(jobs: Jobs, topics: Topics, option: str) -> N
         assert found == [((TopicPartition(topic, 0), (0, 60)),)]  # that Spark has no such option
     else:
         assert option in str(found[0])
-
-
-def test_a_batch_of_two_sources(jobs: Jobs, topics: Topics) -> None:
-    """The union of two sources is refused, though each of its tasks is one partition."""
-    one, two = topics.create(partitions=1), topics.create(partitions=1)
-    topics.fill(one, 3)
-    topics.fill(two, 3)
-    found: list[str] = []
-
-    def ask(frame: DataFrame, _: int) -> None:
-        with pytest.raises(SettingsError) as raised:
-            task_ranges(frame)
-        found.append(str(raised.value))
-
-    jobs.drain(jobs.read(one).union(jobs.read(two)), ask)
-    assert "a union" in found[0]

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import DataFrame
 
 from eo_listener import OffsetCommitListener
-from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
 
@@ -44,25 +43,6 @@ def test_wrong_group_options(
         assert record.levelno == level
         assert record.getMessage().startswith(f"query q, source {number}: ")
         assert option in record.getMessage()
-
-
-def test_queries_without_kafka(
-    recording: Recording, queries: Queries, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each is named once, as a warning only if a group was named for it, and is unhurt."""
-    listener = recording.add(OffsetCommitListener({"named": "g"}))
-    rate = queries.spark.readStream.format("rate").option("rowsPerSecond", 50).load()
-    with caplog.at_level(logging.INFO, "eo_listener"):
-        for name in ("free", "named"):
-            query = queries.start(rate, name=name, checkpoint=name, drain=False)
-            query.processAllAvailable()
-            assert listener.flush()
-            query.stop()
-            assert query.exception() is None
-    free, named = caplog.records
-    assert (free.levelno, named.levelno) == (logging.INFO, logging.WARNING)
-    assert "query free" in free.getMessage()
-    assert "query named" in named.getMessage()
 
 
 def test_secrets_stay_out_of_the_log(

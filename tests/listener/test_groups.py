@@ -95,25 +95,3 @@ def test_the_group_moves_with_the_query(
         query.stop()
         if not run:
             query = queries.start(data, drain=False)
-
-
-def test_groups_named_in_the_constructor(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
-    """A mapping of the query's topic goes before the option; the template serves the rest."""
-    left, right = topics.create(), topics.create()
-    mapped, prefix = unique("g"), unique("g")
-    topics.fill(left, 30)
-    topics.fill(right, 30)
-    listener = recording.add(
-        OffsetCommitListener({"q1": {left: mapped}}, group_template=prefix + "-{query_name}")
-    )
-    queries.drain(
-        queries.read(subscribe=left, eo__commit__group="unused").union(
-            queries.read(subscribe=right)
-        ),
-        name="q1",
-    )
-    assert listener.flush()
-    queries.assert_drained(mapped, left)
-    queries.assert_drained(f"{prefix}-q1", right)

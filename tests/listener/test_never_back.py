@@ -17,7 +17,6 @@ from eo_listener.model.events import (
     Committed,
     ForeignCommit,
     GroupOffsetsMissing,
-    PartitionsShared,
     Refusal,
     TopicRecreated,
 )
@@ -178,24 +177,3 @@ def test_a_recreated_topic_gets_nothing_of_the_old_one(
     held = queries.positions(group)
     assert TopicPartition(topic, 0) not in held
     assert held[TopicPartition(other, 0)].offset == 10
-
-
-def test_two_queries_on_one_partition_and_group(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
-    """The slower of them decides, and the sharing is told once."""
-    topic, group = topics.create(partitions=1), unique("g")
-    tp = TopicPartition(topic, 0)
-    listener = recording.observed()
-    data = queries.read(subscribe=topic, eo__commit__group=group)
-    fast = queries.start(data, "fast", checkpoint="fast", drain=False)
-    slow = queries.start(data, "slow", checkpoint="slow", drain=False)
-    for _ in range(3):
-        topics.fill(topic, 10)
-        fast.processAllAvailable()
-        slow.processAllAvailable()
-    slow.stop()
-    assert listener.flush()
-    assert queries.positions(group)[tp].offset == 30
-    fast.stop()
-    assert [event.readers for event in recording.of(PartitionsShared)] == [("fast", "slow")]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, STANDSTILL, ClusterState, DueTimes
+from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, STANDSTILL, ClusterState
 from eo_listener.commit.groups.group_state import MAX_PART, CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.model.events import CommitFailed, Committed, Event
@@ -219,23 +219,6 @@ def test_after_an_unknown_outcome_the_position_is_repeated() -> None:
     assert {tp: p.offset for tp, p in again.positions.items()} == {P0: 6}
     b.answered(again, {P0: None}, 123.0)
     assert b.wait(123.0) is None
-
-
-def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
-    """Nothing else needs to stir it; of two that are due the other one comes first."""
-    due_times = DueTimes()
-    times = {"a": 1.0, "b": 1.0}
-    for name in times:
-        due_times.mark_changed(name)
-    assert list(due_times.times(times.get)) == ["a", "b"]
-    due_times.postpone("a")
-    assert list(due_times.times(times.get)) == ["b", "a"]
-    due_times.postpone("b")  # neither has a time any more
-    due_times.postpone("a")
-    due_times.postpone("b")
-    assert list(due_times.times(times.get)) == ["a", "b"]
-    times["a"] = 2.0
-    assert due_times.times(times.get) == {"a": 1.0, "b": 1.0}  # it was not stirred
 
 
 def test_after_a_standstill_what_was_refused_is_checked_at_once() -> None:

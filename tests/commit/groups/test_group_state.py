@@ -670,22 +670,6 @@ def test_a_loss_is_checked_for_where_there_is_nothing_to_commit() -> None:
     assert (group_state.next(100.0), group_state.next_try(), group_state.take()) == (None, None, [])
 
 
-def test_what_was_checked_is_sent_before_others_are_checked() -> None:
-    """It keeps its place before those that did not fit into the snapshot."""
-    kafka = Kafka()
-    kafka.ends = dict.fromkeys(many(SNAPSHOT_PARTITIONS + 1), 10**6)
-    group_state = GroupWithKafka(kafka)
-    group_state.offer(many(SNAPSHOT_PARTITIONS + 1))
-    assert group_state.compare(0.0).partitions == tuple(many(SNAPSHOT_PARTITIONS))
-    for first in (0, MAX_PART):
-        request = group_state.send(0.0)
-        assert request.positions.keys() == set(
-            list(many(SNAPSHOT_PARTITIONS))[first : first + MAX_PART]
-        )
-        group_state.confirm(request, 0.0)
-    assert group_state.compare(0.0).partitions == (TopicPartition("t", SNAPSHOT_PARTITIONS),)
-
-
 def test_what_failed_goes_behind_what_waits() -> None:
     """A part that fails again and again does not keep the rest from its turn."""
     kafka, wanted = Kafka(), many(MAX_PART + 10)
@@ -714,15 +698,6 @@ def test_what_is_held_back_is_not_complete() -> None:
     assert [
         (group_state.idle(), group_state.complete()) for group_state in (refused, withheld)
     ] == [(True, False)] * 2
-
-
-def test_log_starts_are_those_of_the_snapshots_so_far() -> None:
-    """By then, of each partition that a snapshot had."""
-    group_state = GroupWithKafka()
-    assert group_state.log_starts(1e9) == {}
-    group_state.commit({P0: by(5)}, 10.0)
-    assert group_state.log_starts(9.0) == {}
-    assert group_state.log_starts(10.0) == {P0: 0}
 
 
 def test_one_request_at_a_time_is_out() -> None:

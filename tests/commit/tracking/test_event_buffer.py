@@ -9,7 +9,6 @@ import pytest
 from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
 from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.errors import FormatError
-from eo_listener.model.events import ViolationKind
 from eo_listener.model.progress import Progress
 from tests.commit.tracking.memory_tracking import event
 
@@ -111,35 +110,6 @@ def test_an_event_that_comes_twice_is_one_event(again: Progress) -> None:
     assert events.newest == event(2, 10, 15)
     assert (events.wrong, events.missed) == ([], [])
     assert buffered.repeated == again
-
-
-def test_an_event_that_comes_again_after_it_was_taken_is_no_news() -> None:
-    """What was served once is not served again."""
-    buffer = EventBuffer()
-    buffer.progressed(event(0, None, 5))
-    buffer.take()
-    buffer.progressed(event(0, None, 5))
-    assert buffer.take().runs == ()
-
-
-def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
-    """Only what was seen before is left out."""
-    buffer = EventBuffer()
-    buffer.progressed(event(0, None, 5))
-    buffer.progressed(event(0, 3, 8))
-    buffered = buffer.take()
-    ((batch, source, violations),) = buffered.runs[0].wrong
-    assert (batch, source, [one.kind for one in violations]) == (0, 0, [ViolationKind.REPEAT])
-    assert buffered.repeated is None
-
-
-def test_a_gap_between_events_is_noted_with_the_batches_around_it() -> None:
-    """Spark drops events when its bus is full: what lies between is unknown, and is no gap."""
-    buffer = EventBuffer()
-    buffer.progressed(event(5, 0, 10))
-    buffer.progressed(event(9, 30, 40))
-    (events,) = buffer.take().runs
-    assert (events.missed, events.wrong) == ([(5, 9)], [])
 
 
 def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:

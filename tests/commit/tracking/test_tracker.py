@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Started
-from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker import RunOrder
 from eo_listener.model.errors import JvmError
 from eo_listener.model.events import (
@@ -25,9 +23,7 @@ from eo_listener.model.events import (
     ViolationKind,
 )
 from eo_listener.model.offsets import Offsets
-from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
-from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.memory_tracking import (
     HOUR,
     OPTIONS,
@@ -113,15 +109,6 @@ def test_the_word_of_a_start_that_comes_twice_makes_no_run_the_newest_again(
     assert tracking.queries.forgotten == ["r1"]
 
 
-def test_what_a_run_has_reached_is_committed_at_its_end(tracking: MemoryTracking) -> None:
-    """Its last event may have been dropped, and it is asked for the last time then."""
-    tracking.hear(0.0, event(0, None, 5))
-    tracking.queries.positions["r1"] = position(1, 9)
-    tracking.end(0.05, "r1")
-    assert tracking.held == 9
-    assert tracking.queries.forgotten == ["r1"]
-
-
 def test_a_query_without_kafka_that_is_asked_instead_of_its_events_is_reported(
     tracking: MemoryTracking,
 ) -> None:
@@ -148,23 +135,6 @@ def test_of_a_partition_that_two_sources_read_the_lower_offset_is_committed(
     tracking.queries.positions["r1"] = LivePosition(batch_id=1, committed=ends)
     tracking.serve(1.0, check_all=True)
     assert (tracking.at(P0), tracking.at(P1)) == (15, 13)
-
-
-def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
-    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In this order, for all that is asked."""
-    asked: dict[str, tuple[str, str]] = {}
-    for name in ("mode", "options", "position", "has_ended"):
-
-        def ask(query_id: str, run_id: str, *, name: str = name) -> Any:
-            asked[name] = (query_id, run_id)
-            return getattr(MemoryQueries, name)(tracking.queries, query_id, run_id)
-
-        monkeypatch.setattr(tracking.queries, name, ask)
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    tracking.pass_until(1.0)
-    assert asked == dict.fromkeys(("mode", "options", "position", "has_ended"), ("q1", "r1"))
 
 
 def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(tracking: MemoryTracking) -> None:
@@ -227,37 +197,6 @@ def test_each_sign_of_a_query_is_reported(tracking: MemoryTracking, mode: QueryM
         reported.append(len(tracking.of(QueryReported)))
     assert reported == ([0, 0, 0, 0] if mode is QueryMode.CONTINUOUS else [1, 2, 3, 3])
     assert {(one.query, one.run_id) for one in tracking.of(QueryReported)} <= {("flights", "r1")}
-
-
-@pytest.mark.parametrize("mode", QueryMode)
-def test_an_event_is_routed_once(
-    tracking: MemoryTracking,
-    monkeypatch: pytest.MonkeyPatch,
-    mode: QueryMode,
-) -> None:
-    """Whatever its sources are asked for: losses, violations, marks, commits and the report."""
-    lossy = {**OPTIONS[0], "failondataloss": "false"}
-    tracking.queries.given = {0: lossy, 1: lossy, 2: {"kafka.bootstrap.servers": "k:9092"}}
-    tracking.queries.modes["r1"] = mode
-    routed: list[int] = []
-    route = GroupRouting.route
-
-    def counted(self: GroupRouting, progress: Progress, options: Any) -> Any:
-        routed.append(progress.batch_id)
-        return route(self, progress, options)
-
-    monkeypatch.setattr(GroupRouting, "route", counted)
-    for batch, start in enumerate((None, 7, 20)):
-        end = 5 + (start or 0)
-        more = (source(1, start, {U0: end}), source(2, None, {P1: end}))
-        tracking.buffer.progressed(event(batch, start, end, more=more, planned=0.0))
-        tracking.serve(0.01 * batch)  # before the first check, which routes a position
-    assert routed == [0, 1, 2]
-    assert [one.batch_id for one in tracking.of(GuardViolation)] == [1, 1, 2, 2]
-    del routed[:]
-    tracking.queries.positions["r1"] = LivePosition(batch_id=2, committed={0: Offsets({P0: 25})})
-    tracking.serve(2 * HOUR, check_all=True)
-    assert routed == [2]
 
 
 def test_an_end_retries_the_groups_of_its_own_run_at_once(
@@ -417,16 +356,6 @@ def test_two_queries_on_one_partition_are_reported_once(tracking: MemoryTracking
 # Faults of ours, and bounds
 
 
-def test_of_runs_that_have_ended_the_oldest_are_forgotten() -> None:
-    """As many as are kept: an event of theirs may still be late."""
-    succession = RunOrder({})
-    for number in range(RUNS_KEPT + 1):
-        succession.end(f"r{number}", None)
-    assert not succession.has_ended("r0")
-    assert succession.has_ended("r1")
-    assert succession.has_ended(f"r{RUNS_KEPT}")
-
-
 def test_a_fault_at_one_query_is_reported_and_stops_no_other(
     tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -480,3 +409,22 @@ def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
     tracking.pass_until(300.0)
     assert not tracking.of(InternalError)
     assert tracking.held == 5
+
+
+def test_of_runs_that_have_ended_the_oldest_are_forgotten() -> None:
+    """As many as are kept: an event of theirs may still be late."""
+    succession = RunOrder({})
+    for number in range(RUNS_KEPT + 1):
+        succession.end(f"r{number}", None)
+    assert not succession.has_ended("r0")
+    assert succession.has_ended("r1")
+    assert succession.has_ended(f"r{RUNS_KEPT}")
+
+
+def test_what_a_run_has_reached_is_committed_at_its_end(tracking: MemoryTracking) -> None:
+    """Its last event may have been dropped, and it is asked for the last time then."""
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.queries.positions["r1"] = position(1, 9)
+    tracking.end(0.05, "r1")
+    assert tracking.held == 9
+    assert tracking.queries.forgotten == ["r1"]

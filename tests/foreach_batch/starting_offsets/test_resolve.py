@@ -151,20 +151,6 @@ def test_missing_positions_may_be_an_error() -> None:
         chosen(replace(ORIGIN, offsets={A: 7}), missing=Policy.FAIL)
 
 
-def test_many_partitions_are_named_in_few_words() -> None:
-    """A thousand lost partitions are one line of text, and all of them attributes."""
-    many = [TopicPartition("t", number) for number in range(1000)]
-    logs = GroupSnapshot(
-        held={}, starts=dict.fromkeys(many, 5), ends=dict.fromkeys(many, 9), topic_ids={}
-    )
-    origin = Origin(what="the ledger", offsets=dict.fromkeys(many, 1))
-    with pytest.raises(GapError) as raised:
-        choose(origin, many, logs, missing=Policy.FAIL, out_of_range=Policy.FAIL)
-    assert len(raised.value.ranges) == 1000
-    assert "and 995 more" in str(raised.value)
-    assert len(str(raised.value)) < 500
-
-
 def test_the_text_is_sparks() -> None:
     """JSON by topic and partition, whatever is in a topic's name."""
     odd = TopicPartition('a"b', 0)

@@ -21,9 +21,7 @@ from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import (
     JvmError,
     KafkaError,
-    PartitionVanishedError,
     SettingsError,
-    TopicRecreatedError,
 )
 from eo_listener.model.offsets import Position, TopicPartition
 from tests.broker import Broker
@@ -58,19 +56,6 @@ def test_from_a_ledger(topics: Topics) -> None:
     assert started(topics, ledger=sink, query="q", options=wanted).keys() == {topic}
     with pytest.raises(SettingsError, match=f"no position for {topic}-2"):
         started(topics, ledger=sink, query="q", missing="fail")
-
-
-def test_a_topic_recreated(topics: Topics) -> None:
-    """A ledger that speaks of the older topic is refused, whatever the policies say."""
-    topic = topics.create(partitions=1)
-    tp = TopicPartition(topic, 0)
-    topics.fill(topic, 3)
-    sink = ledger({tp: 2}, {tp: "AAAAAAAAAAAAAAAAAAAAAQ"})
-    with pytest.raises(TopicRecreatedError, match=topic):
-        started(topics, ledger=sink, query="q", missing="latest", out_of_range="latest")
-    assert started(topics, ledger=sink, query="q", recreated="earliest") == {topic: {"0": -2}}
-    with pytest.raises(PartitionVanishedError, match="nosuch"):
-        started(topics, ledger=ledger({TopicPartition("nosuch", 0): 2}), query="q")
 
 
 def test_from_a_group(topics: Topics) -> None:
