@@ -31,7 +31,7 @@ def commits_at_once(fix: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What is known of where things are: the `cluster`, and the `checkpoint` without its secrets.
+    """The places that the advice names: the `cluster`, and the `checkpoint` without its secrets.
 
     `schema` was given for ledgers in PostgreSQL.
     """
@@ -45,7 +45,9 @@ class Advice:
     ) -> str:
         """Bring a group to where the checkpoint is, at once: for all its topics, or for these."""
         if self.checkpoint is None:
-            return "name the query's checkpoint to `eo-listener audit`, and the command is shown"
+            return (
+                "add the query's checkpoint to `eo-listener audit`, which then prints the command"
+            )
         every = f"*={group}" if "=" in group else group  # as `follow` reads it
         to = [every] if topics is None else [f"{topic}={group}" for topic in sorted(topics)]
         words = [word for one in to for word in ("-g", one)]
@@ -58,35 +60,35 @@ class Advice:
         return typed_command(["checkpoint", "show", self.checkpoint or "CHECKPOINT"], *same)
 
     def begin_from_ledger(self, ledger: LedgerPositions, *, recreated: bool = False) -> str:
-        """Start a query with a new checkpoint where a ledger stands."""
+        """Start a query with a new checkpoint at the position of a ledger."""
         more = ', recreated="earliest"' if recreated else ""
         also = ', and exactly_once(..., on_recreated="restart")' if recreated else ""
         query = literal(ledger.key.query)
         return (
-            f"{STOP}start it with a new checkpointLocation and "
-            f'.option("startingOffsets", starting_offsets(ledger=sink, query={query}'
-            f"{more}, options=...)){also}"
+            f'{STOP}start it with a new checkpointLocation and .option("startingOffsets", '
+            f"starting_offsets(ledger=sink, query={query}{more}, options=...)){also}"
         )
 
     def begin_beside_ledger(self, ledger: LedgerPositions, *, known: bool) -> str:
-        """Start a query where a log was cut back to below what a ledger has.
+        """Start a query whose log was cut back to below the position of its ledger.
 
         Its offsets from there on are given to other records. The ledger has them as applied, and
         goes back for nobody; so the query gets a ledger of its own. `known`: that it was cut back,
         and not recreated.
         """
         query = literal(ledger.key.query)
-        other = "" if known else ', or "earliest" where the topic was recreated'
+        other = "" if known else ', or "earliest" if the topic was recreated'
         return (
             f'{STOP}start it under another name, exactly_once(..., name="NEW"), with a new '
-            f'checkpointLocation and .option("startingOffsets", starting_offsets(ledger=sink, '
-            f'query={query}, out_of_range="latest", options=...)){other}. That begins at the end '
-            "of the log: what was written since it was cut back is not read, unless you put the "
-            "offset to which it was cut, as the broker's log has it, in place of -1"
+            'checkpointLocation and .option("startingOffsets", starting_offsets(ledger=sink, '
+            f'query={query}, out_of_range="latest", options=...)){other}. The query then begins '
+            "at the end of the log and does not read the records written since the log was cut "
+            "back; to read them, replace -1 by the offset to which it was cut, from the broker's "
+            "log"
         )
 
     def name_ledger(self, key: LedgerKey, asked: LedgerKey) -> str:
-        """The options of an audit that name a ledger, where another one was asked for."""
+        """Return the options of an audit that name a ledger other than the requested one."""
         words = ["--query", key.query] if key.query != asked.query else []
         words += ["--sink", key.sink] if key.sink != asked.sink else []
         return shlex.join(words)
@@ -102,7 +104,7 @@ class Advice:
     def _place(self, address: str, *, compares: bool = False) -> LedgerPlace:
         """How a ledger is reached; a topic without a cluster is on the one that is read anyway.
 
-        `compares`: the command asks that cluster for the source's log, where it is known.
+        `compares`: the command reads that cluster for the source's log, if it is known.
         """
         store = LedgerStore.of(address)
         is_topic = store is LedgerStore.KAFKA
@@ -119,19 +121,18 @@ class Advice:
         )
 
     def begin_from_group(self, group: str) -> str:
-        """Start a query with a new checkpoint where a group stands.
+        """Start a query with a new checkpoint at the position of a group.
 
-        What the group holds nothing of may be in another one: to read it from its beginning would
-        double it.
+        Topics that the group lacks may be in another group: reading them from the beginning would
+        double them.
         """
         return (
-            "start the query with a new checkpointLocation and "
-            f'.option("startingOffsets", starting_offsets(group={literal(group)}, missing="fail", '
-            "options=...))"
+            'start the query with a new checkpointLocation and .option("startingOffsets", '
+            f'starting_offsets(group={literal(group)}, missing="fail", options=...))'
         )
 
     def begin_after(self, group: str, offsets: Mapping[TopicPartition, int], topics: str) -> str:
-        """Start the next consumer of a drained group, or a new query, where the group stands.
+        """Start the next consumer of a drained group, or a new query, at the position of the group.
 
         auto.offset.reset=none: a consumer fails, rather than skips, if an offset is missing.
         """

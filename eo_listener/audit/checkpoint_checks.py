@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself, and of the batch in doubt. Pure."""
+"""Checks a checkpoint's files and its batch in doubt. Pure."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ def check_checkpoint(positions: Positions, advice: Advice) -> Iterator[PositionF
     if checkpoint.damaged:
         yield PositionFindingKind.CHECKPOINT_DAMAGED.finding(
             about,
-            f"files cannot be used: {few(checkpoint.damaged)}",
-            cause="the disk or the machine failed while they were written or copied, or they were "
-            "edited",
-            fix=f"see the others: {advice.show_checkpoint()}; restore them from a copy; or "
-            f"{_way_on(positions, advice)}",
+            f"unusable files: {few(checkpoint.damaged)}",
+            cause="the disk or machine failed while the files were being written or copied, or "
+            "somebody edited them",
+            fix=f"list the other files with {advice.show_checkpoint()}; restore these from a "
+            f"copy; or {_way_on(positions, advice)}",
         )
     if checkpoint.counted:
         yield PositionFindingKind.NOT_KAFKA.finding(
-            about, "the query has sources that are not Kafka: of these only batches are compared"
+            about,
+            "the query has sources other than Kafka; for those the audit compares batches only",
         )
     if checkpoint.planned is not None and checkpoint.planned != checkpoint.committed:
         yield _doubt(about, checkpoint, positions)
@@ -47,9 +48,9 @@ def check_checkpoint(positions: Positions, advice: Advice) -> Iterator[PositionF
 def _missing(about: str, positions: Positions, advice: Advice) -> PositionFinding:
     return PositionFindingKind.CHECKPOINT_MISSING.finding(
         about,
-        "there is none: a query that starts with it begins at its startingOffsets (by default "
-        "latest), and not where it was",
-        cause="it was deleted or moved; or the path is another one",
+        "it does not exist: a query started with it begins at its startingOffsets (latest by "
+        "default), not where it stopped",
+        cause="it was deleted or moved, or the path is wrong",
         fix=_way_on(positions, advice),
     )
 
@@ -58,7 +59,7 @@ def _way_on(positions: Positions, advice: Advice) -> str:
     """How to go on without the checkpoint."""
     found = [ledger for ledger in positions.ledgers if ledger.heads]
     if len({ledger.key.query for ledger in found}) > 1:
-        return "name the query, --query NAME, and how it goes on is shown"
+        return "name the query with --query NAME to see how to continue"
     if found:
         return begin_from(found[0], advice)
     for group in positions.groups:
@@ -84,15 +85,17 @@ def _doubt(about: str, checkpoint: CheckpointPositions, positions: Positions) ->
         )
     ]
     if positions.ledgers and len(applied) == len(positions.ledgers):
-        what += "; it is applied, and will be skipped when it is repeated"
+        what += "; the sink has applied it, and skips it when Spark repeats it"
     elif applied:
-        what += f"; of {len(positions.ledgers)} sinks {len(applied)} have it, and it will be "
+        what += (
+            f"; {len(applied)} of {len(positions.ledgers)} sinks have applied it, and it will be "
+        )
         what += "repeated for the others"
     elif positions.ledgers and planned:  # else where it ends is not known, or it has no records
-        what += "; it is not applied, and will be repeated"
+        what += "; no sink has applied it, and Spark repeats it"
     return PositionFindingKind.BATCH_IN_DOUBT.finding(
         about,
         what,
-        cause="the query is working on it, or ended in it",
-        fix="nothing, when the query runs or is started again",
+        cause="the query is writing it, or ended while writing it",
+        fix="nothing, if the query runs or will be started again",
     )

@@ -34,7 +34,7 @@ def check_drained(
     if obstacles:
         what = "not drained: " + "; ".join(obstacles)
         return PositionFindingKind.GROUP_NOT_DRAINED.finding(
-            about, what, fix="stop the producers, wait for lag 0, and stop what consumes"
+            about, what, fix="stop the producers, wait for lag 0, then stop the consumers"
         )
     offsets = {tp: position.offset for tp, position in group.after.items()}
     topics = "|".join(sorted({re.escape(tp.topic) for tp in offsets}))

@@ -1,4 +1,4 @@
-"""What a gap proof starts from: what the ledger claims, what Kafka has, which rows there are."""
+"""The input of a gap proof: claims of the ledger, contents of Kafka, rows of the store."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedRange:
-    """What a ledger says of one partition: all of `range` was applied.
+    """A ledger's claim about one partition: all of `range` was applied.
 
-    `topic_id` is that of the topic then, None where it is not known; `gaps` are offsets in it
-    that were lost and accepted as lost. Below `known_from` it is not known whether all was applied:
-    the ledger no longer says where the query began, and which gaps were accepted. `older` are the
-    ranges that were applied of older topics of the same name, by their ids: their rows look like
-    those of this one. `beside` are ranges that other queries have applied to the same table, one
-    each; of what is in several a row does not say by which query it is.
+    `topic_id` is the topic's id at that time, None if unknown; `gaps` are offsets in it that were
+    lost and accepted as lost. Below `known_from` it is unknown if everything was applied: the
+    ledger no longer records where the query began, and which gaps were accepted. `older` are the
+    ranges applied from older topics of the same name, by their ids: their rows look like those of
+    this topic. `beside` are ranges that other queries have applied to the same table, one each; a
+    row in several ranges does not name its query.
     """
 
     range: OffsetRange
@@ -32,7 +32,7 @@ class AppliedRange:
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
-        """What was applied of this topic, a range for each query."""
+        """The applied ranges of this topic, one for each query."""
         return (self.range, *self.beside)
 
 
@@ -40,9 +40,9 @@ class AppliedRange:
 class LogFacts:
     """Kafka's side of one partition.
 
-    `start` is the first offset that the log still has, `stable` where the first open transaction
-    begins, `end` the next offset to be written. `compacted` and `transactional` (whether any
-    producer of the topic is) are None where they are not known.
+    `start` is the first offset that the log still has, `stable` the start of the first open
+    transaction, `end` the next offset to be written. `compacted` and `transactional` (True if any
+    producer of the topic is) are None if unknown.
     """
 
     start: int
@@ -57,13 +57,13 @@ class LogReader(Protocol):
     """Reads Kafka's logs; changes nothing. Raises KafkaError when they cannot be read."""
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
-        """What there is of them; partitions that do not exist are left out."""
+        """Return the logs of the partitions; partitions that do not exist are left out."""
         ...
 
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """The offsets of records that a consumer is shown there, others beside them too.
+        """Return the offsets of records that a consumer would see there, and of others too.
 
         With `committed` it is one that reads only what transactions have committed.
         """

@@ -1,4 +1,4 @@
-"""Whether a consumer group stands where the query does. Pure."""
+"""Checks if a consumer group stands where the query does. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def durable(
     ledgers: Sequence[LedgerPositions],
     uncommitted: Collection[str] = (),
 ) -> Mapping[TopicPartition, int]:
-    """What a group may hold: the end of the committed batch, else what every ledger has.
+    """Return the offsets that a group may hold: the end of the committed batch, or the offsets that
+    every ledger has.
 
     Without the topics that are `uncommitted`: the query commits them to no group.
     """
@@ -81,12 +82,14 @@ def _lacking_topics(
         topics = read if len(groups) == 1 else frozenset(lacking)
         yield PositionFindingKind.GROUP_LACKS.finding(
             f"group {few(one.name for one in groups)}",
-            f"no offset of topic {few(lacking)} is held, which the query has read",
-            cause="these offsets expired or were deleted, or were never committed; or they are in "
-            "a group that is not named here",
-            fix="name every group that the query commits to: -g GROUP, and a topic that it commits "
-            "to none: --uncommitted TOPIC; if it is to be this group: "
-            + commit_checkpoint(positions, advice, group, rewind=False, topics=topics),
+            f"the group holds no offset of topic {few(lacking)}, which the query has read",
+            cause="the offsets expired, were deleted or were never committed; or another "
+            "group, not named here, holds them",
+            fix=(
+                "name every group that the query commits to (-g GROUP) and each topic that "
+                "it commits to no group (--uncommitted TOPIC); to commit to this group: "
+                f"{commit_checkpoint(positions, advice, group, rewind=False, topics=topics)}"
+            ),
         )
 
 
@@ -144,20 +147,20 @@ class _GroupCheck:
             return PositionFindingKind.GROUP_EMPTY.finding(
                 severity=Severity.NOTE,
                 about=self.about,
-                what="it holds no offsets: Kafka deletes them with their topic; the query commits "
-                "those of the new one as soon as it reads it",
+                what="it holds no offsets: Kafka deletes them with their topic; the query "
+                "commits the new topic's offsets as soon as it reads it",
             )
         expiry = (
-            "it had members: all its offsets expire at once, offsets.retention.minutes after the "
-            "last member left"
+            "it had members: all its offsets expire together, offsets.retention.minutes after "
+            "the last member leaves"
             if self._group.had_members
             else "its offsets expired (offsets.retention.minutes after the last commit), it was "
             "deleted, nothing was ever committed, or it is misspelled"
         )
         return PositionFindingKind.GROUP_EMPTY.finding(
             self.about,
-            "it holds no offsets: lag cannot be seen, and whoever starts from it begins at "
-            "auto.offset.reset",
+            "it holds no offsets: no lag can be shown, and a consumer that starts from it begins "
+            "at auto.offset.reset",
             cause=expiry,
             fix=self._commit(rewind=False),
         )
@@ -182,12 +185,14 @@ class _GroupCheck:
             who = [*others, *(["another program"] if strange else [])]
             yield PositionFindingKind.GROUP_FOREIGN.finding(
                 self.about,
-                f"others commit to it: {few(who)}",
-                cause="a second driver, another query or a tool uses the same group: the last one "
-                "wins; or this query has a new checkpoint, and has not gone past what was "
-                "committed before it",
-                fix="stop the other one, or give each query a group of its own; then "
-                + self._commit(rewind=bool(self._ahead_of_query())),
+                f"other programs commit to it: {few(who)}",
+                cause="a second driver, another query or a tool uses the same group, and the "
+                "last commit wins; or this query has a new checkpoint and has not yet "
+                "passed the earlier commits",
+                fix=(
+                    "stop the other program, or give each query a group of its own; then "
+                    f"{self._commit(rewind=bool(self._ahead_of_query()))}"
+                ),
             )
         marked = sorted(tp for tp, one in writers.items() if one is not None and one.withheld)
         if marked:
@@ -195,7 +200,8 @@ class _GroupCheck:
                 self.about,
                 f"the listener's guard withholds newer offsets of {few(map(str, marked))}",
                 cause="a batch did not continue the one before it",
-                fix='look for GuardViolation in the log; to accept it, start with guard="warn"',
+                fix="look for GuardViolation in the log; to accept it, start the listener "
+                'with guard="warn"',
             )
 
     def _lacking(self) -> Iterator[PositionFinding]:
@@ -221,8 +227,8 @@ class _GroupCheck:
         if ahead:
             yield PositionFindingKind.GROUP_AHEAD.finding(
                 self.about,
-                f"it is ahead of what the query has done: {listed(ahead)}; whoever starts "
-                f"from it skips {size(ahead):,} records",
+                f"it is ahead of what the query has done: {listed(ahead)}; a consumer that "
+                f"starts from it skips {size(ahead):,} records",
                 cause="another driver or tool has committed, or the checkpoint or the store was "
                 "restored from an older copy",
                 fix=self._commit(rewind=True),
@@ -233,7 +239,7 @@ class _GroupCheck:
         """The greatest offset that may be committed; a sink commits with its batch, thus before
         the checkpoint does. None where the checkpoint no longer says what was done.
 
-        What every ledger has is done, though the checkpoint is an older copy.
+        Offsets that every ledger has are done, even if the checkpoint is an older copy.
         """
         checkpoint, writer = self._positions.checkpoint, CommitMetadata.parse(at.metadata)
         done = self._done.get(tp)
@@ -258,9 +264,9 @@ class _GroupCheck:
         if behind:
             yield PositionFindingKind.GROUP_BEHIND.finding(
                 self.about,
-                f"it is behind what the query has done: {listed(behind)}; its lag is shown "
+                f"it is behind what the query has done: {listed(behind)}; its lag appears "
                 f"{size(behind):,} records too high",
-                cause="no listener runs, or its commits fail; the query's log says why",
+                cause="no listener is running, or its commits fail (see the query's log)",
                 fix=self._commit(rewind=False),
                 ranges=single(behind),
             )

@@ -1,4 +1,4 @@
-"""One walk over a ledger's history: where it began, what was given up, what does not fit. Pure."""
+"""One walk over a ledger's history: its beginning, its accepted gaps, its contradictions. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNKNOWN_END: Final = 2**63 - 1  # of an offset: Kafka's greatest
 
 @dataclass(slots=True)
 class OlderTopic:
-    """What was applied of one partition of an older topic of the same name."""
+    """The applied range of one partition of an older topic of the same name."""
 
     start: int = _UNKNOWN_END
     until: int = 0
@@ -34,7 +34,7 @@ class OlderTopic:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFacts:
-    """What `read_history` has found, by partition; a partition without any is left out.
+    """The result of `read_history`, by partition; a partition without a result is left out.
 
     `began` is where the first batch started, `known` where the oldest one did that is recorded,
     which may be a later one. `gaps` are what was accepted as lost. `missing` are offsets between
@@ -55,10 +55,10 @@ def read_history(
 ) -> HistoryFacts:
     """Walk over the batches, each partition's in the order of offsets.
 
-    Those of a topic before the present one of its name do not count, and are in `older` alone. Of
-    old batches only the first of a partition is kept, and those with a gap: what followed them is
-    not recorded any more, and counts as applied. `newest`: there may be older ones of any kind.
-    Memory grows with what is found, not with the batches.
+    Entries of earlier topics of the name do not count, and are in `older` only. Of old batches only
+    the first of a partition is kept, and those with a gap: what followed them is no longer
+    recorded, and counts as applied. `newest`: there may be older entries of any kind. Memory grows
+    with the results, not with the batches.
     """
     found = HistoryFacts()
     last: dict[TopicPartition, AppliedBatch] = {}

@@ -1,4 +1,4 @@
-"""Whether each sink's ledger stands where the checkpoint does. Pure."""
+"""Checks if each sink's ledger stands where the checkpoint does. Pure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         key = store.renamed[0]
         return PositionFindingKind.LEDGER_RENAMED.finding(
             store.store,
-            f"its ledger has nothing of {wanted}, and has heads of this checkpoint under "
-            f"query {key.query!r}, sink {key.sink!r}",
-            cause="the name that was asked for is wrong; or the query, its name= or the sink's "
-            "table was renamed",
+            f"its ledger has nothing of {wanted}, but has heads of this checkpoint under query "
+            f"{key.query!r}, sink {key.sink!r}",
+            cause="the requested name is wrong; or the query, its name= or the sink's table "
+            "was renamed",
             fix=_carried_over(store, key, positions, advice),
         )
     others = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.others)
@@ -52,10 +52,10 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         store.store,
         f"its ledger has nothing of {wanted}"
         + (f"; it has {others}" if others else ": it is empty"),
-        cause="it is the ledger of other queries, the name is another one, or the store was "
+        cause="the ledger belongs to other queries, the name is wrong, or the store was "
         "emptied or restored from a copy older than the query",
-        fix="name the query as the ledger does: --query NAME; or restore the store; or, with an "
-        f"empty table, {FROM_EARLIEST}",
+        fix="name the query as the ledger does (--query NAME); or restore the store; or, if "
+        f"the table is empty, {FROM_EARLIEST}",
     )
 
 
@@ -68,9 +68,9 @@ def other_names(
         yield PositionFindingKind.LEDGER_RENAMED.finding(
             severity=Severity.NOTE,
             about=positions.named(ledger),
-            what=f"this query id has a ledger of the same sink under {few(map(repr, names))} too: "
-            "it was renamed, or another query runs on a copy of its checkpoint; name the one that "
-            "is meant: --query NAME",
+            what="this query id also has a ledger of the same sink under "
+            f"{few(map(repr, names))}: the query was renamed, or another query runs on a "
+            "copy of its checkpoint; name the intended query: --query NAME",
         )
 
 
@@ -81,7 +81,7 @@ def _carried_over(
     new = LedgerKey(positions.sink or key.sink, positions.query or key.query)
     rename = advice.rename_ledger(store.address, key, new)
     again = advice.name_ledger(key, new)
-    return f"name it as the ledger does, {again}; or, where it was renamed, {rename}; or {back}"
+    return f"name it as the ledger does, {again}; or, if it was renamed, {rename}; or {back}"
 
 
 def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
@@ -113,16 +113,16 @@ class _LedgerCheck:
 
     @property
     def agreement(self) -> str:
-        """What is said of it where nothing is wrong."""
+        """Describe a ledger without problems."""
         if self._checkpoint is None:
             return "nothing to compare them with"
         return "none behind and none ahead of the checkpoint"
 
     @property
     def _begin(self) -> str:
-        """Begin where the ledger stands, where it is known to be the query's.
+        """Begin at the ledger's position, if the ledger is known to be the query's.
 
-        Where another sink of the query stands elsewhere, no start fits both.
+        If another sink of the query stands elsewhere, no start fits both.
         """
         if self._ledger.replaced:
             return begin_from(self._ledger, self._advice)
@@ -134,8 +134,8 @@ class _LedgerCheck:
         ]
         if others:
             begin = (
-                "give this sink a query of its own, since no start fits it and "
-                f"{few(others)}: start the query as it is without this sink, and one with this "
+                "give this sink a query of its own, since no start fits both it and "
+                f"{few(others)}: start the query without this sink, and another query with this "
                 f"sink alone: {begin.removeprefix(STOP)}"
             )
         own = None if self._checkpoint is None else self._checkpoint.query_id
@@ -144,9 +144,8 @@ class _LedgerCheck:
             return begin
         name = literal(self._ledger.key.query)
         return (
-            f"no batch of this checkpoint is in that ledger: see whether {name} is the name of "
-            f"this query; where it is, {begin}; or, where it is another one's, name this one: "
-            "--query NAME"
+            f"that ledger has no batch of this checkpoint: check that {name} is the name of this "
+            f"query; if it is, {begin}; if it names another query, name this query: --query NAME"
         )
 
     @property
@@ -165,10 +164,11 @@ class _LedgerCheck:
             yield PositionFindingKind.BATCH_BEGUN.finding(
                 severity=Severity.NOTE if self._is_at_work(ledger.begun) else Severity.WARNING,
                 about=self.about,
-                what=f"batch {ledger.begun} was begun and not finished: the target may have a part "
-                "of its rows",
-                cause="the driver works on it, or ended in it; this sink has no transactions",
-                fix="start the query again with its checkpoint: it finishes that batch first",
+                what=f"batch {ledger.begun} was begun and not finished: the target may hold "
+                "part of its rows",
+                cause="the driver is writing it, or ended while writing it; this sink has no "
+                "transactions",
+                fix="restart the query with its checkpoint: it finishes that batch first",
             )
         if self._checkpoint is None:
             yield from self._was_taken_back(Severity.WARNING)
@@ -189,27 +189,27 @@ class _LedgerCheck:
         return (-1 if found.committed is None else found.committed) < batch <= found.planned
 
     def _was_taken_back(self, severity: Severity) -> Iterator[PositionFinding]:
-        """Of a table that was taken back; a note where a checkpoint is no further."""
+        """Describe a table that was rolled back; a note if the checkpoint is no further."""
         back = self._ledger.taken_back
         if back is not None:
             yield PositionFindingKind.LEDGER_TAKEN_BACK.finding(
                 severity=severity,
                 about=self.about,
-                what=f"the table was taken back, and its ledger with it: {back.cause}",
+                what=f"the table and its ledger were rolled back: {back.cause}",
                 fix=self._to_undo(back),
             )
 
     def _to_undo(self, back: TakenBack) -> str:
-        """Undo it, where a command does; or begin where the ledger is, or with an empty table."""
+        """Undo it, if a command can; or begin at the ledger's position, or with an empty table."""
         again = FROM_EARLIEST
         if self._ledger.heads:
             again = self._begin
-        return f"{back.fix}; or, where that was meant, {again}" if back.fix else again
+        return f"{back.fix}; or, if that was intended, {again}" if back.fix else again
 
     def _foreign(self, checkpoint: CheckpointPositions) -> Iterator[PositionFinding]:
         """Heads that agree with the checkpoint, though its query has not moved them.
 
-        Where the query has read nothing yet it moves none: it may have begun from this ledger.
+        A query that has read nothing yet moves no ledger: it may have begun from this one.
         """
         foreign = {
             tp: OffsetRange(checkpoint.began[tp], head.range.until)
@@ -222,15 +222,17 @@ class _LedgerCheck:
         if foreign:
             yield PositionFindingKind.LEDGER_FOREIGN.finding(
                 self.about,
-                f"it is where the checkpoint is, and another query has moved it: "
-                f"{listed(foreign)}; whether the sink has what this query has read is not known",
+                "it agrees with the checkpoint, but another query has moved it: "
+                f"{listed(foreign)}; the audit cannot tell if the sink has what this query has "
+                "read",
                 cause=self._who(foreign),
-                fix="name the query as the ledger does: --query NAME; then count the rows: --rows",
+                fix="name the query as the ledger does (--query NAME), then count the rows "
+                "(--rows)",
                 ranges=single(foreign),
             )
 
     def _recorded(self) -> Iterator[PositionFinding]:
-        """What the history says of itself."""
+        """Check the ledger's history."""
         for kind, found, what, cause in (
             (
                 PositionFindingKind.HISTORY_MISSING,
@@ -241,7 +243,7 @@ class _LedgerCheck:
             (
                 PositionFindingKind.HISTORY_REPEATED,
                 self._ledger.repeated,
-                "its history has offsets in two batches",
+                "its history has the same offsets in two batches",
                 "rows of the ledger were edited, or the ledger was moved back by hand",
             ),
         ):
@@ -256,7 +258,7 @@ class _LedgerCheck:
         if self._ledger.gaps:
             yield PositionFindingKind.GAP_ACCEPTED.finding(
                 self.about,
-                f"it records gaps that were accepted: {_every(self._ledger.gaps)}",
+                f"it records accepted gaps: {_every(self._ledger.gaps)}",
                 ranges=self._ledger.gaps,
             )
 
@@ -297,11 +299,11 @@ class _LedgerCheck:
         rest = f", of which Kafka has deleted up to {size(gone):,}" if gone else ""
         yield PositionFindingKind.LEDGER_BEHIND.finding(
             self.about,
-            f"it is behind the checkpoint: {listed(behind)}; {size(behind):,} records that "
-            f"the query has done are not in the sink{rest}",
-            cause="the store was restored from an older copy, batches were done without "
-            "exactly_once, or rows of the ledger were edited; a sink that the query no longer "
-            "writes to is left out by --sink, with the name of the other"
+            f"it is behind the checkpoint: {listed(behind)}; {size(behind):,} records that the "
+            f"query has processed are not in the sink{rest}",
+            cause="the store was restored from an older copy, the query ran batches without "
+            "exactly_once, or rows of the ledger were edited; to leave out a sink that "
+            "the query no longer writes to, name the other sink with --sink"
             if back is None
             else back.cause,
             fix=way_on(self._ledger, self._advice, self._begin)
@@ -313,7 +315,7 @@ class _LedgerCheck:
     def _deleted(
         self, behind: Mapping[TopicPartition, OffsetRange]
     ) -> dict[TopicPartition, OffsetRange]:
-        """What Kafka no longer has of these ranges."""
+        """Return the offsets of these ranges that Kafka no longer has."""
         source = self._positions.source
         if source is None:
             return {}
@@ -343,9 +345,9 @@ class _LedgerCheck:
         if between:
             yield PositionFindingKind.LEDGER_MISFIT.finding(
                 self.about,
-                f"it ends inside the planned batch, at the first of each: {listed(between)}; "
-                "the batch will be refused",
-                cause="a gap was accepted, which the planned batch begins with"
+                "it ends inside the planned batch, at the first offset of each range: "
+                f"{listed(between)}; the batch will be refused",
+                cause="a gap was accepted that the planned batch begins with"
                 if self._accepts(between)
                 else self._who(between),
                 fix=self._begin,
@@ -373,7 +375,7 @@ class _LedgerCheck:
             f"it is ahead of the checkpoint, by {size(ahead):,} records: {listed(ahead)}; "
             "batches that do not end where the ledger's did will be refused",
             cause=self._who(ahead),
-            fix=f"stop the other driver, if one runs; {self._begin}",
+            fix=f"stop the other driver, if it is running; {self._begin}",
             ranges=single(ahead),
         )
 
@@ -383,8 +385,9 @@ class _LedgerCheck:
         who = f"run {head.run_id}, batch {head.batch_id}"
         if own is not None and head.query_id != own:
             return (
-                f"another checkpoint has moved it (query id {head.query_id}, {who}; this one has "
-                f"{own}): a second driver, or the query was started with that checkpoint since"
+                f"another checkpoint has moved it (query id {head.query_id}, {who}; this "
+                f"checkpoint has {own}): a second driver runs, or the query has since been "
+                "started with that checkpoint"
             )
         return (
             f"{who} has moved it: the checkpoint was restored from an older copy, or a second "
@@ -397,7 +400,7 @@ def _every(ranges: Mapping[TopicPartition, tuple[OffsetRange, ...]]) -> str:
 
 
 def _differing(positions: Positions) -> Iterator[PositionFinding]:
-    """Several sinks of one query; where there is a checkpoint each was compared with it."""
+    """Compare several sinks of one query; with a checkpoint each was compared with that."""
     by_query: dict[str, list[LedgerPositions]] = {}
     for ledger in positions.ledgers:
         by_query.setdefault(ledger.key.query, []).append(ledger)
@@ -418,7 +421,7 @@ def _differing(positions: Positions) -> Iterator[PositionFinding]:
                     f"their ledgers differ: {listed(differing)}",
                     cause="the last batch reached only one of them before the query ended, or one "
                     "store was restored from an older copy",
-                    fix="start the query again with its checkpoint: it writes that batch to the "
-                    "other; name it here to have them compared with it",
+                    fix="restart the query with its checkpoint: it writes that batch to the "
+                    "other; name the checkpoint here to compare both with it",
                     ranges=single(differing),
                 )

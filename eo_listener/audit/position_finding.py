@@ -1,4 +1,4 @@
-"""What an audit finds where positions differ, and what it says of the whole. Pure."""
+"""The findings of an audit, and its verdict. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Severity(Enum):
 
 
 class Harm(Enum):
-    """What has become of the records of a finding's ranges."""
+    """What happened to the records of a finding's ranges."""
 
     NONE = "none"
     LOST = "lost"
@@ -36,7 +36,7 @@ class Harm(Enum):
 
 
 class PositionFindingKind(Enum):
-    """What was found; programs go by these, and they do not change.
+    """The kind of a finding; programs rely on these values, and they do not change.
 
     Each has the severity and the harm that its findings have unless a check decides otherwise.
     """
@@ -135,7 +135,7 @@ _UNCERTAIN = frozenset(
         PositionFindingKind.NOT_READ,
     }
 )
-"""Where something could not be compared, so that nobody knows that nothing is lost."""
+"""Kinds for which something could not be compared, so that a loss cannot be excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ def size(ranges: Mapping[TopicPartition, OffsetRange]) -> int:
 
 
 def listed(ranges: Mapping[TopicPartition, OffsetRange]) -> str:
-    """Some of them, for people."""
+    """Return a few of the ranges as text."""
     return few(f"{tp} {one}" for tp, one in sorted(ranges.items()))
 
 
@@ -270,7 +270,7 @@ class AuditOutcome:
 
 
 def outcome(findings: Iterable[PositionFinding]) -> AuditOutcome:
-    """Put findings in order: what matters most comes last, where a terminal shows it."""
+    """Sort findings: the most important come last, since a terminal shows the end."""
     order = list(Severity)
     ordered = sorted(findings, key=lambda one: order.index(one.severity))
     return AuditOutcome(findings=tuple(ordered))

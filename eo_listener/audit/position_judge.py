@@ -32,7 +32,7 @@ def not_read(about: str, error: EoListenerError, lost: str = "") -> PositionFind
         error.problem,
         cause=error.cause or "",
         fix="; or, ".join(one for one in (error.fix, lost) if one)
-        or "see to it, and type this command again",
+        or "fix this, then run the command again",
     )
 
 
@@ -44,7 +44,7 @@ def judge_rows(
     count: int,
     without: int = 0,
 ) -> Iterator[PositionFinding]:
-    """What the proof of a table comes to: a finding for each kind, with the offsets counted.
+    """Yield the findings of a table's proof: one for each kind, with the number of offsets.
 
     The table has `count` rows, `without` of them without topic, partition or offset.
     """
@@ -56,15 +56,15 @@ def judge_rows(
     if all(kind.gravity is Gravity.EXPLAINED for kind in found):
         yield PositionFindingKind.AGREED.finding(
             f"rows of {table}",
-            f"{count:,} rows: each offset that the ledger has is there once, or explained",
+            f"{count:,} rows: each offset of the ledger is in the table once, or explained",
         )
     if without:
         yield PositionFindingKind.ROWS_UNPROVABLE.finding(
             severity=Severity.WARNING,
             about=f"rows of {table}",
-            what=f"{without:,} of {count:,} rows do not say of which source offset they are",
+            what=f"{without:,} of {count:,} rows do not name their source offset",
             cause="another program writes to the table, or the transform leaves a column empty",
-            fix="name the columns that have topic, partition and offset: --columns A,B,C",
+            fix="name the columns that hold topic, partition and offset: --columns A,B,C",
             harm=Harm.NONE,
         )
 
@@ -116,8 +116,8 @@ _CAUSES = {
     "are not the source's",
     AuditFindingKind.TAIL: "the table was restored from a copy older than the ledger, or rows were "
     "deleted",
-    AuditFindingKind.DUPLICATE: "rows were copied or written without the sink, the transform makes "
-    "several of one record, or the topic was recreated and the rows are of both",
+    AuditFindingKind.DUPLICATE: "rows were copied or written without the sink, the transform "
+    "makes several rows of a record, or the topic was recreated and the table has rows of both",
     AuditFindingKind.UNCLAIMED: "another query or program writes to the table, or the ledger was "
     "restored from an older copy",
 }
@@ -131,9 +131,9 @@ def _fix(ledger: LedgerPositions, kind: AuditFindingKind, advice: Advice) -> str
         )
     if kind in _LOST:
         return (
-            "restore the table and its ledger from one copy; or read these offsets once more by a "
-            "batch query (spark.read, with startingOffsets and endingOffsets), and append its rows "
-            "to the table while no driver runs"
+            "restore the table and its ledger from one copy; or read these offsets again with a "
+            "batch query (spark.read, with startingOffsets and endingOffsets), and append its "
+            "rows to the table while no driver runs"
         )
     if kind is AuditFindingKind.RECREATED:
         return advice.begin_from_ledger(ledger, recreated=True)

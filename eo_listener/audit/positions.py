@@ -1,8 +1,8 @@
-"""The four places that say where a query stands, as an audit has read them. Pure values.
+"""The four places that record a query's position, as an audit read them. Pure values.
 
-They are read in the order group, committed batch, ledgers, planned batch, source log, group once
-more. A query that works meanwhile moves them in the opposite order. So what was read earlier can
-never be ahead of what was read later, unless something is wrong.
+The audit reads them in the order group, committed batch, ledgers, planned batch, source log, and
+the group again. A running query moves them in the opposite order. So an earlier reading can never
+be ahead of a later one, unless something is wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SourcePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPositions:
-    """One checkpoint. `committed` and `planned` are batches, None where there is none.
+    """One checkpoint. `committed` and `planned` are batches, or None.
 
     `done` is where the newest committed batch ended, `ahead` where the newest planned one ends, and
     `began` where the query began to read, as far as that is recorded. `damaged` names files that
@@ -65,7 +65,7 @@ class CheckpointPositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPositions:
-    """What a group holds: `before` all else was read, and `after` it.
+    """The offsets of a group: `before` everything else was read, and `after` it.
 
     `members` name its live members; `had_members` says that it had some once. `unstable`: a
     transaction that commits to it is open.
@@ -91,14 +91,14 @@ class GroupPositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPositions:
-    """What a store's ledger holds of one sink and query; `store` names it to people.
+    """The ledger of one sink and query in a store; `store` is its human-readable name.
 
-    Of the history there are `began`, where each partition's first batch started, `gaps`, what was
-    accepted as lost, and what does not continue the batch before it: `missing` and `repeated`
-    offsets. `begun` is a batch that was begun and not finished (a sink without transactions).
-    `taken_back` says that somebody took the table back, and the ledger with it. `later` is up to
-    where each partition was applied when it was read again. `targets` are topics that the rows
-    are in, apart from the ledger; `replaced` those that were deleted or recreated since.
+    From the history come `began`, the start of each partition's first batch, `gaps`, the losses
+    that were accepted, and contradictions between batches: `missing` and `repeated` offsets.
+    `begun` is a batch that was begun and not finished (a sink without transactions). `taken_back`
+    records that somebody rolled back the table, and the ledger with it. `later` is the position of
+    each partition when it was read again. `targets` are topics that hold the rows, apart from the
+    ledger; `replaced` those that were deleted or recreated since.
     """
 
     store: str
@@ -130,7 +130,7 @@ class LedgerPositions:
 
     @property
     def label(self) -> str:
-        """The sink and the query, for people."""
+        """The sink and the query, human-readable."""
         return f"sink {self.key.sink}, query {self.key.query}"
 
 
@@ -153,8 +153,8 @@ class StorePositions:
 class Positions:
     """All that was read; what was not asked for, or could not be read, is None or not there.
 
-    `query` is the name of the query, `sink` the key of the sink, where one was given. `uncommitted`
-    are topics that the query commits to no group.
+    `query` is the name of the query, `sink` the key of the sink, if given. `uncommitted` are topics
+    that the query commits to no group.
     """
 
     source: SourcePositions | None = None
@@ -171,14 +171,14 @@ class Positions:
         return tuple(ledger for store in self.stores for ledger in store.ledgers)
 
     def named(self, ledger: LedgerPositions) -> str:
-        """A ledger for people: with its store, where another has the same sink and query."""
+        """Return a ledger's label, with its store if another store has the same sink and query."""
         alone = sum(one.key == ledger.key for one in self.ledgers) <= 1
         return ledger.label if alone else f"{ledger.label}, in {ledger.store}"
 
     def committed_to(self, group: GroupPositions) -> frozenset[str] | None:
         """The topics of the checkpoint that go to a group; None where all do.
 
-        Those that it holds; where it holds none of them, those that no other group holds.
+        Topics that the group holds; if it holds none, topics that no other group holds.
         """
         done = {} if self.checkpoint is None else self.checkpoint.done
         read = frozenset(tp.topic for tp in done if tp != BATCHES)

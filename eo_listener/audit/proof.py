@@ -23,9 +23,10 @@ def prove(
     """Compare a store's rows with what its ledger claims and with what Kafka has.
 
     `rows` are topic, partition and offset of a store that keeps a row for each record, in that
-    order. `read_committed` is whether the query reads so (its source's `kafka.isolation.level`):
-    Spark's default shows it the records of aborted transactions too. A query that reads committed
-    never gets past an open transaction; where the ledger has, it is wrong.
+    order. `read_committed` is True if the query reads with that isolation level (its source's
+    `kafka.isolation.level`): by default Spark reads the records of aborted transactions too. A
+    query that reads committed records never passes an open transaction; if the ledger did, it is
+    wrong.
 
     Of Kafka only that is read which the store lacks, and what is between two gaps near each other:
     a topic whose every transaction leaves a marker is read whole, and with `read_committed` twice.
@@ -35,10 +36,10 @@ def prove(
     since: its offsets are all there, of other records. A claim without topic ids says nothing of a
     recreated topic either.
 
-    Where an older topic of the name had an offset too (`AppliedRange.older`), nothing tells its row
-    from that of this one: such an offset cannot be proved while it has a row, and is doubled only
-    with more rows than topics had it. So it is where several queries have applied an offset
-    (`AppliedRange.beside`): with fewer rows than queries it cannot be proved.
+    If an older topic of the name had an offset too (`AppliedRange.older`), nothing tells its row
+    from the row of this topic: such an offset cannot be proved while it has a row, and is doubled
+    only if it has more rows than topics had it. The same holds if several queries have applied an
+    offset (`AppliedRange.beside`): with fewer rows than queries it cannot be proved.
 
     A claim of BATCHES, for sources that are not Kafka, is not proved, and one finding says so.
 
@@ -149,7 +150,7 @@ def explain(
 def _lost(
     claim: AppliedRange, rows: RowFacts, lost: Intervals
 ) -> Iterator[tuple[AuditFindingKind, Intervals]]:
-    """What Kafka has and the store does not: by what the ledger knows of it, and where it is."""
+    """Classify offsets in Kafka that the store lacks, by the ledger's knowledge and their place."""
     unrecorded = common(lost, union([OffsetRange(0, claim.known_from)]))
     yield AuditFindingKind.UNRECORDED, unrecorded
     missing = without(lost, unrecorded)
@@ -160,7 +161,7 @@ def _lost(
 
 
 def _kind_of_nothing(log: LogFacts) -> AuditFindingKind:
-    """What an offset is at which no consumer is shown anything."""
+    """Classify an offset at which a consumer sees nothing."""
     if log.transactional is False:
         return (
             AuditFindingKind.UNEXPLAINED if log.compacted is False else AuditFindingKind.COMPACTED

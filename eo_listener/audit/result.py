@@ -1,4 +1,4 @@
-"""What a gap proof finds, and how grave it is. Pure."""
+"""The results of a gap proof, and their severity. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
 class Gravity(Enum):
-    """What a finding means for the question whether each record is in the store once."""
+    """A finding's answer to the question if each record is in the store once."""
 
     EXPLAINED = "as it should be"
-    UNPROVABLE = "cannot be proved any more"
+    UNPROVABLE = "can no longer be proved"
     WRONG = "wrong"
 
 
 class AuditFindingKind(Enum):
-    """What offsets without a row are, or rows that should not be there.
+    """The reason why offsets have no row, or rows exist that should not.
 
     Kafka shows no consumer its control records: on a topic that is compacted too, an offset that
     is not there is a marker or compacted, no finer, unless no producer of it is transactional. And
@@ -26,21 +26,19 @@ class AuditFindingKind(Enum):
 
     MARKER = "transaction marker"
     ABORTED = "record of an aborted transaction"
-    OPEN = "record of a transaction that is still open, which the ledger has gone past"
-    COMPACTED = "compacted by now, and not in the store"
-    MARKER_OR_COMPACTED = "transaction marker, or compacted by now and not in the store"
+    OPEN = "record of an open transaction that the ledger has passed"
+    COMPACTED = "compacted since, and not in the store"
+    MARKER_OR_COMPACTED = "transaction marker, or compacted since and not in the store"
     ACCEPTED = "lost, and recorded in the ledger as accepted"
-    RETENTION = "deleted from Kafka by now, and not in the store"
+    RETENTION = "deleted from Kafka since, and not in the store"
     GONE = "the partition is no longer in Kafka"
     MISSING = "in Kafka and not in the store"
-    UNRECORDED = (
-        "in Kafka and not in the store; the ledger no longer says whether they were applied"
-    )
+    UNRECORDED = "in Kafka and not in the store; the ledger no longer shows if they were applied"
     TAIL = "in Kafka and not in the store, up to the ledger's head"
-    UNEXPLAINED = "not in Kafka, though nothing deletes single records there"
+    UNEXPLAINED = "not in Kafka, although nothing deletes single records there"
     DUPLICATE = "in the store more than once"
-    COUNTED = "batches with sources that are not Kafka, whose records nothing can be compared with"
-    UNCLAIMED = "in the store, and not in the ledger"
+    COUNTED = "batches of sources other than Kafka, whose records cannot be compared"
+    UNCLAIMED = "in the store and not in the ledger"
     RECREATED = "of an older topic of the same name"
     EITHER_TOPIC = "in the store, of this topic or an older one of its name: their rows look alike"
     EITHER_QUERY = (

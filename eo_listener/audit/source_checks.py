@@ -1,4 +1,4 @@
-"""Whether what the others hold lies within the source's logs. Pure."""
+"""Checks if positions lie within the source's logs. Pure."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def commit_checkpoint(
     rewind: bool,
     topics: Collection[str] | None,
 ) -> str:
-    """Bring a group to where the checkpoint is, where that can be read."""
+    """Move a group to the checkpoint's position, if that is readable."""
     checkpoint = positions.checkpoint
     if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
-        return "see to the checkpoint first; a group follows it"
+        return "repair the checkpoint first; a group follows it"
     return advice.commit_checkpoint(group, rewind=rewind, topics=topics)
 
 
@@ -121,7 +121,8 @@ def check_source(positions: Positions, advice: Advice) -> Iterator[PositionFindi
     new = sorted(source.logs.keys() - held.keys() - known)
     if new and held:
         yield PositionFindingKind.NEW_PARTITIONS.finding(
-            f"cluster {source.servers}", f"nothing holds an offset of {few(map(str, new))} yet"
+            f"cluster {source.servers}",
+            f"no checkpoint, group or ledger holds an offset of {few(map(str, new))} yet",
         )
     if not any(one.matters for one in found):
         yield PositionFindingKind.AGREED.finding(
@@ -138,14 +139,14 @@ def _gone(
     for topic in sorted({tp.topic for tp in gone}):
         of_topic = [tp for tp in gone if tp.topic == topic]
         whole = topic not in topics
-        what = "it does not exist" if whole else f"it has no partition {few(map(str, of_topic))}"
+        what = "it does not exist" if whole else f"it lacks partition {few(map(str, of_topic))}"
         yield PositionFindingKind.TOPIC_GONE.finding(
             f"topic {topic}",
-            f"{what}, and positions in it are held",
-            cause="it was deleted, or the client may not see it; or this is another cluster"
+            f"{what}, but a checkpoint, group or ledger holds positions in it",
+            cause="it was deleted, the client may not describe it, or this is another cluster"
             if whole
             else "it was deleted and recreated with fewer partitions; or this is another cluster",
-            fix=f"check -b, and the rights: {advice.preflight(topic)}",
+            fix=f"check -b and the client's permissions: {advice.preflight(topic)}",
             ranges=single({tp: OffsetRange(held[tp], held[tp]) for tp in of_topic}),
         )
 
@@ -162,8 +163,8 @@ def _recreated(positions: Positions, advice: Advice) -> Iterator[PositionFinding
         )
         yield PositionFindingKind.TOPIC_RECREATED.finding(
             f"topic {topic}",
-            f"it is not the topic that was read: its id was {was}, and is {now}",
-            cause="it was deleted and created again, so every offset now means another record",
+            f"it is not the topic that was read: its id was {was} and is now {now}",
+            cause="it was deleted and recreated, so every offset now names another record",
             fix=begin_from(ledger, advice)
             if ledger.replaced
             else advice.begin_from_ledger(ledger, recreated=True),
@@ -205,11 +206,11 @@ def _beyond(
         fix += "log that was cut back, earliest for a topic that was recreated"
     yield PositionFindingKind.BEYOND_END.finding(
         f"cluster {source.servers}",
-        f"positions are beyond the end of the log: {listed(beyond)}",
-        cause="the log was cut back (an unclean election): the topic's id is the same"
+        f"positions lie beyond the end of the log: {listed(beyond)}",
+        cause="an unclean leader election cut the log back: the topic's id has not changed"
         if same
-        else "the topic was deleted and created again, or its log was cut back (an unclean "
-        "election); or this is another cluster",
+        else "the topic was deleted and recreated, an unclean leader election cut its log "
+        "back, or this is another cluster",
         fix=fix,
         ranges=single(beyond),
     )
@@ -228,11 +229,10 @@ def _deleted(
     if lost and positions.checkpoint is not None and positions.checkpoint.damaged:
         yield PositionFindingKind.RETENTION.finding(
             f"cluster {source.servers}",
-            f"Kafka has deleted up to {size(lost):,} records behind the newest batch of the "
-            f"checkpoint that can be read: {listed(lost)}; whether the query had read them before "
-            "is not known",
+            f"Kafka has deleted up to {size(lost):,} records after the newest readable batch of "
+            f"the checkpoint: {listed(lost)}; the audit cannot tell if the query had read them",
             cause="newer batches cannot be read",
-            fix="see to the checkpoint first, and audit once more",
+            fix="repair the checkpoint first, then run the audit again",
             ranges=single(lost),
             harm=Harm.UNPROVED,
         )
@@ -241,7 +241,7 @@ def _deleted(
             f"cluster {source.servers}",
             f"Kafka has deleted up to {size(lost):,} records before the query read them: "
             f"{listed(lost)}",
-            cause="retention or a tool deleted them while the query was stopped, or too slow",
+            cause="retention or a tool deleted them while the query was stopped or too slow",
             fix="restore them to the topic; or accept the loss: "
             f"{_accepted(positions, lost, advice)}; and raise retention.ms",
             ranges=single(lost),
@@ -254,7 +254,7 @@ def _deleted(
                 severity=Severity.WARNING,
                 about=f"group {group.name}",
                 what=f"it is below the start of the log: {listed(behind)}; the query is not",
-                cause="nothing has been committed to it for longer than the topic's retention",
+                cause="no offset has been committed to it for longer than the topic's retention",
                 fix=commit_checkpoint(
                     positions,
                     advice,
@@ -276,13 +276,13 @@ def _is_accepted(positions: Positions, tp: TopicPartition, one: OffsetRange) -> 
 def _accepted(
     positions: Positions, lost: Mapping[TopicPartition, OffsetRange], advice: Advice
 ) -> str:
-    """How each ledger records the loss: by a command where it stands right before it, and can.
+    """Record the loss in each ledger: with a command, if the ledger stands right before the loss.
 
     After it a batch of the old checkpoint would begin before the head, and be refused.
     """
     kept = (
-        'exactly_once(..., on_gap="accept") records it, and the source needs failOnDataLoss=false, '
-        "both until a batch is committed"
+        'exactly_once(..., on_gap="accept") records it, and the source needs '
+        "failOnDataLoss=false; keep both until a batch is committed"
     )
     commands = [
         advice.accept_gap(store.address, ledger.key, tp, one)
@@ -294,14 +294,15 @@ def _accepted(
     ledger = positions.ledgers[0] if len(positions.ledgers) == 1 else None
     if ledger is not None and not ledger.replaced and len(lost) == len(commands) <= _FEW:
         again = advice.begin_from_ledger(ledger)
-        return f"{' and '.join(commands)}; then {again}; or, where the query has state, {kept}"
+        return f"{' and '.join(commands)}; then {again}; or, if the query has state, {kept}"
     return kept
 
 
 def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:
-    """Where the query goes on: by its checkpoint, else its ledgers, else the groups.
+    """Return the position at which the query continues: from its checkpoint, its ledgers, or the
+    groups.
 
-    What every ledger has of the batch in doubt is not read again.
+    Offsets of the batch in doubt that every ledger has are not read again.
     """
     checkpoint = positions.checkpoint
     if checkpoint is not None and checkpoint.done:
@@ -331,11 +332,11 @@ def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionF
     for tp, one in sorted(old.items()):
         yield PositionFindingKind.HANGING_TRANSACTION.finding(
             str(tp),
-            f"a transaction has been open since offset {one.start}, whose record is dated "
-            f"{source.open_since[tp] / 60:,.0f} minutes ago: consumers under read_committed wait "
+            f"a transaction has been open since offset {one.start}, whose record has a timestamp "
+            f"of {source.open_since[tp] / 60:,.0f} minutes ago: read_committed consumers wait "
             "there",
-            cause="its coordinator has lost it, or its transaction.timeout.ms is that long; or its "
-            "producer dates records by another time than now",
+            cause="its coordinator has lost it, its transaction.timeout.ms is that long, or "
+            "its producer gives records other timestamps than the current time",
             fix=advice.show_transactions([tp.topic]),
             ranges={tp: (one,)},
         )
@@ -343,8 +344,8 @@ def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionF
     if young:
         yield PositionFindingKind.OPEN_TRANSACTION.finding(
             f"cluster {source.servers}",
-            f"transactions are open: {listed(young)}; what is behind them is no lag of a "
-            "query that reads committed records only",
+            f"transactions are open: {listed(young)}; records behind them do not count as lag of "
+            "a query that reads committed records only",
             fix=advice.show_transactions(tp.topic for tp in young),
             ranges=single(young),
         )

@@ -14,7 +14,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFacts:
-    """What is wrong with the rows of one partition, beside what the ledger claims.
+    """Find faults in the rows of one partition, apart from the ledger's claims.
 
     `absent` are offsets claimed and without a row, `repeated` those with more rows than topics of
     this name, and queries, had them, `unclaimed` those with a row and no claim. `ambiguous` have a
@@ -42,7 +42,7 @@ def read_rows(
     found: dict[TopicPartition, RowFacts] = {}
     for tp, group in groupby(rows, key=_partition):
         if tp in found:
-            raise _unordered(f"the rows of {tp} are not all together")
+            raise _unordered(f"the rows of {tp} are not consecutive")
         found[tp] = _read(tp, claims.get(tp), group)
     for tp, claim in claims.items():
         if tp not in found:
@@ -124,6 +124,6 @@ def _partition(row: tuple[str, int, int]) -> TopicPartition:
 def _unordered(problem: str) -> FormatError:
     return FormatError(
         problem,
-        cause="the store gave its rows in another order",
+        cause="the store returned its rows in another order",
         fix="Read them with ORDER BY topic, partition, offset",
     )

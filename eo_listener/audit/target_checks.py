@@ -1,4 +1,4 @@
-"""Whether the topics that a sink writes are those that its ledger speaks of. Pure.
+"""Checks if the topics that a sink writes to are the topics in its ledger. Pure.
 
 In a database rows and ledger are one copy. A ledger in a topic can be restored, deleted or cut back
 without the topics that its rows are in, and these without it.
@@ -20,51 +20,57 @@ def check_targets(ledger: LedgerPositions, advice: Advice) -> Iterator[PositionF
     if ledger.replaced:
         yield PositionFindingKind.TARGET_RECREATED.finding(
             ledger.label,
-            f"topic {few(ledger.replaced)}, which its rows went to, was deleted, or deleted "
-            "and created again; its batches will be refused",
-            cause="what the ledger has as applied went to the older topic, and was deleted with it",
+            f"topic {few(ledger.replaced)}, to which its rows went, was deleted, or deleted and "
+            "recreated; its batches will be refused",
+            cause="the rows that the ledger records as applied went to the older topic and "
+            "were deleted with it",
             fix=_under_another_name(ledger, advice),
         )
 
 
 def begin_from(ledger: LedgerPositions, advice: Advice) -> str:
-    """Begin where a ledger stands; under another name, where its rows are gone."""
+    """Begin at a ledger's position; under another name if its rows are gone."""
     if ledger.replaced:
         return _under_another_name(ledger, advice)
     return advice.begin_from_ledger(ledger)
 
 
 def way_on(ledger: LedgerPositions, advice: Advice, again: str) -> str:
-    """How to go on where a ledger is behind the checkpoint; `again` is to begin where it stands."""
+    """Describe how to continue if a ledger is behind the checkpoint; `again` begins at its
+    position.
+    """
     if ledger.replaced:
         return _under_another_name(ledger, advice)
     if not ledger.targets:
         return again
     return target_first(
         f"topic {few(ledger.targets)} has these records",
-        all_there='exactly_once(..., on_gap="accept") until a batch is committed',
+        all_there='exactly_once(..., on_gap="accept"), until a batch is committed',
         none_there=again,
     )
 
 
 def begin_or_restore(ledger: LedgerPositions, again: str) -> str:
-    """How to go on where a ledger has nothing of partitions that the query has read.
+    """Describe how to continue if a ledger lacks partitions that the query has read.
 
     `again` starts from it.
     """
     begins = 'exactly_once(..., on_first="accept") begins and records it'
     if not ledger.targets:
-        return f"restore the ledger with its store; for a sink that is new to the query, {begins}"
+        return (
+            "restore the ledger together with its store; for a sink that is new to the "
+            f"query, {begins}"
+        )
     return target_first(
         f"topic {few(ledger.targets)} has these records",
-        all_there=f"or where the sink is new to the query, {begins}",
+        all_there=f"or, if the sink is new to the query, {begins}",
         none_there=again,
     )
 
 
 def _under_another_name(ledger: LedgerPositions, advice: Advice) -> str:
     return (
-        'give the sink another name, KafkaSink(..., name="NEW"), and audit it by --sink NEW. Where '
-        f"the topic is empty, {FROM_EARLIEST}; or, where it is a copy that the ledger fits, "
-        f"{advice.begin_from_ledger(ledger)}, with the sink of the old name"
+        'give the sink another name, KafkaSink(..., name="NEW"), and audit it with --sink NEW. '
+        f"If the topic is empty, {FROM_EARLIEST}; or, if it is a copy that matches the ledger, "
+        f"{advice.begin_from_ledger(ledger)}, with the sink under its old name"
     )

@@ -5,8 +5,8 @@ The shim starts it as `python -m eo_listener.bridge` and sends it the events of 
 side.
 
 - `SettledRunReporter` asks the committer, not Kafka, when a run is settled: it compares what waits
-  in the groups of the ended run, partition by partition. A wait for "all is confirmed" would try
-  every group of the driver at once, again and again, and never end where one is refused.
+  in the groups of the ended run, partition by partition. Waiting for "all is confirmed" would retry
+  every group of the driver, again and again, and never end if one is refused.
 - `forget` is sent only when the last offsets of an ended run are confirmed, or refused by Kafka or
   by us. That may last forever; the next start of the query catches up.
 - A time limit that needs no running Python ends the process:
@@ -16,6 +16,6 @@ side.
   thread does no harm then.
 - SIGTERM is ignored: YARN and terminals send it to all processes of a container at once, and the
   bridge still has the last offsets to commit.
-- The shim sets `PYTHONSAFEPATH`: `python -m` would import from the driver's folder, where a
-  `logging.py` may be.
+- The shim sets `PYTHONSAFEPATH`: otherwise `python -m` would import from the driver's folder, which
+  may have a `logging.py`.
 """

@@ -26,7 +26,7 @@ class JvmClient:
         self._closed = False
 
     def send(self, message: ToJvm) -> None:
-        """Write a line. Raises JvmError when nobody reads any more."""
+        """Write a line. Raises JvmError if the other side no longer reads."""
         try:
             with self._write_lock:
                 self._output.write(message.line())
@@ -49,14 +49,14 @@ class JvmClient:
             raise _gone() from None
         except Late:
             raise JvmError(
-                f"Spark's JVM did not answer the question {call or what}",
+                f"Spark's JVM did not answer the call {call or what}",
                 cause=f"it took longer than {timeout:g} s",
             ) from None
         finally:
             self._open.pop(number, None)
         if answer.text is None:
             raise JvmError(
-                f"Spark's JVM could not answer the question {call or what}", cause=answer.failed
+                f"Spark's JVM could not answer the call {call or what}", cause=answer.failed
             )
         return answer.text
 
@@ -74,7 +74,7 @@ class JvmClient:
 
 
 def _gone() -> JvmError:
-    return JvmError("Spark's JVM cannot be asked", cause="it has ended, or closed the pipe")
+    return JvmError("Spark's JVM cannot be called", cause="it has ended or closed the pipe")
 
 
 _QUERY_TIMEOUT: Final = 10.0  # a position may be read from a slow file system
@@ -104,12 +104,14 @@ class BridgeQueries:
         except KeyError:
             raise JvmError(
                 f"the shim reports an unknown execution mode: {name}",
-                cause="the jar given to Spark is of another version than this package",
+                cause="the jar given to Spark has another version than this package",
                 fix="Give Spark the jar that `eo-listener jar` names",
             ) from None
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:  # noqa: ARG002  # the protocol's
-        """What is durable now; None while the query restores its checkpoint. Raises JvmError."""
+        """Return the durable position; None while the query restores its checkpoint. Raises
+        JvmError.
+        """
         return shim.position(self._jvm.ask("position", run_id=run_id, timeout=_QUERY_TIMEOUT))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:  # noqa: ARG002  # the protocol's

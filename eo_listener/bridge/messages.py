@@ -17,7 +17,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What the JVM says first; `conf` is what Spark's configuration has of `spark.eo.*`."""
+    """The JVM's first message; `conf` is the part `spark.eo.*` of Spark's configuration."""
 
     shim: str
     conf: Mapping[str, str] = field(repr=False)
@@ -29,8 +29,8 @@ class Hello:
         message = _object(line)
         if message.get("v") != FORMAT:
             raise SettingsError(
-                f"The shim speaks format {message.get('v')}, this package format {FORMAT}",
-                cause="the jar given to Spark is of another version than this package",
+                f"the shim writes format {message.get('v')}, this package reads format {FORMAT}",
+                cause="the jar given to Spark has another version than this package",
                 fix="Give Spark the jar that `eo-listener jar` names",
             )
         try:
@@ -82,7 +82,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a question: `text`, or why there is none."""
+    """The answer to a question: `text`, or the reason why there is none."""
 
     number: int
     text: str | None = field(repr=False)
@@ -91,7 +91,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The application ends, and waits so many seconds."""
+    """The application ends, and waits that many seconds."""
 
     seconds: float
 
@@ -127,7 +127,7 @@ def parse(line: bytes) -> FromJvm | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """What the bridge says first; `flush` and `timeout` are the settings', in seconds."""
+    """The bridge's first message; `flush` and `timeout` are settings, in seconds."""
 
     package: str
     flush: float
@@ -201,7 +201,7 @@ def _object(line: bytes) -> dict[str, Any]:
 def _unreadable() -> FormatError:
     """The error for a line that is not of the format; it may hold secrets, so is not shown."""
     return FormatError(
-        "A line from Spark's JVM cannot be read",
-        cause="the jar given to Spark is of another version than this package",
+        "a line from Spark's JVM cannot be read",
+        cause="the jar given to Spark has another version than this package",
         fix="Give Spark the jar that `eo-listener jar` names",
     )

@@ -1,4 +1,4 @@
-"""What makes a process of the bridge: its pipes, its log, and an end in every case."""
+"""Makes a process the bridge: its pipes, its log, and its end in every case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bridge does with the lines of the JVM."""
+"""Handles the lines of the JVM in the bridge."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class SettledRunReporter:
             self.report_settled(waiting)
 
     def report_settled(self, waiting: Callable[[GroupKeys], frozenset[Waiting]]) -> None:
-        """Report the runs of which nothing waits any more. For one thread."""
+        """Report runs that no longer have anything to commit. For one thread."""
         with self._changed:
             added, self._added = self._added, []
             # One that is added twice still waits for what it waited for.
@@ -130,7 +130,7 @@ class BridgeService:
         return over
 
     def close(self, seconds: float) -> None:
-        """Commit what is left within so many seconds, and name what is lost."""
+        """Commit the remaining offsets within that many seconds, and name those that are lost."""
         self._service.close(time.monotonic() + seconds)
 
     def _read(self) -> None:
@@ -145,7 +145,7 @@ class BridgeService:
         except Exception:
             # A fault of ours: better another bridge, which the shim starts, than a deaf one.
             logger.exception("the bridge could not handle a line of the driver")
-            self._outcome.put(EoListenerError("The bridge ends, for another one to take over"))
+            self._outcome.put(EoListenerError("The bridge ends so that another can take over"))
 
     def _take(self, line: bytes) -> None:
         reached("bridge.line")
@@ -165,7 +165,7 @@ class BridgeService:
             case messages.End(seconds):
                 self._outcome.put(max(0.0, seconds - _RESERVE))
             case None:
-                logger.debug("the shim sent a message that this version does not know")
+                logger.debug("the shim sent a message that this version does not support")
 
     def _settled(self, run_id: str) -> None:
         self._send(Forget(run_id))
@@ -175,4 +175,4 @@ class BridgeService:
         try:
             self._jvm.send(message)
         except JvmError as error:
-            logger.debug("the driver does not read any more: %s", error)
+            logger.debug("the driver no longer reads: %s", error)

@@ -75,7 +75,7 @@ def _explain_dash(error: Any) -> None:
     takes_names = command and any(one.param_type_name == "argument" for one in command.params)
     if takes_names and not error.possibilities:
         said = error.message.rstrip(".")
-        error.message = f"{said}. A name that begins with a dash comes last, after --: ... -- -NAME"
+        error.message = f"{said}. Put a name that begins with a dash last, after --: ... -- -NAME"
 
 
 app = typer.Typer(

@@ -67,7 +67,7 @@ def audit(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Say where a query stands, whether anything is lost or doubled, and what to type.
+    """Show where a query stands, if records are lost or doubled, and what to run.
 
     Compares the source's log, the checkpoint, consumer groups and the sinks' ledgers; any of them
     may be left out. Changes nothing; the query may run meanwhile. Exit status: 1 when there is
@@ -75,8 +75,8 @@ def audit(
     """
     if not (checkpoint or groups or ledgers or topics):
         raise SettingsError(
-            "nothing is named that could be compared",
-            fix="Name what there is: --checkpoint FOLDER, -b HOST:PORT -g GROUP, --ledger ADDRESS",
+            "the command names nothing to compare",
+            fix="Name at least one: --checkpoint FOLDER, -b HOST:PORT -g GROUP, --ledger ADDRESS",
         )
     require_cluster(servers, groups, topics, properties)
     request = audit_request(
@@ -95,7 +95,7 @@ def audit(
     )
     if wait is not None and not (servers and groups):
         raise SettingsError(
-            "--wait needs the groups that are to be drained", fix="Add -b HOST:PORT -g GROUP"
+            "--wait needs the groups to be drained", fix="Add -b HOST:PORT -g GROUP"
         )
     seconds = None if wait is None else require_seconds("--wait", wait, least=0.0)
     three = _three(columns) if rows else None
@@ -117,7 +117,7 @@ def audit_request(
     sink: str | None,
     counts_rows: bool = False,
 ) -> AuditRequest:
-    """What the options of a command ask for. Raises SettingsError."""
+    """Return the request that a command's options describe. Raises SettingsError."""
     require_names("group", groups or ())
     require_names("topic", (*(topics or ()), *(uncommitted or ())))
     return AuditRequest(
@@ -137,7 +137,7 @@ def audit_request(
 
 
 def advice_for(request: AuditRequest) -> Advice:
-    """What the commands that are printed need to know of the request."""
+    """Return the parts of the request that printed commands need."""
     return Advice(
         cluster=request.cluster,
         checkpoint=None if request.checkpoint is None else shown(request.checkpoint),
@@ -150,7 +150,7 @@ def _three(columns: str) -> tuple[str, ...]:
     if len(names) != len(options.COLUMNS.split(",")) or "" in names:
         raise SettingsError(
             f"--columns must name three columns, got {columns!r}",
-            fix=f"Write those of topic, partition and offset: --columns {options.COLUMNS}",
+            fix=f"Name the columns of topic, partition and offset: --columns {options.COLUMNS}",
         )
     return names
 
@@ -230,8 +230,8 @@ def _rows(
     if reader.logs is None:
         error = SettingsError(
             "rows cannot be counted without the source's log",
-            cause="what a table lacks is explained by what Kafka has",
-            fix="Add -b HOST:PORT; if it is there, see what is said of the cluster",
+            cause="Kafka's log explains the rows that a table lacks",
+            fix="Add -b HOST:PORT; if you gave it, see the finding about the cluster",
         )
         yield not_read("rows", error)
         return

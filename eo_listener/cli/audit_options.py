@@ -21,27 +21,29 @@ Groups = Annotated[
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("-t", "--topic", help="A topic to read beside those found; repeatable."),
+    typer.Option("-t", "--topic", help="A topic to read in addition to those found; repeatable."),
 ]
 Uncommitted = Annotated[
     list[str] | None,
-    typer.Option(help="A topic that the query commits to no group; repeatable."),
+    typer.Option(help="A topic that the query does not commit to any group; repeatable."),
 ]
 Ledgers = Annotated[
     list[str] | None,
     typer.Option(
         "--ledger",
         autocompletion=completion.ledger,
-        help=f"A sink's ledger: {FORMS}; repeatable. PostgreSQL's password by PGPASSWORD or "
-        "~/.pgpass.",
+        help=f"A sink's ledger: {FORMS}; repeatable. For PostgreSQL's password use PGPASSWORD "
+        "or ~/.pgpass.",
     ),
 ]
 Schema = Annotated[str | None, typer.Option(help="The schema of PostgreSQL's ledgers.")]
 Query = Annotated[
     str | None,
-    typer.Option(help="The name that the ledger has the query under: its queryName or name=."),
+    typer.Option(help="The query's name in the ledger: its queryName or name=."),
 ]
-Sink = Annotated[str | None, typer.Option(help="One sink of the ledger, by its name.")]
+Sink = Annotated[
+    str | None, typer.Option(help="Compare this sink of the ledger only, by its name.")
+]
 Rows = Annotated[
     bool, typer.Option("--rows", help="Count the rows of the sinks' tables by source offset.")
 ]

@@ -122,7 +122,7 @@ def _lines(finding: PositionFinding) -> Iterator[Text]:
             if text:
                 yield named(f"  {name}: {text}")
         if commits_at_once(finding.fix):
-            yield Text("  that commits at once: `eo-listener follow --once` has no dry run")
+            yield Text("  this commits immediately: `eo-listener follow --once` has no dry run")
 
 
 def shown_rows(
@@ -135,7 +135,7 @@ def shown_rows(
 
 
 def headings(positions: Positions) -> list[str]:
-    """What stands above `cells`."""
+    """Return the headings of `cells`."""
     return [
         "partition",
         *(["log"] if positions.source is not None else []),
@@ -156,7 +156,7 @@ def _table(positions: Positions, rows: list[PartitionPositions], found: AuditOut
 
 
 def cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:
-    """Where a partition is, in each of the places that were read."""
+    """Yield a partition's position in each of the places that were read."""
     yield str(row.partition)
     if positions.source is not None:
         yield "-" if row.log is None else _log(row.log)
@@ -170,7 +170,7 @@ def cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:
 
 
 def _log(log: LogFacts) -> str:
-    """Start and end; where transactions are open, the last stable offset between them."""
+    """Format start and end; with the last stable offset between them if transactions are open."""
     if log.stable < log.end:
         return f"{log.start}..{log.stable}..{log.end}"
     return f"{log.start}..{log.end}"

@@ -31,7 +31,7 @@ from eo_listener.spark.checkpoint import (
 )
 
 app = typer.Typer(
-    help="What the checkpoint of a query says; changes nothing.",
+    help="Show the contents of a query's checkpoint; changes nothing.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -51,7 +51,9 @@ def show(
     batch: Annotated[
         int | None,
         typer.Option(
-            min=0, help="The offsets of this batch, done or not. Default: the newest committed one."
+            min=0,
+            help="The offsets of this batch, committed or not. Default: the newest committed "
+            "batch.",
         ),
     ] = None,
     storage: Storage = None,
@@ -59,8 +61,8 @@ def show(
 ) -> None:
     """Show batches, offsets and sources, and the batch in doubt.
 
-    That is a batch that was planned and is not committed: the query writes it again when it
-    starts. Exit status 1 where a file cannot be used.
+    A batch in doubt is planned and not committed: the query writes it again when it starts. Exit
+    status 1 if a file cannot be used.
     """
     checkpoint = open_checkpoint(location, storage)
     contents = read_contents(checkpoint, batch)
@@ -79,7 +81,10 @@ def _print(where: str, contents: CheckpointContents) -> None:
         ("checkpoint", where),
         ("query id", contents.query_id or "not readable"),
         ("batches", f"planned {_numbers(planned)}; committed {_numbers(committed)}"),
-        ("batch", "none is done" if contents.batch is None else _batch(contents, contents.batch)),
+        (
+            "batch",
+            "none is committed" if contents.batch is None else _batch(contents, contents.batch),
+        ),
     ]
     if contents.in_doubt is not None:
         facts.append(("in doubt", _batch(contents, contents.in_doubt)))
@@ -126,7 +131,7 @@ def _batch(contents: CheckpointContents, batch: BatchOffsets) -> str:
 
 
 def _numbers(batches: Sequence[int]) -> str:
-    """`3 to 9`, with how many there are where some between are gone."""
+    """Format `3 to 9`, with the number of batches if some between them are missing."""
     if not batches:
         return "none"
     first, last = batches[0], batches[-1]

@@ -1,4 +1,4 @@
-"""The checkpoint that a command names, and where it says that the query is."""
+"""The checkpoint that a command names, and the query's position in it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def open_checkpoint(location: str, storage: Iterable[str] | None) -> Checkpoint:
     checkpoint = Checkpoint(Location(location, storage_options(storage or ())))
     if not checkpoint.exists():
         raise SettingsError(
-            f"there is no checkpoint at {checkpoint.location}",
-            cause="the path is another one, or the query was never started with it",
+            f"no checkpoint exists at {checkpoint.location}",
+            cause="the path is wrong, or the query was never started with it",
             fix="Give the query's checkpointLocation; without a scheme it is a local folder",
         )
     return checkpoint
@@ -29,13 +29,13 @@ def newest_of(checkpoint: Checkpoint) -> BatchOffsets:
 
 
 def end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
-    """Where a batch ended. Raises SettingsError for one that has read nothing of Kafka."""
+    """Return the end of a batch. Raises SettingsError if it has read nothing from Kafka."""
     where = f"checkpoint {checkpoint.location}, query id {checkpoint.query_id()}"
     origin = of_batch(where, batch)
     if not origin.offsets:
         raise SettingsError(
-            f"{origin.what} has no offsets of Kafka",
-            cause="the query reads other sources alone, or has not read its topics yet",
-            fix="See what it holds: eo-listener checkpoint show CHECKPOINT",
+            f"{origin.what} has no Kafka offsets",
+            cause="the query reads other sources only, or has not read its topics yet",
+            fix="Run eo-listener checkpoint show CHECKPOINT to see what it holds",
         )
     return origin

@@ -1,8 +1,8 @@
 """The values that a shell completes: what is known without asking anybody. Pure.
 
-Names of groups and topics are not: Kafka would be asked at each Tab, with what secrets there are in
-a half-typed line, and a shell waits for as long as a cluster that is away. Files are completed by
-the shell itself, where nothing is offered here.
+Names of groups and topics are not completed: each Tab would query Kafka, with the secrets of a
+half-typed line, and a shell waits as long as the cluster is unreachable. The shell completes files
+itself if nothing is offered here.
 """
 
 from __future__ import annotations

@@ -38,17 +38,15 @@ def follow(
     exit status 0 when all is confirmed, 1 when something was found, 3 when a part was unavailable.
     """
     if not once and (as_json or timeout is not None):
-        raise SettingsError(
-            "--json and --timeout are for --once", fix="Add --once, or leave them out"
-        )
+        raise SettingsError("--json and --timeout are for --once", fix="Add --once, or remove them")
     targets: tuple[FollowedCheckpoint, ...]
     service: dict[str, Any] = {}
     if named.config is None:
         targets = options.typed_targets(named)
     elif any(value for key, value in vars(named).items() if key != "config"):
         raise SettingsError(
-            "--config does not go with checkpoints, servers or groups of the command line",
-            fix="Put all of them into the file",
+            "--config cannot be combined with checkpoints, servers or groups on the command line",
+            fix="Put all of them in the file",
         )
     else:
         held = read(named.config)

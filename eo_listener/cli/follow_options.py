@@ -31,11 +31,14 @@ from eo_listener.model.argument_checks import choice, require_seconds
 from eo_listener.model.errors import SettingsError
 from eo_listener.observers.log import EventLogger
 
-Once = Annotated[bool, typer.Option("--once", help="Commit what is durable now, and end.")]
+Once = Annotated[
+    bool, typer.Option("--once", help="Commit the offsets that are durable now, then exit.")
+]
 Timeout = Annotated[
     float | None,
     typer.Option(
-        help="With --once: seconds for all of it, half of them for the storages. Default: 60."
+        help="With --once: seconds for the whole run, half of them for reading storage. "
+        "Default: 60."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="With --once: print one JSON document.")]
@@ -56,7 +59,9 @@ class TargetOptions:
     group: Annotated[
         list[str] | None,
         typer.Option(
-            "-g", "--group", help="The group of all topics, or TOPIC=GROUP for one; repeatable."
+            "-g",
+            "--group",
+            help="The group of all topics, or TOPIC=GROUP for one topic; repeatable.",
         ),
     ] = None
     properties: KafkaProperties = None
@@ -66,7 +71,7 @@ class TargetOptions:
         typer.Option(help="A TOML file with many checkpoints, their servers and groups."),
     ] = None
     name: Annotated[
-        str | None, typer.Option(help="What the commits call the query. For one checkpoint.")
+        str | None, typer.Option(help="The query's name in the commits. For a single checkpoint.")
     ] = None
 
 
@@ -81,7 +86,7 @@ class ServiceOptions:
     recommit_interval: Annotated[
         float | None,
         typer.Option(
-            help="Seconds between two commits of all offsets, so that they do not expire. "
+            help="Seconds between two commits of all offsets, which keep them from expiring. "
             f"Default: {RECOMMIT_INTERVAL:.0f}."
         ),
     ] = None
@@ -90,7 +95,7 @@ class ServiceOptions:
         typer.Option(
             "--guard",
             autocompletion=completion.one_of(one.value for one in GuardMode),
-            help="When a batch does not continue the one before it: withhold or warn. "
+            help="If a batch does not continue the batch before it: withhold or warn. "
             "Default: withhold.",
         ),
     ] = None
@@ -99,7 +104,7 @@ class ServiceOptions:
         typer.Option(
             "--on-rewind",
             autocompletion=completion.one_of(one.value for one in OnRewind),
-            help="When a checkpoint is behind its group: refuse or allow. Default: refuse.",
+            help="If a checkpoint is behind its group: refuse or allow. Default: refuse.",
         ),
     ] = None
     mode: Annotated[
@@ -116,17 +121,17 @@ def typed_targets(of: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
     """Build the targets that the command line names. Raises SettingsError."""
     if not of.checkpoints:
         raise SettingsError(
-            "no checkpoint is named", fix="Type: eo-listener follow FOLDER, or use --config"
+            "no checkpoint is named", fix="Run eo-listener follow FOLDER, or use --config"
         )
     if of.servers is None:
-        raise SettingsError("no Kafka is named", fix="Add -b HOST:PORT")
+        raise SettingsError("no Kafka cluster is named", fix="Add -b HOST:PORT")
     if not of.group:
         raise SettingsError("no group is named", fix="Add -g GROUP")
     if of.name is not None and len(of.checkpoints) > 1:
         raise SettingsError(
-            "--name is for one checkpoint",
+            "--name is for a single checkpoint",
             cause=f"{len(of.checkpoints)} are named",
-            fix="Use --config, where each has a name of its own",
+            fix="Use --config, in which each checkpoint has a name of its own",
         )
     cluster = Cluster.of(as_properties(of.servers, of.properties))
     return tuple(

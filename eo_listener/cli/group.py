@@ -31,7 +31,8 @@ from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_csv, write_json
 
 app = typer.Typer(
-    help="Change what a consumer group holds, or write it to a file. A dry run until --execute.",
+    help="Change the offsets of a consumer group, or write them to a file. A dry run without "
+    "--execute.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -42,7 +43,7 @@ Missing = Annotated[
     str,
     typer.Option(
         autocompletion=completion.one_of((*POLICIES, LEAVE)),
-        help="For a partition of which neither the origin nor the group has an offset: earliest, "
+        help="For a partition without an offset in either the origin or the group: earliest, "
         "latest, fail or leave.",
     ),
 ]
@@ -67,7 +68,7 @@ def seed(
     missing: Missing = "earliest",
     change: ChangeOptions,
 ) -> None:
-    """Give a group offsets where it holds none, and take it forward where it is behind.
+    """Give a group offsets if it holds none, and move it forward if it is behind.
 
     Never takes it back: for that there is `group rewind`. Refused while the group has members, or
     moves within --watch seconds.
@@ -115,8 +116,8 @@ def import_(
         bool,
         typer.Option(
             "--by-time",
-            help="Find the places by the times in the file: for a copy of the topics on another "
-            "cluster, where offsets mean other records.",
+            help="Find the offsets by the times in the file: for a copy of the topics on "
+            "another cluster, whose offsets differ.",
         ),
     ] = False,
     topics: Topics = None,
@@ -125,8 +126,8 @@ def import_(
 ) -> None:
     """Give a group the offsets of a file; never takes it back.
 
-    By time, records around the place are read again, and none is left out, where the copy keeps the
-    order and the times of the records (as MirrorMaker does).
+    With times, records around the position are read again and none is skipped, if the copy keeps
+    the order and the times of the records (as MirrorMaker does).
     """
     options = OriginOptions(file=file, topics=topics)
     named = NamedOrigin(group=group, command="group import", options=options, by_time=by_time)
@@ -147,11 +148,11 @@ def export(
     ] = None,
     form: Annotated[
         _Format,
-        typer.Option("--format", help="csv fits Kafka's tool; json has ids and times too."),
+        typer.Option("--format", help="csv fits Kafka's tool; json also has ids and times."),
     ] = _Format.CSV,
     times: Annotated[
         bool,
-        typer.Option("--times", help="Read when the records were written: for another cluster."),
+        typer.Option("--times", help="Also write the times of the records: for another cluster."),
     ] = False,
 ) -> None:
     """Write what groups hold to a file, for `group import` or Kafka's own tool.
@@ -163,9 +164,9 @@ def export(
     """
     require_names("group", groups)
     if len(set(groups)) < len(groups):
-        raise SettingsError("a group is named twice", fix="Name each once")
+        raise SettingsError("a group appears twice", fix="Name each group once")
     if times and form is _Format.CSV:
-        raise SettingsError("CSV has no place for --times", fix="Add --format json")
+        raise SettingsError("CSV has no column for --times", fix="Add --format json")
     given = as_properties(servers, properties)
     require_names("topic", topics or ())
     wanted = frozenset(topics or ())
@@ -193,8 +194,8 @@ def _refuse_absent(
         of_topics = f" of {few(sorted(topics or wanted))}" if wanted else ""
         raise SettingsError(
             f"group {few(groups or held)} holds no offsets{of_topics}",
-            cause="they expired, nobody has committed, or the name is another one",
-            fix="See what it holds: eo-listener status GROUP -b SERVERS",
+            cause="they expired, nobody has committed any, or the name is wrong",
+            fix="Run eo-listener status GROUP -b SERVERS to see what it holds",
         )
 
 
@@ -204,7 +205,7 @@ def _exported(
     *,
     times: bool,
 ) -> list[ExportedGroup]:
-    """All that JSON says: topic ids, and where they are wanted times."""
+    """Return the JSON document: topic ids and, if requested, times."""
     every = {tp for positions in held.values() for tp in positions}
     with closing(SourceCluster(properties)) as cluster:
         ids = cluster.snapshot(every).topic_ids
@@ -246,10 +247,10 @@ def _write(output: Path | None, text: str) -> None:
     try:
         _replace(output.resolve(strict=output.is_symlink()), text)
     except (OSError, RuntimeError) as error:  # the latter for links in a circle, up to Python 3.12
-        why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+        why = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
         raise StorageError(
             f"the file {output} cannot be written: {why}",
-            fix="Check its folder and rights",
+            fix="Check its folder and permissions",
         ) from None
 
 

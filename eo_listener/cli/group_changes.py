@@ -50,7 +50,7 @@ _ARGUMENT: Final = re.compile(r'\b(missing|out_of_range|recreated)="(\w+)"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What counts where the origin has no offset, or one that cannot be; as `choose_for_group`."""
+    """Policies for a partition without a usable offset in the origin; as in `choose_for_group`."""
 
     missing: Policy | None
     out_of_range: Policy
@@ -77,7 +77,7 @@ class ChangeOptions:
         str,
         typer.Option(
             autocompletion=completion.one_of(POLICIES),
-            help="For an offset that the log does not have: earliest, latest or fail.",
+            help="For an offset outside the log: earliest, latest or fail.",
         ),
     ] = "fail"
     recreated: Annotated[
@@ -85,13 +85,14 @@ class ChangeOptions:
         typer.Option(
             "--recreated",
             autocompletion=completion.one_of(RECREATED),
-            help="For a topic that was recreated since: earliest (its start) or fail.",
+            help="For a topic recreated since then: earliest (its start) or fail.",
         ),
     ] = "fail"
     watch: Annotated[
         float,
         typer.Option(
-            help="With --execute: seconds for which the group must hold still before it is changed."
+            help="With --execute: seconds during which the group must not change before the "
+            "command changes it."
         ),
     ] = 10.0
     execute: Execute = False
@@ -137,9 +138,7 @@ def _wanted(
     rules: Rules,
 ) -> dict[TopicPartition, int]:
     if not origin.offsets:
-        raise SettingsError(
-            f"{origin.what} has no offsets", fix="Check the place that the offsets are taken from"
-        )
+        raise SettingsError(f"{origin.what} has no offsets", fix="Check the origin of the offsets")
     topics = {tp.topic for tp in origin.offsets}
     there = [tp for tp in cluster.partitions(None) if tp.topic in topics]
     try:
@@ -183,14 +182,14 @@ def _print(
     what = counted(count, "partition")
     if not count:
         there = all(one.direction is Direction.SAME for one in change.partitions)
-        why = "the group is there already" if there else "no partition would go back"
+        why = "the group is already there" if there else "no partition would go back"
         out.print(Text(f"nothing to commit: {why}"))
     elif missing:
         out.print(named(f"committed: {count - len(missing)} of {what}"))
     elif executed:
         out.print(named(f"committed: {what}, and read back"))
     else:
-        out.print(named(f"dry run, nothing was changed. To commit {what}: --execute"))
+        out.print(named(f"dry run, nothing was changed. To commit {what}, add --execute"))
 
 
 def _cells(
@@ -215,7 +214,7 @@ def _cells(
 
 
 def _after(change: GroupChange, outcome: GroupOutcome | None) -> dict[TopicPartition, int]:
-    """What the group holds as it was read back, else what it would hold."""
+    """Return the group's offsets as they were read back, or as they would be."""
     held = {**change.held, **change.positions()} if outcome is None else outcome.held
     return {tp: position.offset for tp, position in held.items()}
 
@@ -225,13 +224,13 @@ def _notes(change: GroupChange) -> list[str]:
     marked = change.marked()
     if marked:
         notes.append(
-            f"the guard of an earlier run has withheld newer offsets of {few(marked)}: its mark "
-            "goes with this commit, and the next run does not withhold them any more"
+            f"the guard of an earlier run withheld newer offsets of {few(marked)}: this commit "
+            "removes its mark, and the next run no longer withholds them"
         )
     if change.rewinds and change.positions():
         notes.append(
-            "a Spark query does not begin there: it goes by its checkpoint. A listener that "
-            "commits to this group brings it to its query's position again"
+            "a Spark query does not start from the group but from its checkpoint. A listener "
+            "that commits to this group moves it to its query's position again"
         )
     return notes
 

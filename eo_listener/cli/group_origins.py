@@ -1,4 +1,6 @@
-"""Where `eo-listener group seed` and `rewind` take offsets from: options, and what they give."""
+"""The origins of `eo-listener group seed` and `rewind`: their options, and the offsets that they
+name.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,12 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OriginOptions:
-    """The options that name an origin, and the topics that are meant, where any are named."""
+    """The options that name an origin, and the requested topics, if any."""
 
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            "--from-checkpoint", help="Where the newest committed batch of this checkpoint ended."
+            "--from-checkpoint", help="The end of the newest committed batch of this checkpoint."
         ),
     ] = None
     storage: Storage = None
@@ -62,7 +64,7 @@ class OriginOptions:
         typer.Option(
             "--from-ledger",
             autocompletion=completion.ledger,
-            help=f"How far a sink has applied its query, by its ledger: {FORMS}.",
+            help=f"The offsets up to which a sink has applied its query, from its ledger: {FORMS}.",
         ),
     ] = None
     schema: Annotated[str | None, typer.Option(help="With --from-ledger: PostgreSQL's schema.")] = (
@@ -76,7 +78,7 @@ class OriginOptions:
         str | None, typer.Option(help="With --from-ledger: the name of the query.")
     ] = None
     other_group: Annotated[
-        str | None, typer.Option("--from-group", help="What this group holds.")
+        str | None, typer.Option("--from-group", help="The offsets of this group.")
     ] = None
     time: Annotated[
         str | None,
@@ -104,14 +106,14 @@ class OriginOptions:
         if any(option is not None for option in of_ledger):
             raise SettingsError(
                 "--schema, --spark-conf, --sink and --query are for --from-ledger",
-                fix="Add --from-ledger, or leave them out",
+                fix="Add --from-ledger, or remove them",
             )
         return None
 
     def read_ledger(
         self, address: LedgerAddress, properties: Mapping[str, str]
     ) -> tuple[Origin, Head, str]:
-        """Where the query was applied up to, its newest head, and its name."""
+        """Return the applied position, the newest head and the name of the query."""
         with (
             closing(spark_for([address], spark_settings(self.spark_conf or ()))) as spark,
             closing(
@@ -127,14 +129,14 @@ class OriginOptions:
         heads, back = ledgers[key].heads, ledgers[key].taken_back
         if back is not None and not heads:
             raise SettingsError(
-                f"{label} has no offsets of query {key.query!r} any more",
+                f"{label} no longer has offsets of query {key.query!r}",
                 cause=back.cause,
                 fix=back.fix or "Take them from elsewhere: --from-checkpoint or --from-time",
             )
         origin = of_heads(label, key.query, heads)
         if back is not None:
             undo = f"; {back.fix} undoes it" if back.fix else ""
-            what = f"{origin.what}, which was taken back ({back.cause}{undo})"
+            what = f"{origin.what}, which was rolled back ({back.cause}{undo})"
             origin = replace(origin, what=what)
         return origin, max(heads.values(), key=lambda head: head.batch_id), key.query
 
@@ -177,9 +179,9 @@ class NamedOrigin:
     ) -> tuple[Origin, CommitMetadata]:
         """Read it, and who is to stand for it in the metadata of the commits.
 
-        `held` are the partitions of the group to change: by time, these are meant where no topic is
-        named. `properties` are those of the cluster's client, for a ledger that is in a topic.
-        Raises SettingsError, KafkaError, StorageError, SinkError, CheckpointError and FormatError.
+        `held` are the partitions of the group to change: with times these are used if no topic is
+        named. `properties` are those of the cluster's client, for a ledger in a topic. Raises
+        SettingsError, KafkaError, StorageError, SinkError, CheckpointError and FormatError.
         """
         author = CommitMetadata(
             name="", query_id="", run_id=uuid4().hex[:8], batch_id=-1, command=self.command
@@ -226,8 +228,8 @@ class NamedOrigin:
         wanted = self._topics or frozenset(tp.topic for tp in held)
         if not wanted:
             raise SettingsError(
-                "a time alone does not say which topics are meant, and the group holds none",
-                fix="Name them: --topic TOPIC",
+                "a time alone does not name the topics, and the group holds none",
+                fix="Name the topics: --topic TOPIC",
             )
         return tuple(tp for tp in cluster.partitions(None) if tp.topic in wanted)
 
@@ -249,10 +251,10 @@ class NamedOrigin:
         unknown = [one.partition for one in meant if one.timestamp is None]
         if unknown:
             raise SettingsError(
-                f"the file {file} has no time for {few(unknown)}",
+                f"the file {file} has no times for {few(unknown)}",
                 cause="it is CSV, was exported without --times, or the log was empty there",
-                fix="Export it once more: eo-listener group export --format json --times; or leave "
-                "these topics out: --topic",
+                fix="Export it again with eo-listener group export --format json --times, or "
+                "name the other topics with --topic",
             )
         times = {one.partition: one.timestamp for one in meant if one.timestamp is not None}
         origin = cluster.of_times(f"the times in {file}{of_other}", times)
@@ -261,8 +263,9 @@ class NamedOrigin:
             raise PartitionVanishedError(
                 f"Kafka lacks partitions of {origin.what}: {few(one.partition for one in gone)}",
                 ranges={one.partition: OffsetRange(one.offset, one.offset) for one in gone},
-                cause="the copy has other names or fewer partitions; or this is another cluster",
-                fix="Check the bootstrap servers; leave these topics out: --topic",
+                cause="the copy has other topic names or fewer partitions, or this is another "
+                "cluster",
+                fix="Check the bootstrap servers, or name the other topics with --topic",
             )
         return origin
 
@@ -280,7 +283,7 @@ def parse_time(text: str) -> int:
         if int(text) and not _MILLISECONDS[0] <= int(text) < _MILLISECONDS[1]:
             raise SettingsError(
                 f"--from-time as a number is in milliseconds between 1973 and 5138, got {text}",
-                cause="it may be a year, or in seconds or microseconds",
+                cause="it may be a year, or a time in seconds or microseconds",
                 fix="Write 2013-01-01T05:00:00Z, 1357016400000, or 0 for the beginning",
             )
         return int(text)
@@ -316,20 +319,21 @@ def _text(file: Path) -> str:
             held = opened.read(_MOST_BYTES + 1)
     except OSError as error:
         raise StorageError(
-            f"the file {file} cannot be read: {error.strerror}", fix="Check its path and its rights"
+            f"the file {file} cannot be read: {error.strerror}",
+            fix="Check its path and permissions",
         ) from None
     if len(held) > _MOST_BYTES:
         raise FormatError(
             f"the file {file} is larger than {_MOST_BYTES >> 20} MB",
-            cause="it is another file",
+            cause="it is the wrong file",
             fix="Name a file of `eo-listener group export`",
         )
     try:
         return held.decode()
     except UnicodeDecodeError:
         raise FormatError(
-            f"the file {file} is not text in UTF-8",
-            cause="it is another file, or was changed on its way",
+            f"the file {file} is not UTF-8 text",
+            cause="it is the wrong file, or was changed in transit",
             fix="Name a file of `eo-listener group export`",
         ) from None
 
@@ -342,7 +346,7 @@ def _of_group(groups: Sequence[ExportedGroup], group: str, file: Path) -> Export
         if one.group == group:
             return one
     raise SettingsError(
-        f"the file {file} has {len(groups)} groups, and none of them is {group}",
+        f"the file {file} has {len(groups)} groups, but not {group}",
         cause=f"it has {few(str(one.group) for one in groups)}",
-        fix="Write a file of one group: eo-listener group export GROUP",
+        fix="Write a file of one group with eo-listener group export GROUP",
     )

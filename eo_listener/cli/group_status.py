@@ -1,4 +1,4 @@
-"""Where groups stand, read once or again and again, for `eo-listener status`."""
+"""Reads the position of groups, once or repeatedly, for `eo-listener status`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class GroupStatus:
 
     @property
     def lag(self) -> int | None:
-        """The sum of all lags; None where one is unknown, or nothing is held."""
+        """The sum of all lags; None if one is unknown or the group holds nothing."""
         return total(self.rows) if self.rows else None
 
     @property
@@ -66,7 +66,7 @@ class GroupStatus:
 
     @property
     def newest(self) -> CommitMetadata | None:
-        """The commit of the newest batch; None where no commit names one."""
+        """The commit of the newest batch; None if no commit names a batch."""
         named = [row.writer for row in self.rows if row.writer is not None]
         return max(named, key=lambda writer: writer.batch_id, default=None)
 
@@ -137,7 +137,7 @@ class StatusReader:
 
     @property
     def named(self) -> frozenset[str]:
-        """Groups that are named as they are, so that something is wrong where they hold nothing."""
+        """Groups named in full, for which holding nothing is an error."""
         return frozenset(one for one in self._patterns if not is_pattern(one))
 
     def read(self) -> tuple[GroupStatus, ...]:
@@ -274,5 +274,5 @@ def advised(error: KafkaError) -> KafkaError:
         error.problem,
         code=error.code,
         cause=error.cause,
-        fix=f"{error.fix or 'Check the rights of this client'} (-b/--bootstrap-server, -X)",
+        fix=f"{error.fix or 'Check the permissions of this client'} (-b/--bootstrap-server, -X)",
     )

@@ -1,4 +1,4 @@
-"""`eo-listener jar`: where the jar for Spark's JVM is."""
+"""`eo-listener jar`: prints the path of the jar for Spark's JVM."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ Clients = Annotated[
 def java_transactions(
     properties: Mapping[str, str], clients: Path | None
 ) -> Iterator[JavaTransactions]:
-    """What asks for transactions. Raises JavaError and SettingsError where it cannot be started."""
+    """Return the client that reads transactions. Raises JavaError and SettingsError if it cannot
+    start.
+    """
     in_java: Mapping[str, str] = java_names(properties)
     runtime = java.find(_OLDEST_JAVA, user="Kafka's Java client")
     with closing(ShimProcess(runtime, (shim.jar(), *kafka_clients(clients)))) as process:

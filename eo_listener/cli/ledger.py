@@ -31,7 +31,7 @@ from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
 
 app = typer.Typer(
-    help="What the ledger of a sink says, and repairs of it. A dry run until --execute.",
+    help="Show the ledger of a sink, or repair it. A dry run without --execute.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -47,13 +47,13 @@ def show(
     sink: Sink = None,
     query: Query = None,
     history: Annotated[
-        int, typer.Option(min=0, help="So many of the newest ranges applied to each partition.")
+        int, typer.Option(min=0, help="Show the N newest applied ranges of each partition.")
     ] = 0,
     as_json: Json = False,
 ) -> None:
     """Show how far each partition was applied, by which batch, and what was given up.
 
-    Exit status: 1 where there is no ledger of that name, 3 where it may not be read.
+    Exit status: 1 if no ledger has that name, 3 if it may not be read.
     """
     spark = spark_settings(spark_conf or ())
     with _reader(address, schema, servers, properties, spark, query) as reader:
@@ -111,7 +111,7 @@ def _print(label: str, found: _Found) -> None:
     out = console()
     print_line(out, label)
     if not found:
-        out.print(Text("no ledger of that name"))
+        out.print(Text("no ledger has that name"))
     for key, (ledger, history) in found.items():
         out.print()
         print_line(out, f"sink {key.sink}, query {key.query!r}")

@@ -68,8 +68,8 @@ class LedgerChoice:
     def _newest(self, every: _Ledgers, moved: set[LedgerKey]) -> set[LedgerKey]:
         """Of each sink the key that has the newest batch: the query may have been renamed.
 
-        A query that runs on a copy of the checkpoint has the same id. So where a single one stands
-        at the checkpoint's newest batch, or at the next one, it is that.
+        A query that runs on a copy of the checkpoint has the same id. So if exactly one ledger
+        stands at the checkpoint's newest batch, or at the next one, that ledger is meant.
         """
         committed = None if self.checkpoint is None else self.checkpoint.committed
         last = -1 if committed is None else committed
@@ -83,7 +83,7 @@ class LedgerChoice:
 
 
 def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
-    """What a ledger and its history say."""
+    """A ledger and its history."""
     history = read_history(reader.history(ledger.key), ledger.heads, newest=ledger.newest_only)
     return LedgerPositions(
         store=reader.label,
@@ -103,17 +103,17 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
 def claims(
     reader: LedgerReader, sink: str, topic_ids: Mapping[str, str | None] = _UNKNOWN
 ) -> dict[TopicPartition, AppliedRange]:
-    """What the table of a sink must have, as `merged` says, as its ledgers are now."""
+    """Return the ranges that a sink's table must have, as `merged` describes, from its ledgers."""
     return merged(applied_ranges(reader, sink), topic_ids)
 
 
 def applied_ranges(
     reader: LedgerReader, sink: str
 ) -> Iterator[tuple[TopicPartition, AppliedRange]]:
-    """What each query that writes to the table of a sink has applied to it.
+    """Yield what each query that writes to a sink's table has applied to it.
 
-    Where the history does not say how a partition began, it counts from 0, and nothing that is
-    absent before the oldest batch of the history is lost for certain.
+    If the history does not record a partition's beginning, it counts from 0, and nothing that is
+    absent before the oldest batch of the history is certainly lost.
     """
     for key, ledger in reader.ledgers().items():
         if key.sink == sink:
@@ -123,7 +123,7 @@ def applied_ranges(
 def merged(
     ranges: Iterable[tuple[TopicPartition, AppliedRange]], topic_ids: Mapping[str, str | None]
 ) -> dict[TopicPartition, AppliedRange]:
-    """What all of them have applied; `topic_ids` are those that Kafka's topics have now."""
+    """Merge the applied ranges of all queries; `topic_ids` are the topics' present ids."""
     found: dict[TopicPartition, AppliedRange] = {}
     for tp, claim in ranges:
         now = topic_ids.get(tp.topic)
@@ -150,11 +150,12 @@ def _claims(
 
 
 def _both(one: AppliedRange, other: AppliedRange, now: str | None) -> AppliedRange:
-    """What two queries have applied of a partition to one table; `now` is its topic's id in Kafka.
+    """Merge the applied ranges of two queries for one partition of a table; `now` is its topic's id
+    in Kafka.
 
-    Of two topics of the name the newer one counts, as far as Kafka or a history says which it is.
-    What one query has given up counts as given up where the other has not applied it. Where the
-    history of either begins later than its query, nothing below is known for certain.
+    Of two topics of the name the newer counts, as far as Kafka or a history shows which it is.
+    Offsets that one query has given up count as given up if the other has not applied them. If the
+    history of either begins later than its query, nothing below is certain.
     """
     by_kafka = now is not None and now in (one.topic_id, other.topic_id)
     is_newer = one.topic_id == now if by_kafka else other.topic_id in one.older

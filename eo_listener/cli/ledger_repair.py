@@ -66,7 +66,7 @@ Address = Annotated[
     ),
 ]
 Schema = Annotated[
-    str | None, typer.Option(help="PostgreSQL: the ledger's schema. Default: by the search_path.")
+    str | None, typer.Option(help="PostgreSQL: the ledger's schema. Default: from the search_path.")
 ]
 Servers = Annotated[
     str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, for kafka:TOPIC.")
@@ -104,7 +104,10 @@ class RepairOptions:
     query: Query = None
     watch: Annotated[
         float,
-        typer.Option(help="With --execute: seconds for which the ledger must hold still before."),
+        typer.Option(
+            help="With --execute: seconds during which the ledger must not change before the "
+            "command changes it."
+        ),
     ] = 5.0
     execute: Execute = False
     as_json: Json = False
@@ -119,7 +122,8 @@ class GapOptions(RepairOptions):
         typer.Option(
             "-b",
             "--bootstrap-server",
-            help="Kafka's address: of the source, to compare the gap with; and for kafka:TOPIC.",
+            help="Kafka's address: of the source, whose log the gap is compared with; also "
+            "for kafka:TOPIC.",
         ),
     ] = None
 
@@ -132,8 +136,8 @@ def rename(
     to_sink: Annotated[
         str | None,
         typer.Option(
-            help="The new key of the sink: the table, after ALTER TABLE; of Kafka name=, or its "
-            "topics. Not of Iceberg and Delta, whose tables take their ledger along."
+            help="The new key of the sink: its table, after ALTER TABLE; for Kafka its name= or "
+            "topics. Not for Iceberg and Delta, whose tables carry their ledger with them."
         ),
     ] = None,
     options: RepairOptions,
@@ -175,15 +179,15 @@ def accept(
         str, typer.Option(help="The partition, as the error of the query names it: flights-0.")
     ],
     gap: Annotated[
-        str, typer.Option(help="The offsets that are given up, as the error names them: 10..15.")
+        str, typer.Option(help="The offsets to give up, as the error names them: 10..15.")
     ],
     options: GapOptions,
 ) -> None:
     """Accept one gap: the offsets from the first number up to the second are not in the sink.
 
-    The next batch may then begin at the second. The history keeps the gap forever. Every other gap
-    is refused as before, which `on_gap="accept"` does not do. With -b it is compared with the log:
-    refused beyond its end, and what Kafka still has of it is said.
+    The next batch may then begin at the second offset. The history keeps the gap forever. Every
+    other gap is still refused, unlike with `on_gap="accept"`. With -b the gap is compared with the
+    log: it is refused beyond the log's end, and the command shows what Kafka still has of it.
     """
     watch = require_seconds("--watch", options.watch, least=0.0)
     tp, offsets = parse_partition(partition), parse_gap(gap)
@@ -217,14 +221,14 @@ def parse_gap(text: str) -> OffsetRange:
     if found is None:
         raise SettingsError(
             f"--gap must be two offsets, got {text!r}",
-            fix="Write 10..15 for the offsets 10 to 14: the second is the next one to read",
+            fix="Write 10..15 for the offsets 10 to 14: the second is the next offset to read",
         )
     return OffsetRange(int(found["start"]), int(found["until"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapInLog:
-    """A gap beside its log. `unknown` says why it was not compared; `log` is None then."""
+    """A gap and its log. `unknown` is the reason why they were not compared; `log` is None then."""
 
     gap: OffsetRange
     log: OffsetRange | None = None
@@ -232,14 +236,14 @@ class GapInLog:
 
     @property
     def kept(self) -> OffsetRange | None:
-        """What of it the log still has; None where it has nothing of it."""
+        """The part of the gap that the log still has, or None."""
         if self.log is None or self.gap.until <= self.log.start:
             return None
         return OffsetRange(max(self.gap.start, self.log.start), self.gap.until)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is given up, for people."""
+        """Describe the offsets to give up."""
         count = self.gap.until - self.gap.start
         given_up = f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"
         kept = self.kept
@@ -247,7 +251,7 @@ class GapInLog:
             return (given_up, f"not compared with the source's log: {self.unknown}")
         if kept is None:
             later = OffsetRange(self.gap.until, self.log.start)
-            found = [given_up, "Kafka has deleted all of them"]
+            found = [given_up, "Kafka has deleted all of these records"]
             if later.start < later.until:
                 found.append(f"the log begins at {later.until}: {later} will be another gap")
             return tuple(found)
@@ -258,7 +262,9 @@ class GapInLog:
         )
 
     def document(self) -> dict[str, Any]:
-        """Its form in JSON; `in_log` is None where it was not compared, `not_compared` why."""
+        """Return the JSON document; `in_log` is None if it was not compared, `not_compared` is the
+        reason.
+        """
         kept = self.kept
         return {
             "offsets": self.gap.until - self.gap.start,
@@ -272,8 +278,8 @@ def compare_gap(
 ) -> GapInLog:
     """Compare a gap with the log of its partition; without a cluster it is not compared.
 
-    Raises SettingsError where the gap goes beyond the end of the log, or the topic is another one
-    than the ledger's.
+    Raises SettingsError if the gap reaches beyond the end of the log, or the topic differs from the
+    ledger's.
     """
     if properties is None:
         return GapInLog(gap=gap, unknown="add -b HOST:PORT")
@@ -289,26 +295,27 @@ def compare_gap(
     topic_id = snapshot.topic_ids.get(tp.topic)
     if None not in (topic_id, head.topic_id) and topic_id != head.topic_id:
         raise SettingsError(
-            f"topic {tp.topic} at {servers} is not the one that the ledger speaks of: its id was "
-            f"{head.topic_id}, and is {topic_id}",
-            cause="it was deleted and created again, so every offset means another record; or this "
+            f"topic {tp.topic} at {servers} is not the topic in the ledger: its id was "
+            f"{head.topic_id} and is now {topic_id}",
+            cause="it was deleted and recreated, so every offset names another record; or this "
             "is another cluster",
-            fix="Check -b: it names the source's cluster, and kafka://HOST:PORT/TOPIC that of a "
-            "ledger which is on another one. For a topic that was recreated type eo-listener audit",
+            fix="Check -b: it names the source's cluster; use kafka://HOST:PORT/TOPIC for a "
+            "ledger on another cluster. For a recreated topic, run eo-listener audit",
         )
     log = OffsetRange(snapshot.starts[tp], snapshot.ends[tp])
     if gap.until > log.until:
         raise SettingsError(
-            f"the gap {gap} goes beyond the end of the log: {tp} at {servers} ends at {log.until}",
-            cause="the number is another one; what is written there later would never be read",
-            fix="Give the gap as the error of the query or the audit names it; it ends at "
-            f"{log.until} at the most",
+            f"the gap {gap} reaches beyond the end of the log: {tp} at {servers} ends at "
+            f"{log.until}",
+            cause="the number is wrong; records written there later would never be read",
+            fix="Give the gap as the query's error or the audit names it; it can end at "
+            f"{log.until} at most",
         )
     return GapInLog(gap=gap, log=log)
 
 
 class _Steps:
-    """What is looked at and printed around a repair of `keys`, of which the first has heads."""
+    """Prints and checks around a repair of `keys`, the first of which has heads."""
 
     def __init__(
         self,
@@ -337,7 +344,7 @@ class _Steps:
                 print_line(console(), line)
 
     def execute(self, watch: float, do: Callable[[], None]) -> None:
-        """Do it, where nothing has moved for so many seconds."""
+        """Repair, if nothing has moved for that many seconds."""
         time.sleep(watch)
         now, _ = _read(self._repair)
         for key in self._keys:
@@ -357,7 +364,9 @@ class _Steps:
         elif self._executed:
             print_line(console(), f"{done}: {what}")
         else:
-            print_line(console(), f"dry run, nothing was changed. To have {what} {done}: --execute")
+            print_line(
+                console(), f"dry run, nothing was changed. To have {what} {done}, add --execute"
+            )
 
     def _refuse_users(self) -> None:
         users = [one for key in self._keys for one in self._repair.users(key)]
@@ -383,7 +392,9 @@ def _opened(address: str, options: RepairOptions) -> Iterator[LedgerRepair]:
 def _java(
     stack: ExitStack, properties: Mapping[str, str], clients: Path | None
 ) -> tuple[JavaTransactions | None, str | None]:
-    """What asks Kafka's coordinators, or why there is none: only what is named must be there."""
+    """Return the client that queries Kafka's coordinators, or the reason why there is none: only an
+    explicitly named client must exist.
+    """
     try:
         return stack.enter_context(java_transactions(properties, clients)), None
     except EoListenerError as error:

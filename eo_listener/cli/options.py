@@ -38,17 +38,19 @@ KafkaProperties = Annotated[
     typer.Option(
         "-X",
         "--kafka",
-        help="A client property in librdkafka's names, key=value, or @FILE with one a line; "
-        "repeatable.",
+        help="A client property with librdkafka's name, key=value, or @FILE with a property "
+        "per line; repeatable.",
     ),
 ]
 GroupNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="GROUP...", help="Consumer groups; with * and ? all whose names match."),
+    typer.Argument(
+        metavar="GROUP...", help="Consumer groups; * and ? select all groups with matching names."
+    ),
 ]
 EveryGroup = Annotated[bool, typer.Option("--all", help="All groups of the cluster.")]
 Execute = Annotated[
-    bool, typer.Option("--execute", help="Do it. Without, it is only shown what would be done.")
+    bool, typer.Option("--execute", help="Apply the change. Without it, only show the plan.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Storage = Annotated[
@@ -99,7 +101,7 @@ def _storage_option(text: str) -> tuple[str, str | bool]:
 
 
 def utc(milliseconds: int) -> str:
-    """A moment for people: `2013-01-01 05:00:00 UTC`, from milliseconds since 1970."""
+    """Format milliseconds since 1970 as `2013-01-01 05:00:00 UTC`."""
     try:
         moment = dt.datetime.fromtimestamp(milliseconds / 1000, dt.timezone.utc)
     except (ValueError, OverflowError, OSError):  # beyond the year 9999
@@ -136,16 +138,16 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
 
 
 def _pairs(given: str) -> Iterable[str]:
-    """What was given; of a file each of its lines, but for empty ones and comments."""
+    """Return the properties; from a file each of its lines, except empty lines and comments."""
     if not given.startswith("@"):
         return (given,)
     try:
         text = Path(given[1:]).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SettingsError(
-            f"--kafka {given}: the file cannot be read: {why}",
-            fix="Name a file with key=value in each line",
+            f"--kafka {given}: cannot read the file: {why}",
+            fix="Name a file with key=value on each line",
         ) from None
     return list(_lines(given, text))
 
@@ -157,7 +159,7 @@ def _lines(file: str, text: str) -> Iterator[str]:
             if not equals or not key.strip():  # it is not quoted: it may be a part of a secret
                 raise SettingsError(
                     f"--kafka {file}: line {number} is not of the form key=value",
-                    fix="Correct it; a value has one line",
+                    fix="Correct it; a value takes one line",
                 )
             yield f"{key.strip()}={value.strip()}"
 
@@ -176,7 +178,7 @@ def require_cluster(servers: str | None, *of_it: object) -> None:
     """Raise SettingsError where something of a cluster is given, and no cluster."""
     if servers is None and any(of_it):
         raise SettingsError(
-            "groups, topics and properties need a cluster, and none is named",
+            "groups, topics and properties need a cluster, but none is named",
             fix="Add -b HOST:PORT",
         )
 
@@ -193,7 +195,7 @@ def require_groups(names: list[str], *, every: bool) -> None:
     """Raise SettingsError unless groups are named, or all are asked for."""
     if every == bool(names):
         raise SettingsError(
-            "--all and names of groups are given" if every else "no group is named",
+            "--all cannot be combined with names of groups" if every else "no group is named",
             fix="Name the consumer groups to show, or give --all",
         )
 
@@ -248,7 +250,7 @@ def escaped(text: str, *, keep: str = "") -> str:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on a line of its own, with escapes where it cannot be encoded."""
+    """Print one JSON document on a line of its own, escaping characters that cannot be encoded."""
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")

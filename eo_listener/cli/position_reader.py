@@ -1,6 +1,6 @@
 """Reads the positions that `eo-listener audit` compares, in the order that `audit.positions` says.
 
-What cannot be read becomes a finding, and the rest is read all the same.
+A place that cannot be read becomes a finding; the others are still read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """What to compare; what was not named is None or empty.
+    """What to compare; anything not named is None or empty.
 
     `properties`, `storage` and `spark`, the settings of the Spark that reads tables, are secret.
 
@@ -111,7 +111,7 @@ class CheckpointReading:
         self.label = shown(location)
 
     def committed(self) -> CheckpointPositions:
-        """What is committed; nothing of what is planned."""
+        """Read the committed part; nothing that is only planned."""
         if not self._checkpoint.exists():
             return CheckpointPositions(label=self.label, exists=False)
         # Before, not after: a live query commits a newer one meanwhile, which is not lost.
@@ -162,7 +162,7 @@ class CheckpointReading:
 
 
 def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
-    """Where a batch ends; of a topic that is read twice, what both sources have."""
+    """Return the end of a batch; for a topic that is read twice, the end that both sources have."""
     found = lowest(offsets.kafka().values())
     if offsets.others():
         found[BATCHES] = offsets.batch + 1
@@ -170,7 +170,7 @@ def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
 
 
 class PositionReader:
-    """Reads once; `failures` are then what could not be read. `close` lets go of connections.
+    """Reads once; `failures` then lists what could not be read. `close` closes the connections.
 
     Tables are read by `spark`, which stays open; without it by a Spark that ends with `close`.
     """
@@ -236,9 +236,9 @@ class PositionReader:
         self._opened.close()
 
     def _tried(self, about: str, read: Callable[[], _T], lost: str = "") -> _T | None:
-        """What was read; None where it could not be, which is a failure then.
+        """Return the result of `read`; None if it failed, which is recorded as a failure.
 
-        `lost` is what to do where it is not there, and should be.
+        `lost` is the fix if something is missing that should exist.
         """
         try:
             return read()
@@ -311,7 +311,7 @@ class PositionReader:
         others: Collection[str],
         deadline: float,
     ) -> GroupPositions | None:
-        """One group; None where it cannot be read any more, which is a failure."""
+        """Return one group; None if it can no longer be read, which is a failure."""
         before: Mapping[TopicPartition, Position] = facts.held or {}
         while True:
             now = self._held(cluster.group(facts.name))
@@ -395,7 +395,7 @@ class PositionReader:
             partitions = reader.partitions(topics)
         for topic in sorted(set(self._request.topics) - {tp.topic for tp in partitions}):
             missing = SettingsError(
-                f"it does not exist at {self._request.servers}, or the client may not see it",
+                f"it does not exist at {self._request.servers}, or the client may not Describe it",
                 fix="check the name",
             )
             self.failures.append(not_read(f"topic {topic}", missing))
@@ -420,14 +420,14 @@ def _distinguished(store: StorePositions, others: Container[str]) -> StorePositi
 
 
 def _lost(address: LedgerAddress) -> str:
-    """What to do without a ledger; a table of Spark's says it by itself."""
+    """Return the fix for a missing ledger; a Spark table names its own."""
     if address.store.is_apart:
         return (
-            "where it was deleted, and the targets have all that the checkpoint has done, "
-            'exactly_once(..., on_first="accept") makes it again, and writes a batch in doubt '
-            "once more"
+            "if it was deleted, and the targets have everything that the checkpoint has "
+            'committed, exactly_once(..., on_first="accept") recreates it and writes a batch in '
+            "doubt again"
         )
-    return "" if address.in_table else f"where it was lost, and there is no copy, {FROM_EARLIEST}"
+    return "" if address.in_table else f"if it was lost and no copy exists, {FROM_EARLIEST}"
 
 
 def _is_behind(

@@ -60,7 +60,7 @@ def preflight(
         typer.Option("-g", "--group", help="A group to commit to; repeatable."),
     ] = None,
     topics: Annotated[
-        list[str] | None, typer.Option("-t", "--topic", help="A topic that is read; repeatable.")
+        list[str] | None, typer.Option("-t", "--topic", help="A topic to read; repeatable.")
     ] = None,
     mode: Annotated[
         str, typer.Option(help="How commits will be made: simple, member or transactional.")
@@ -158,7 +158,7 @@ def _unreachable(request: Request, error: KafkaError) -> CheckFinding:
     return problem(
         f"cluster {request.properties['bootstrap.servers']}",
         f"{error.problem}{cause}",
-        f"{error.fix or 'Check the rights of this client'} (-b/--bootstrap-server, -X)",
+        f"{error.fix or 'Check the permissions of this client'} (-b/--bootstrap-server, -X)",
     )
 
 

@@ -1,4 +1,4 @@
-"""What commands share that run until a signal ends them: their log, and that signal."""
+"""Helpers of commands that run until a signal: their log, and that signal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def begin_log(level: int) -> None:
 def stop_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGTERM and SIGINT set, once; a second one ends the process at once.
 
-    They are as they were before where none came.
+    The handlers are restored if no signal came.
     """
     stopped = threading.Event()
     before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}

@@ -29,12 +29,10 @@ class SinkOptions:
     sink_query: Annotated[
         str | None,
         typer.Option(
-            help="The name of its query, or name= of exactly_once: a part of the transactional id."
+            help="The name of its query, or name= of exactly_once: part of the transactional id."
         ),
     ] = None
-    sink_name: Annotated[str | None, typer.Option(help="The sink's name=, where it has one.")] = (
-        None
-    )
+    sink_name: Annotated[str | None, typer.Option(help="The sink's name=, if it has one.")] = None
     sink_ledger_topic: Annotated[str, typer.Option(help="The sink's ledger_topic=")] = LEDGER_TOPIC
     sink_create: Annotated[bool, typer.Option(help="The sink's create=.")] = True
     sink_dead_letters: Annotated[str | None, typer.Option(help="The sink's dead_letters=")] = None
@@ -45,7 +43,7 @@ class SinkOptions:
         str | None,
         typer.Option(
             autocompletion=completion.one_of(_METHODS),
-            help="The sink's write_method=, by default as there.",
+            help="The sink's write_method=, with the same default.",
         ),
     ] = None
     sink_transactions: Annotated[bool, typer.Option(help="The sink's transactions=.")] = True
@@ -63,7 +61,7 @@ class SinkOptions:
 
 
 def sink_plan(of: SinkOptions) -> SinkPlan | None:
-    """What was asked for; None where no topic is named. Raises SettingsError."""
+    """Return the requested sinks; None if no topic is named. Raises SettingsError."""
     if not of.sink_topics:
         of_topics = not of.sink_transactions or any(
             one is not None for one in (of.sink_name, of.sink_group)
@@ -71,7 +69,7 @@ def sink_plan(of: SinkOptions) -> SinkPlan | None:
         of_both = of.sink_query is not None or of.sink_dead_letters is not None
         if of_topics or (of_both and not of.sink_tables):
             raise SettingsError(
-                "options of a sink were given, and no topic that it writes to",
+                "options of a sink were given, but no topic that it writes to",
                 fix="Add --sink-topic TOPIC"
                 if of_topics
                 else "Add --sink-topic TOPIC, or --sink-table iceberg:... or delta:...",
@@ -114,6 +112,6 @@ def _refuse_with_none(of: SinkOptions) -> None:
         if is_given:
             raise SettingsError(
                 f"{option} is not possible with --no-sink-transactions",
-                cause="the sink refuses it with transactions=False",
-                fix="Leave one of them out",
+                cause="the sink does not accept it with transactions=False",
+                fix="Remove one of them",
             )

@@ -43,7 +43,7 @@ def spark_for(ledgers: Sequence[LedgerAddress], settings: Mapping[str, str]) -> 
 
 
 def _announce() -> None:
-    text = "eo-listener: starting Spark, by which tables are read: about half a minute"
+    text = "eo-listener: starting Spark to read tables (about half a minute)"
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""`eo-listener status`: where groups stand, and which query committed their offsets."""
+"""`eo-listener status`: shows where groups stand, and which query committed their offsets."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def status(
     properties: KafkaProperties = None,
     max_lag: Annotated[
         int | None,
-        typer.Option(min=0, help="Exit with 1 when a group is further behind than this."),
+        typer.Option(min=0, help="Exit with 1 if a group is further behind than this."),
     ] = None,
     watch: Annotated[
-        float | None, typer.Option(help="Read again every so many seconds, until Ctrl-C.")
+        float | None, typer.Option(help="Read again every N seconds, until Ctrl-C.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document for each read.")
@@ -134,7 +134,7 @@ def _print_error(
 
 
 def _print(reader: StatusReader, found: Sequence[GroupStatus], as_json: bool) -> None:
-    """Print a group's own document where one is named, else that of all."""
+    """Print a group's own document if one is named, otherwise that of all groups."""
     if not as_json:
         console().print(_screen(reader, found))
     elif reader.single:

@@ -27,7 +27,7 @@ _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 def screen(
     found: Sequence[GroupStatus], *, single: bool, cluster: ClusterCommands
 ) -> RenderableType:
-    """What a person sees of one reading."""
+    """Prints one reading."""
     if not found:
         return Text("no group matches: check the names and the cluster")
     shown = _partitions(found[0]) if single else _groups(found)
@@ -36,18 +36,18 @@ def screen(
         return shown
     return Group(
         shown,
-        Text("open transactions, whose they are and what to type:"),
+        Text("open transactions, their owners and the commands to run:"),
         named(f"  {transactions_command(cluster, held_up)}"),
     )
 
 
 def transactions_command(cluster: ClusterCommands, held_up: Sequence[str]) -> str:
-    """What names the transactions that hold these groups up."""
+    """Return the command that lists the transactions blocking these groups."""
     return cluster.show_transactions(*(["--group", held_up[0]] if len(held_up) == 1 else []))
 
 
 def length(seconds: float | None) -> str:
-    """A time, in the unit that fits it; `-` where it is unknown."""
+    """Format a time in a fitting unit; `-` if it is unknown."""
     if seconds is None:
         return "-"
     for size, unit in _UNITS:
@@ -121,7 +121,7 @@ def _groups(found: Sequence[GroupStatus]) -> RenderableType:
 
 
 def _total(found: GroupStatus) -> str:
-    """The lag; behind it that under read_committed, where it is another."""
+    """Format the lag, followed by the read_committed lag if that differs."""
     if found.stable_lag is None or found.stable_lag == found.lag:
         return cell(found.lag)
     return f"{cell(found.lag)} ({found.stable_lag} stable)"

@@ -1,4 +1,4 @@
-"""What `eo-listener preflight` says of the tables of sinks, read by a Spark of its own."""
+"""Checks the tables of sinks for `eo-listener preflight`, with a Spark of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eo_listener.spark.session.local_spark import LocalSpark
 
 
 def table_plans(of: SinkOptions) -> tuple[TablePlan, ...]:
-    """What was asked for. Raises SettingsError."""
+    """Return the requested tables. Raises SettingsError."""
     create, dead_letters = of.sink_create, of.sink_dead_letters
     found = [
         TablePlan(kind=one.store.value, name=one.place, query=of.sink_query, create=create)
@@ -28,7 +28,7 @@ def table_plans(of: SinkOptions) -> tuple[TablePlan, ...]:
         return (*found, plan)
     if dead_letters is not None and found:
         raise SettingsError(
-            "--sink-dead-letters is given, and a DeltaSink has no dead letters", fix="Leave it out"
+            "--sink-dead-letters is given, but a DeltaSink has no dead letters", fix="Remove it"
         )
     return tuple(found)
 
@@ -53,9 +53,9 @@ def _address(text: str) -> LedgerAddress:
     found = LedgerAddress.parse(text)
     if not found.in_table:
         raise SettingsError(
-            "--sink-table is none of iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE, delta:/PATH",
-            cause="it may hold a password, so it is not shown",
-            fix="Write one of these; a KafkaSink's topics are given by --sink-topic",
+            "--sink-table must be iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH",
+            cause="it may hold a password, so its value is not shown",
+            fix="Write one of these; for a KafkaSink's topics use --sink-topic",
         )
     return found
 

@@ -42,7 +42,7 @@ from eo_listener.model.errors import InUseError, SettingsError, UnavailableError
 from eo_listener.model.typed_command import ClusterCommands
 
 app = typer.Typer(
-    help="Open transactions on topics, and the end of one that holds readers up.",
+    help="List open transactions on topics, and end a transaction that blocks readers.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -67,7 +67,7 @@ def list_(
         typer.Option(
             "-g",
             "--group",
-            help="The topics of a consumer group, and where it keeps its offsets; repeatable.",
+            help="The topics of a consumer group, and the partition of its offsets; repeatable.",
         ),
     ] = None,
     clients: Clients = None,
@@ -88,8 +88,8 @@ def list_(
     found = reading.transactions or reading.errors
     if not topics and not found and {tp.topic for tp in wanted} == {OFFSETS_TOPIC}:
         raise SettingsError(
-            f"group {few(groups or ())} holds no offsets, so its topics are not known",
-            cause="they expired, nobody has committed, or the name is another one",
+            f"group {few(groups or ())} holds no offsets, so its topics are unknown",
+            cause="they expired, nobody has committed any, or the name is wrong",
             fix="Check the name, or name the topics: --topic",
         )
     now_ms = _now_ms()
@@ -109,15 +109,17 @@ def list_(
 def abort(
     servers: BootstrapServers,
     transactional_id: Annotated[
-        str, typer.Option(help="End what this id has open, by fencing its producer.")
+        str, typer.Option(help="End this id's open transaction by fencing its producer.")
     ],
     properties: KafkaProperties = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Also if its producer is seen to be at work.")
+        bool, typer.Option("--live", help="End it even if its producer is seen to be working.")
     ] = False,
     watch: Annotated[
         float,
-        typer.Option(help="With --execute: seconds for which its producer must hold still before."),
+        typer.Option(
+            help="With --execute: seconds during which its producer must be silent before."
+        ),
     ] = 10.0,
     clients: Clients = None,
     execute: Execute = False,
@@ -156,25 +158,25 @@ def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransactio
     if described.ending:
         raise UnavailableError(
             f"the transaction of {transactional_id!r} is {described.state}: its coordinator is "
-            "ending it, and nobody else can",
+            "ending it, and no other program can",
             cause="its markers are not written yet: a partition has no leader, or a broker is slow",
-            fix="Look again in a moment; then at the brokers",
+            fix="Look again in a moment; if it remains, check the brokers",
         )
     if not described.state_known:
         raise UnavailableError(
-            f"it is not known whether {transactional_id!r} has a transaction open: its state is "
+            f"cannot tell if {transactional_id!r} has an open transaction: its state is "
             f"{described.state}",
             cause="the brokers are newer than Kafka's Java client here",
-            fix="Use a newer one: --kafka-clients",
+            fix="Use a newer client: --kafka-clients",
         )
     if not described.ongoing:
         return None
     if described.two_phase:
         raise SettingsError(
-            f"the transaction of {transactional_id!r} is one of a two-phase commit (KIP-939): it "
-            "may have been promised to be committed, which nobody but its program knows",
-            fix="Start that program again, which ends it. If it is given up for good: Kafka's own "
-            "kafka-transactions.sh forceTerminateTransaction",
+            f"the transaction of {transactional_id!r} belongs to a two-phase commit (KIP-939): "
+            "only its program knows if it has promised to commit it",
+            fix="Start that program again, which ends it. If the program is gone for good, "
+            "use Kafka's own kafka-transactions.sh forceTerminateTransaction",
         )
     return reader.open_of(transactional_id, described)
 
@@ -190,15 +192,15 @@ def _unchanged(
         return None
     if (found.producers, found.described) != (again.producers, again.described) and not live:
         raise InUseError(
-            f"the producer of the transaction is at work: it has written within {watch:g} s",
-            cause="its program is alive, and ends the transaction itself",
-            fix="Stop the program first; or add --live, to end the transaction all the same",
+            f"the producer of the transaction is working: it has written within {watch:g} s",
+            cause="its program is alive and ends the transaction itself",
+            fix="Stop the program first; or add --live to end the transaction nevertheless",
         )
     if again.why is not None and not live:
         raise UnavailableError(
-            "it is not known whether the producer of the transaction is at work",
+            "cannot tell if the producer of the transaction is working",
             cause=again.why,
-            fix="Give that right; or add --live, to end the transaction all the same",
+            fix="Grant that permission; or add --live to end the transaction nevertheless",
         )
     return again
 

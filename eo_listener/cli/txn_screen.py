@@ -1,4 +1,6 @@
-"""What `eo-listener txn` prints: open transactions, what they hold up, and how each ends."""
+"""The output of `eo-listener txn`: open transactions, the readers that they block, and how each
+ends.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _STATES: Final = {
     TransactionVerdict.OPEN: "open",
     TransactionVerdict.ENDING: "ending: its coordinator is writing the markers of its end",
     TransactionVerdict.HANGING: "HANGING: no coordinator has it, so it never ends by itself",
-    TransactionVerdict.UNKNOWN: "not known whether a coordinator has it",
+    TransactionVerdict.UNKNOWN: "not known: a coordinator may have it",
 }
 
 
@@ -57,9 +59,9 @@ class Commands:
 def print_reading(
     out: Console, reading: TransactionReading, commands: Commands, now_ms: int
 ) -> None:
-    """Print a reading for people."""
+    """Print a reading."""
     if not reading.held and not reading.errors:
-        print_line(out, "no open transaction holds anybody up here")
+        print_line(out, "no open transactions")
         return
     _print_some(out, [_held(tp, one) for tp, one in sorted(reading.held.items())])
     for found in reading.transactions:
@@ -68,7 +70,7 @@ def print_reading(
         _print_some(out, [f"  {one}" for one in commands.end(found)])
     for tp, error in sorted(reading.errors.items()):
         out.print()
-        print_line(out, f"not known whether, or whose, transactions are open in {tp}: {error}")
+        print_line(out, f"cannot tell which transactions are open in {tp}: {error}")
 
 
 def document(reading: TransactionReading, commands: Commands, now_ms: int) -> dict[str, Any]:
@@ -106,13 +108,13 @@ def print_abort(
     then = [] if executed else [("then", consequence(found))]
     _print_facts(out, [*_facts(found, now_ms), *then])
     if not executed:
-        print_line(out, "dry run, nothing was changed. To end it: --execute")
+        print_line(out, "dry run, nothing was changed. To end it, add --execute")
     elif left is None:
-        print_line(out, "it has ended by itself meanwhile: nothing was changed")
+        print_line(out, "it has since ended by itself: nothing was changed")
     elif left:
         for place, why in left.items():
             print_line(out, f"{place}: {why}")
-        print_line(out, "whether the rest ends yet: eo-listener txn list")
+        print_line(out, "to see if the rest ends: eo-listener txn list")
     else:
         print_line(out, "ended: leaders and coordinator no longer have it")
 
@@ -124,7 +126,9 @@ def abort_document(
     *,
     executed: bool,
 ) -> dict[str, Any]:
-    """The same in JSON; `not_ended` has the places where it has not ended, with the reasons."""
+    """Return the same as JSON; `not_ended` lists the places in which it has not ended, with the
+    reasons.
+    """
     return {
         "transactional_id": transactional_id,
         "transaction": found and _document(found),
@@ -136,21 +140,21 @@ def abort_document(
 
 
 def consequence(found: OpenTransaction) -> str:
-    """What it means to end a transaction by its id."""
+    """Explain the effect of ending a transaction by its id."""
     owner = found.owner
     if owner is None:
         return (
             "its program, if it is alive, gets ProducerFencedException and must open a new "
-            "producer; what it wrote in this transaction is never shown under read_committed"
+            "producer; read_committed consumers never see the records of this transaction"
         )
     if owner.group is not None:
         return (
-            f"the listener that commits to group {owner.group}, if it is alive, commits nothing "
-            "more until its program is started again; its query goes on, and nothing is lost"
+            f"the listener that commits to group {owner.group}, if it is alive, stops committing "
+            "until its program is restarted; its query continues, and nothing is lost"
         )
     return (
-        f"a driver of query {owner.query!r} that is alive stops with ForeignWriterError; started "
-        "again, it writes the batch once more, and nothing is lost or doubled"
+        f"a live driver of query {owner.query!r} stops with ForeignWriterError; when restarted, "
+        "it writes the batch again, and nothing is lost or doubled"
     )
 
 
@@ -165,19 +169,19 @@ def whose(found: OpenTransaction) -> str:
 
 
 def _next(found: OpenTransaction, now_ms: int) -> tuple[str, str]:
-    """What to do about a transaction, before the commands for it."""
+    """Return the action for a transaction, printed before its commands."""
     if found.verdict is TransactionVerdict.UNKNOWN:
         return "why", found.why or "-"
     if found.verdict is TransactionVerdict.ENDING:
-        text = "nothing for a moment; if it stays, look at the brokers: one is slow or down"
+        text = "wait a moment; if it remains, check the brokers: one is slow or down"
     elif found.verdict is TransactionVerdict.HANGING:
         text = "Kafka's own command, unless an ACL hides its id from this client:"
     elif found.two_phase:
-        text = "if its program is gone, start it again: it may have to be committed"
+        text = "if its program has ended, start it again: it may have to commit the transaction"
     elif found.is_overdue(now_ms):
-        text = "look at the brokers: its coordinator is late; or:"
+        text = "check the brokers, since its coordinator is late; or:"
     else:
-        text = "nothing while its program runs; if that is gone, start it again; or:"
+        text = "nothing while its program runs; if the program has ended, start it again; or:"
     return "to do", text
 
 
@@ -196,10 +200,10 @@ def _facts(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
 
 def _end(found: OpenTransaction, now_ms: int) -> str:
     if found.two_phase:
-        return ", in a two-phase commit (KIP-939): no time-out ends it"
+        return ", in a two-phase commit (KIP-939): no timeout ends it"
     if found.ends_by is None:
         return ""
-    late = ", which is over" if found.is_overdue(now_ms) else ""
+    late = ", which has passed" if found.is_overdue(now_ms) else ""
     return f"; its coordinator ends it by {utc(found.ends_by)}{late}"
 
 
@@ -229,12 +233,12 @@ def _document(found: OpenTransaction) -> dict[str, Any]:
 
 def _held(tp: TopicPartition, one: OffsetRange) -> str:
     if tp.topic == OFFSETS_TOPIC:
-        return f"{tp}: what transactions commit to groups is pending from {one.start} on"
-    return f"{tp}: consumers under read_committed stand at {one.start}; the log ends at {one.until}"
+        return f"{tp}: offsets that transactions commit to groups are pending from {one.start} on"
+    return f"{tp}: read_committed consumers wait at {one.start}; the log ends at {one.until}"
 
 
 def _print_facts(out: Console, facts: Iterable[tuple[str, str]]) -> None:
-    """Names and texts, wrapped beside the names: what is to be copied is printed by itself."""
+    """Print names and texts side by side, wrapped; commands to copy are printed alone."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=len("transaction"))
     table.add_column(overflow="fold")

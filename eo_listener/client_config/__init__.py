@@ -1,8 +1,8 @@
 """From the `kafka.*` options of a source to the settings of a Kafka client.
 
-- A source's `kafka.*` options are Kafka's Java names. They are translated by an allow-list. A name
-  under `ssl.`, `sasl.` or `security.` that is not on it is never dropped silently: the source uses
-  Spark's own Java client, or is refused where that would be dangerous.
+- A source's `kafka.*` options have Kafka's Java names. An allow-list translates them. A name under
+  `ssl.`, `sasl.` or `security.` that is not on the list is never dropped silently: the source uses
+  Spark's own Java client, or is refused if that would be dangerous.
 - No file is read here. A cluster carries the names of its key stores. When the worker's thread
   opens the cluster, it has the shim turn them into PEM, in memory. A failure there is a failure of
   that commit, reported and tried again.

@@ -21,7 +21,7 @@ def grant_command(
 ) -> str:
     """Return it; `resource` is an option of kafka-acls and a name, operations are in any case.
 
-    `principal` is how ACLs name the client (`User:alice`), None where that is unknown.
+    `principal` is the client's name in ACLs (`User:alice`), None if unknown.
     """
     words = ["kafka-acls", "--bootstrap-server", servers, "--add"]
     words += ["--allow-principal", principal or _SOMEBODY]
@@ -61,7 +61,7 @@ def with_right(
     return KafkaError(
         error.problem,
         code=error.code,
-        cause="a right is missing",
+        cause="a permission is missing",
         fix=AS_ADMINISTRATOR + grant_command_for(properties, operations, resource),
     )
 
@@ -84,8 +84,8 @@ def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
         case _:
             return None
     return (
-        f"give {principal or 'the client'} the right to {' and '.join(operations)}, as an "
-        f"administrator of the cluster: {grant_command(event.cluster, principal, operations, what)}"
+        f"allow {principal or 'the client'} to {' and '.join(operations)}; as an administrator "
+        f"of the cluster: {grant_command(event.cluster, principal, operations, what)}"
     )
 
 

@@ -29,10 +29,10 @@ _VARIABLE: Final = "${"  # for Java's config providers to put a value in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAccess:
-    """What a client needs to connect, besides the servers.
+    """The settings that a client needs to connect, apart from the servers.
 
-    `properties` are librdkafka's, to which `stores` add some once Java has read them; or, where
-    the `client` is "java", those of Java's own client, for the reason in `why_java`.
+    `properties` are librdkafka's, to which `stores` add some once Java has read them; or, if the
+    `client` is "java", those of Java's own client, for the reason in `why_java`.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -50,11 +50,11 @@ def translate(
 ) -> ClientAccess:
     """Translate the options of a reader, keys in lower case, by an allow-list.
 
-    `own` are the names of librdkafka's properties that the user gave, in whose place nothing is
-    translated; `gssapi` says whether the librdkafka that is installed can do Kerberos, `tokens`
-    whether Spark has delegation tokens, which it puts in where a source says nothing of security.
-    What has nothing to do with getting in is left out. Raises SettingsError, which quotes no
-    value, for what is dangerous and for what cannot be translated at all.
+    `own` are the librdkafka properties that the user gave, in whose place nothing is translated;
+    `gssapi` is True if the installed librdkafka supports Kerberos, `tokens` is True if Spark has
+    delegation tokens, which it adds if a source sets no security option. Options that do not
+    concern login are left out. Raises SettingsError, which quotes no value, for dangerous options
+    and for options that cannot be translated at all.
     """
     if PROTOCOL in own:
         return ClientAccess(properties={})
@@ -80,9 +80,9 @@ def _require_harmless(options: Mapping[str, str]) -> None:
 def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens: bool) -> None:
     """Raise OnlyJava where the options are not all that counts."""
     if options.get(PROVIDERS):
-        raise OnlyJava(f"{PREFIX}{PROVIDERS} names classes of Java that put values in")
+        raise OnlyJava(f"{PREFIX}{PROVIDERS} names Java classes that supply values")
     if tokens and not options.keys() & {PROTOCOL, JAAS} and not _of_security(own):
-        raise OnlyJava("Spark has delegation tokens, and knows for which clusters they are")
+        raise OnlyJava("Spark has delegation tokens and knows their clusters")
 
 
 def _by_librdkafka(
@@ -92,7 +92,7 @@ def _by_librdkafka(
     if security == _PLAINTEXT:
         return ClientAccess(properties=connections(options))
     if options.get(_OF_JAVA):
-        raise OnlyJava(f"{PREFIX}{_OF_JAVA} names classes of Java")
+        raise OnlyJava(f"{PREFIX}{_OF_JAVA} names Java classes")
     properties = {PROTOCOL: security.lower(), **connections(options)}
     if security.startswith("SASL") and not any(name.startswith("sasl.") for name in own):
         properties |= sasl(options, gssapi=gssapi)
@@ -107,9 +107,9 @@ def _require_nothing_own(own: Collection[str], why: OnlyJava) -> None:
     """Raise where settings of both clients would be needed together."""
     if _of_security(own):
         raise SettingsError(
-            "the client settings given to the listener cannot be joined with those of the source",
+            "the client settings given to the listener cannot be merged with those of the source",
             cause=str(why),
-            fix=f"give all of them (kafka={{...}}; follow: -X), {PROTOCOL} too, or none",
+            fix=f"give all of them (kafka={{...}}; follow: -X), including {PROTOCOL}, or none",
         ) from None
 
 
@@ -118,7 +118,7 @@ def _of_security(own: Collection[str]) -> bool:
 
 
 def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) -> str | None:
-    """How ACLs name a client with these properties of librdkafka; None where that is unknown."""
+    """Return the name of a client with these librdkafka properties in ACLs; None if unknown."""
     security = properties.get(PROTOCOL, "plaintext").lower()
     if security.startswith("sasl"):
         user = properties.get("sasl.username")
@@ -136,7 +136,7 @@ def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) 
 class Cluster:
     """One Kafka cluster as a client sees it: the client's properties, in sorted order.
 
-    They are librdkafka's, to which `stores` add some once Java has read them; or, where the
+    The properties are librdkafka's, to which `stores` add some once Java has read them; or, if the
     `client` is "java", those of Java's own client, for the reason in `why_java`.
     """
 
@@ -166,13 +166,13 @@ class Cluster:
 
     @property
     def principal(self) -> str | None:
-        """How ACLs name the client (`User:alice`), None where that cannot be known from here."""
+        """The client's name in ACLs (`User:alice`); None if it cannot be known here."""
         if self.client == "java":
             return None
         return principal(dict(self.properties), self.stores)
 
     def require_librdkafka(self, problem: str) -> None:
-        """Raise SettingsError, with this `problem`, where only Java's client can log in."""
+        """Raise SettingsError, with this `problem`, if only Java's client can log in."""
         if self.client == "java":
             raise only_java(problem, self.why_java)
 
@@ -185,7 +185,7 @@ def only_java(problem: str, why: str | None) -> SettingsError:
     return SettingsError(
         problem,
         cause=why,
-        fix="Name a listener of the brokers that librdkafka can log in to (SASL PLAIN, SCRAM, "
-        "OAUTHBEARER with a token endpoint, mutual TLS), and its kafka.* options; for Kerberos, a "
-        "confluent-kafka that was built with it, and a keytab",
+        fix="Name a broker listener that librdkafka can log in to (SASL PLAIN, SCRAM, "
+        "OAUTHBEARER with a token endpoint, mutual TLS) and its kafka.* options; for "
+        "Kerberos, use a confluent-kafka built with it, and a keytab",
     )

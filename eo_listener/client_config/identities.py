@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 LEDGER_TOPIC = "eo-ledger"
-"""Where a Kafka sink's ledger is, unless it is said otherwise."""
+"""The default topic of a Kafka sink's ledger."""
 
 INSTANCE_ID = "eo-listener"
 """The `group.instance.id` (KIP-345) of a group's live member, in the mode "member"."""
@@ -31,8 +31,8 @@ def sink_key(topics: Iterable[str]) -> str:
 def sink_transactional_id(sink: str, query: str) -> str:
     """Return the `transactional.id` of a sink's batches of a query: always the same, too.
 
-    What is no letter, digit or one of `_.-~` is written as in a URL: no two pairs have the same id,
-    and none is that of a group's commits.
+    Characters other than letters, digits and `_.-~` are percent-encoded: no two pairs have the same
+    id, and none equals that of a group's commits.
     """
     return "/".join(("eo-listener", quote(sink, safe=""), quote(query, safe="")))
 

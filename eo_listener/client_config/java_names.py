@@ -1,6 +1,6 @@
 """librdkafka's properties in the names of Java's client, for commands that need both.
 
-The way back from `cluster`: what a command is given by -X. What tunes a client is left out.
+The reverse of `cluster`: the properties that -X passes to a command. Tuning options are left out.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def java_names(properties: Mapping[str, str]) -> dict[str, str]:
     for name in properties:
         if name.startswith(_LOGIN) and name not in _KNOWN:
             raise SettingsError(
-                f"-X {name} cannot be given to Kafka's Java client, by which this command asks for "
-                "transactions",
-                cause="it has no equal there",
-                fix=f"Leave it out; what can be given: {', '.join(sorted(_KNOWN))}",
+                f"-X {name} cannot be passed to Kafka's Java client, which this command uses to "
+                "read transactions",
+                cause="the Java client has no such setting",
+                fix=f"Remove it; possible settings are: {', '.join(sorted(_KNOWN))}",
             )
     protocol = properties.get(PROTOCOL, "plaintext").strip().upper()
     found = {SERVERS: properties[SERVERS], PROTOCOL: protocol}
@@ -58,10 +58,10 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
     module = PASSWORD_MODULES.get(mechanism)
     if module is None:
         raise SettingsError(
-            f"this command logs in by {', '.join(PASSWORD_MODULES)} only",
-            cause="it asks Kafka's Java client, which needs other settings for other mechanisms",
-            fix="Give -X sasl.mechanism, sasl.username and sasl.password of a user that can log in "
-            "by one of these",
+            f"this command logs in with {', '.join(PASSWORD_MODULES)} only",
+            cause="it uses Kafka's Java client, which needs other settings for other mechanisms",
+            fix="Give -X sasl.mechanism, sasl.username and sasl.password of a user that can "
+            "log in with one of these",
         )
     login = {
         "username": properties.get("sasl.username", ""),
@@ -88,8 +88,8 @@ def _own(properties: Mapping[str, str]) -> dict[str, str]:
         return {}
     if not any(begin in key for begin in _PKCS8):
         raise SettingsError(
-            "the key of -X ssl.key.* cannot be read by Kafka's Java client",
-            cause="it takes PKCS#8 only: BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY",
+            "Kafka's Java client cannot read the key of -X ssl.key.*",
+            cause="it reads PKCS#8 only: BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY",
             fix="Convert it: openssl pkcs8 -topk8 -in KEY -out NEW -nocrypt",
         )
     found = {
@@ -118,5 +118,5 @@ def _text(properties: Mapping[str, str], inline: str, location: str) -> str | No
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SettingsError(
-            f"the file of -X {location} cannot be read: {why}", fix="Give one file in PEM"
+            f"cannot read the file of -X {location}: {why}", fix="Give one file in PEM"
         ) from None

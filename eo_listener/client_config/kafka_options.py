@@ -42,7 +42,7 @@ _TUNING: Final = (
     "sasl.oauthbearer.scope.claim.name",
     "sasl.server.",
 )
-# What the user gives in librdkafka's names, and the options that say the same in Java's.
+# Properties that the user gives in librdkafka's names, and their equivalents in Java's names.
 _REPLACED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "sasl.": ("sasl.",),
@@ -72,8 +72,9 @@ def chosen(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
     for name in _REFUSED & given.keys():
         raise SettingsError(
             f"the source option {PREFIX}{name} is never used",
-            cause="it is no option of Spark's Kafka client, and here it would load foreign code",
-            fix="leave it out",
+            cause="it is not an option of Spark's Kafka client, and here it would load foreign "
+            "code",
+            fix="remove it",
         )
     replaced = tuple(_replaced_by(own))
     found = {
@@ -85,7 +86,7 @@ def chosen(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
         if "\0" in text:
             raise SettingsError(
                 f"the source option {PREFIX}{name} holds a NUL character",
-                cause="librdkafka would take it for the end of the text",
+                cause="librdkafka would take it for the end of the string",
                 fix="correct the option",
             )
     return found
@@ -105,14 +106,14 @@ def protocol(options: Mapping[str, str]) -> Protocol:
         if given == known:
             return known
     raise SettingsError(
-        f"the source option {PREFIX}{PROTOCOL} names no security protocol",
+        f"the source option {PREFIX}{PROTOCOL} does not name a security protocol",
         cause="it may be misspelt",
         fix=f"use one of {', '.join(PROTOCOLS)}",
     )
 
 
 def connections(options: Mapping[str, str]) -> dict[str, str]:
-    """What both clients call alike and mean alike."""
+    """Properties with the same name and meaning in both clients."""
     lookup = options.get(_DNS)
     return {_DNS: lookup} if lookup in _DNS_ALIKE else {}
 
@@ -128,7 +129,7 @@ MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60_000
 """Kafka's default for `transaction.max.timeout.ms`, a setting of brokers."""
 
 TRANSACTION_TIMEOUT: Final = 600.0
-"""Seconds that brokers leave a batch's transaction open, unless it is said otherwise."""
+"""The default time in seconds for which brokers leave a batch's transaction open."""
 
 _ALIKE: Final = frozenset(
     {
@@ -155,10 +156,10 @@ _RENAMED: Final = {
 _BUFFER: Final = "buffer.memory"
 _PARTITIONER: Final = "partitioner.class"
 _NOT_FOR_SINK: Final = {
-    "transactional.id": "the transaction has the id of the sink and the query, by which an older "
-    "driver is fenced",
-    "transaction.timeout.ms": "it is transaction_timeout=, in seconds",
-    "interceptor.classes": "this sink calls none: what they would change, it could not prove",
+    "transactional.id": "the transaction uses the id of the sink and the query, which fences an "
+    "older driver",
+    "transaction.timeout.ms": "use transaction_timeout=, in seconds",
+    "interceptor.classes": "this sink calls none: it could not prove what they change",
     "partitioner.ignore.keys": "this sink sends equal keys to one partition",
     "key.serializer": "keys are sent as they are, as in Spark's own sink",
     "value.serializer": "values are sent as they are, as in Spark's own sink",
@@ -203,9 +204,9 @@ def java_properties(options: Mapping[str, str]) -> dict[str, str]:
 def producer_properties(options: Mapping[str, str]) -> dict[str, str]:
     """Translate what tunes a producer into librdkafka's properties; keys are in lower case.
 
-    What has no equal in librdkafka, and changes no result, is left out, and the partitioner, which
-    only Java can use. Raises SettingsError for what a transaction forbids, or what is the sink's
-    own to say.
+    Options without an equal in librdkafka that do not change a result are left out, and so is the
+    partitioner, which only Java can use. Raises SettingsError for options that a transaction
+    forbids or that the sink sets itself.
     """
     found: dict[str, str] = {}
     for given, value in options.items():
@@ -214,15 +215,15 @@ def producer_properties(options: Mapping[str, str]) -> dict[str, str]:
             continue
         if name in _NOT_FOR_SINK:
             raise SettingsError(
-                f"the option {given} cannot be given to this sink",
+                f"this sink does not take the option {given}",
                 cause=_NOT_FOR_SINK[name],
-                fix="Leave it out",
+                fix="Remove it",
             )
         if name in _ONLY and value.strip().lower() not in _ONLY[name]:
             raise SettingsError(
                 f"the option {given} must be {_ONLY[name][0]!r} for this sink",
                 cause="Kafka's transactions need it",
-                fix="Leave it out",
+                fix="Remove it",
             )
         if name in _ALIKE:
             found[name] = value

@@ -21,7 +21,7 @@ _FORBIDDEN: Final = (
 )
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 
-# As Kafka's own parser, a java.io.StreamTokenizer, takes the text apart. What that would read as
+# Parses the text as Kafka's own parser, a java.io.StreamTokenizer, does. Text that it would read as
 # a number or as the rest of a comment (a bare path) has no place here, and is an error there too.
 _TOKEN: Final = re.compile(
     r"""
@@ -57,17 +57,19 @@ class LoginModule:
         if name in _FORBIDDEN:
             raise SettingsError(
                 f"{_OPTION} names a login module that is never used",
-                cause=f"{name.rpartition('.')[2]} fetches what it runs on from elsewhere",
+                cause=f"{name.rpartition('.')[2]} loads its configuration or code from elsewhere",
                 fix="use the login module of the SASL mechanism",
             )
         if flag.upper() not in _FLAGS:
-            raise _unreadable("its second word is not required, requisite, sufficient or optional")
+            raise _unreadable("its second word must be required, requisite, sufficient or optional")
         options: dict[str, str] = {}
         rest = iter(tokens[2:])
         for kind, key in rest:
             if (kind, key) == ("sign", ";"):
                 if next(rest, None) is not None:
-                    raise _unreadable("more follows its semicolon: only one login module may stand")
+                    raise _unreadable(
+                        "text follows its semicolon: only one login module is allowed"
+                    )
                 return cls(name=name, options=MappingProxyType(options))
             equals, (of_value, value) = next(rest, None), next(rest, ("sign", ""))
             if kind == "sign" or equals != ("sign", "=") or of_value == "sign":
@@ -90,7 +92,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
             raise _unreadable(
-                f"character {at + 1} stands where none of its kind may: values with anything but "
+                f"character {at + 1} is not allowed there: values with characters other than "
                 "letters, digits and . _ - $ need double quotes"
             )
         at = match.end()
@@ -159,7 +161,7 @@ def module(options: Mapping[str, str]) -> LoginModule | None:
 
 
 def require_https(options: Mapping[str, str]) -> None:
-    """Raise SettingsError where a secret would go to, or come from, anything but https."""
+    """Raise SettingsError if a secret would go to, or come from, anything but https."""
     url = options.get(_URL)
     if url is None:
         return
@@ -171,24 +173,25 @@ def require_https(options: Mapping[str, str]) -> None:
     if not secure or any(char <= " " for char in url):
         raise SettingsError(
             f"the source option {PREFIX}{_URL} must be an https URL",
-            cause="the client's secret would be sent unencrypted, or a file read as the token",
+            cause="the client's secret would be sent unencrypted, or a file would be read as "
+            "the token",
             fix="Give a URL that begins with https://, without a user in it",
         )
 
 
 def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
-    """Translate. Raises OnlyJava, and SettingsError where there is nothing to translate to.
+    """Translate. Raises OnlyJava, or SettingsError if there is no translation.
 
     `gssapi` says whether the librdkafka that is installed can do Kerberos.
     """
     mechanism = options.get(_MECHANISM, "GSSAPI").strip().upper()
     if mechanism not in _MECHANISMS:
-        raise OnlyJava(f"librdkafka does not know this {PREFIX}{_MECHANISM}")
+        raise OnlyJava(f"librdkafka does not support this {PREFIX}{_MECHANISM}")
     login = module(options)
     if login is None:
-        raise OnlyJava(f"there is no {_OPTION}, so the login is set for the JVM as a whole")
+        raise OnlyJava(f"{_OPTION} is not set, so the login is set for the whole JVM")
     if mechanism == "GSSAPI" and not gssapi:
-        raise OnlyJava("the librdkafka that is installed was built without Kerberos")
+        raise OnlyJava("the installed librdkafka was built without Kerberos")
     return {_MECHANISM: mechanism, **_MECHANISMS[mechanism](mechanism, login, options)}
 
 
@@ -200,7 +203,7 @@ def _password(mechanism: str, login: LoginModule, options: Mapping[str, str]) ->
     user, password = (login.options.get(name) for name in ("username", "password"))
     if not user or not password:
         raise SettingsError(
-            f"{_OPTION} gives no username and password",
+            f"{_OPTION} has no username and password",
             cause="its login module needs both",
             fix='write it as: <login module> required username="<name>" password="<password>";',
         )
@@ -212,7 +215,7 @@ def _oidc(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -> di
     _require_module(login, _OAUTH)
     if options.get(_HANDLER, "").removeprefix(_SHADED) not in _OIDC or _URL not in options:
         raise OnlyJava(
-            f"the token comes from what {PREFIX}{_HANDLER} names, or from Java's default"
+            f"the token comes from the class that {PREFIX}{_HANDLER} names, or from Java's default"
         )
     given = {}
     extensions = []
@@ -229,8 +232,8 @@ def _oidc(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -> di
     for name in ("clientId", "clientSecret"):
         if not given.get(_CREDENTIALS[name]):
             raise SettingsError(
-                f"{_OPTION} gives no {name}",
-                cause="a token cannot be asked for without it",
+                f"{_OPTION} has no {name}",
+                cause="a token cannot be requested without it",
                 fix='write it as: <login module> required clientId="<id>" clientSecret="<secret>";',
             )
     if extensions:
@@ -250,11 +253,11 @@ def _kerberos(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -
     keytab, principal = (login.options.get(name, "") for name in ("keyTab", "principal"))
     service = options.get(_SERVICE) or login.options.get("serviceName", "")
     if login.options.get("useKeyTab", "").lower() != "true":
-        raise OnlyJava("the Kerberos login is not by a keytab")
+        raise OnlyJava("the Kerberos login does not use a keytab")
     if not _KEYTAB.fullmatch(keytab) or not _PRINCIPAL.fullmatch(principal):
-        raise OnlyJava("the keytab or the principal cannot be given to a shell's command")
+        raise OnlyJava("the keytab or the principal cannot be passed to a shell command")
     if not _PRINCIPAL.fullmatch(service):
-        raise OnlyJava(f"the name of the service is not in {PREFIX}{_SERVICE}")
+        raise OnlyJava(f"{PREFIX}{_SERVICE} does not name the service")
     return {_SERVICE: service, "sasl.kerberos.keytab": keytab, "sasl.kerberos.principal": principal}
 
 

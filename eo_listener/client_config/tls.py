@@ -51,8 +51,8 @@ def _block(label: str, body: str, option: str) -> str:
 
 def _unreadable(option: str) -> SettingsError:
     return SettingsError(
-        f"{option} holds no PEM text that can be read",
-        cause="it may have been cut short, or hold the name of a file",
+        f"{option} holds no readable PEM text",
+        cause="it may be truncated, or hold the name of a file",
         fix="give the text itself, from -----BEGIN to the end of the last -----END line",
     )
 
@@ -94,9 +94,9 @@ class KeyStore:
                 pass
             case _:
                 raise FormatError(
-                    f"the shim's answer for the key store {self.location} is not understood",
-                    cause="the jar and this package may be of different versions",
-                    fix="give Spark the jar that `eo-listener jar` names",
+                    f"cannot read the shim's answer for the key store {self.location}",
+                    cause="the jar and this package may have different versions",
+                    fix="pass the jar that `eo-listener jar` names to Spark",
                 )
         chain = in_lines(certificates, CERTIFICATES, self.location)
         if self.use == "trust":
@@ -132,7 +132,7 @@ _ENDPOINTS: Final = {"": "none", "https": "https"}
 def tls(options: Mapping[str, str]) -> tuple[dict[str, str], tuple[KeyStore, ...]]:
     """Translate to properties, and to stores that are still to become further properties.
 
-    Raises OnlyJava, and SettingsError where there is nothing to translate to.
+    Raises OnlyJava, or SettingsError if there is no translation.
     """
     require_known(options, "ssl.", _KNOWN)
     properties = _endpoint(options)
@@ -148,7 +148,7 @@ def tls(options: Mapping[str, str]) -> tuple[dict[str, str], tuple[KeyStore, ...
 def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
     given = options.get(ENDPOINT, "https").strip().lower()
     if given not in _ENDPOINTS:
-        raise OnlyJava(f"librdkafka does not know this {PREFIX}{ENDPOINT}")
+        raise OnlyJava(f"librdkafka does not support this {PREFIX}{ENDPOINT}")
     return {ENDPOINT: _ENDPOINTS[given]}
 
 
@@ -209,7 +209,7 @@ def _store(options: Mapping[str, str], start: str, use: Use) -> KeyStore | str |
     if kind == "PEM":
         return location
     if kind not in ("JKS", "PKCS12"):
-        raise OnlyJava(f"librdkafka does not know this {PREFIX}{start}type")
+        raise OnlyJava(f"librdkafka does not support this {PREFIX}{start}type")
     return KeyStore(
         use=use,
         location=location,

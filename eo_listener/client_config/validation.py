@@ -1,4 +1,4 @@
-"""What a text must be to reach Kafka whole: names, addresses and properties of a client.
+"""Checks that names, addresses and properties of a client reach Kafka unchanged.
 
 A client of C takes a NUL for the end of a text, so that another group would be read or committed
 to; and confluent-kafka ends the whole process for a text that cannot be written as UTF-8.
@@ -22,7 +22,7 @@ _ENCODING: Final = (
     "a locale without UTF-8"
 )
 _FIX_ENCODING: Final = "Write it in UTF-8; with LANG=C set PYTHONUTF8=1"
-_FIX_NAME: Final = "Correct the name; a variable that it is made of may hold more than it should"
+_FIX_NAME: Final = "Correct the name; a variable in it may hold more than it should"
 
 
 def require_name(what: str, name: str) -> None:
@@ -41,8 +41,8 @@ def require_name(what: str, name: str) -> None:
         )
     if name != name.strip():
         raise SettingsError(
-            f"{what} {name!r} begins or ends with a blank",
-            cause="for Kafka that is another name than the one without it",
+            f"{what} {name!r} begins or ends with a space",
+            cause="Kafka treats it as a different name from the one without it",
             fix=_FIX_NAME,
         )
 
@@ -83,7 +83,7 @@ def require_ports(servers: str) -> None:
         if port is not None and int(port[1]) not in _PORTS:
             raise SettingsError(
                 f"the address {server.strip()!r} has no valid port",
-                cause=f"ports go from {_PORTS[0]} to {_PORTS[-1]}",
+                cause=f"ports range from {_PORTS[0]} to {_PORTS[-1]}",
                 fix=f"Correct {SERVERS}",
             )
 

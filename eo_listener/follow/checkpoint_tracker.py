@@ -1,4 +1,4 @@
-"""What follows from the readings of one checkpoint.
+"""Decides what follows from the readings of one checkpoint.
 
 Pure: time comes in as an argument.
 """
@@ -26,7 +26,7 @@ _LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was found in a checkpoint.
+    """The contents of a checkpoint.
 
     `query_id` is None when there is no checkpoint, or none that can be read; `durable` when no
     batch is done. `unreachable` says why the storage gave no answer.
@@ -75,7 +75,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What is to be done after a reading.
+    """The actions after a reading.
 
     `withheld` are commits that the guard holds back. `recommit` asks to commit again what is
     committed already. `released` says that this checkpoint no longer has a say in its groups.
@@ -93,8 +93,8 @@ class Step:
 class CheckpointTracker:
     """Remembers the last reading of one checkpoint, and decides what each new one changes.
 
-    What may be a moment of a file being written, such as a torn file or a batch that went back,
-    counts only when the next reading shows it too. `final` skips that wait.
+    A result that may be a moment of a file being written, such as a torn file or a batch that went
+    back, counts only if the next reading shows it too. `final` skips that wait.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class CheckpointTracker:
         assert error is not None  # noqa: S101  # the caller's condition, for mypy
         self._unanswered += 1
         longest = max(_LONGEST_PAUSE, self._interval)
-        fix = f"{error.fix or 'check the storage'}; it is asked again, at growing intervals"
+        fix = f"{error.fix or 'check the storage'}; it is read again, at growing intervals"
         return Step(
             # A driver's words may differ each time: request numbers, the file it was at.
             events=self._notices.report(
@@ -166,23 +166,23 @@ class CheckpointTracker:
         if self._query_id is None:
             events = self._notices.report(
                 NoticeKind.ABSENT,
-                "there is no checkpoint here yet",
-                "its query has not been started, or the location is another",
-                "check the location; it is waited for",
+                "no checkpoint exists here yet",
+                "its query has not been started, or the location is wrong",
+                "check the location; `follow` waits for it",
             )
             return Step(events=events, pause=self._interval)
         events = self._notices.report(
             NoticeKind.GONE,
-            "it is no longer there",
+            "it no longer exists",
             "it was deleted or moved",
-            "nothing, if that was meant: its groups stay as they are, and it is waited for",
+            "nothing, if that was intended: its groups stay as they are, and `follow` waits for it",
         )
         return Step(events=events, released=True, pause=self._interval)
 
     def _present(self, reading: Reading, now: float) -> Step:
         events = [
-            *self._notices.resolve(NoticeKind.ABSENT, "it is there now"),
-            *self._notices.resolve(NoticeKind.GONE, "it is there again"),
+            *self._notices.resolve(NoticeKind.ABSENT, "it exists now"),
+            *self._notices.resolve(NoticeKind.GONE, "it exists again"),
             *self._notices.report_findings(reading.findings),
         ]
         if reading.query_id is None:
@@ -205,9 +205,10 @@ class CheckpointTracker:
         return (
             self._notices.notice(
                 NoticeKind.REPLACED,
-                f"it belongs to another query now, id {query_id} after {before}",
-                "it was deleted, and a new query started there",
-                "nothing, if that was meant; restart it with --on-rewind allow to take groups back",
+                f"it now belongs to another query: its id was {before} and is now {query_id}",
+                "it was deleted, and a new query started with it",
+                "nothing, if that was intended; to move groups back, restart with --on-rewind "
+                "allow",
             ),
         )
 
@@ -238,8 +239,8 @@ class CheckpointTracker:
             return ()
         notices = self._notices.report(
             NoticeKind.NOTHING_DURABLE,
-            "its query has not finished a batch yet",
-            "it has just started, or there is nothing to read",
+            "its query has not completed a batch yet",
+            "it has just started, or has nothing to read",
             "nothing: it is read again",
         )
         if self._durable is None:
@@ -248,9 +249,9 @@ class CheckpointTracker:
         return (
             self._notices.notice(
                 NoticeKind.REWOUND,
-                "none of its batches is done any more",
-                "somebody emptied its folder commits",
-                "nothing, if that was meant: its groups stay until a batch is done again",
+                "none of its batches is committed any longer",
+                "somebody emptied its commits folder",
+                "nothing, if that was intended: its groups stay until a batch is committed again",
             ),
         )
 
@@ -259,14 +260,14 @@ class CheckpointTracker:
     ) -> tuple[Notice, ...]:
         """Report from which batch the commits begin, or begin again."""
         if back and last is not None:
-            what = f"it was taken back from batch {last.batch} to batch {durable.batch}"
+            what = f"it went back from batch {last.batch} to batch {durable.batch}"
             if last.batch == durable.batch:
-                what = f"its batch {last.batch} was written again, with other offsets"
+                what = f"its batch {last.batch} was rewritten with other offsets"
             notice = self._notices.notice(
                 NoticeKind.REWOUND,
                 what,
                 "somebody restored or edited it",
-                "nothing, if that was meant; --on-rewind allow takes its groups back with it",
+                "nothing, if that was intended; with --on-rewind allow its groups go back too",
             )
             return (notice,)
         if last is not None:
@@ -274,7 +275,7 @@ class CheckpointTracker:
         self._notices.forget(NoticeKind.NOTHING_DURABLE)
         what = f"follows query {self._query_id} from batch {durable.batch}"
         if durable.continuous:
-            what += ", which runs by continuous processing: its batches are epochs"
+            what += ", which uses continuous processing: its batches are epochs"
         return (self._notices.notice(NoticeKind.FOLLOWING, what),)
 
     def _judge(self, durable: BatchOffsets, last: BatchOffsets) -> list[Event]:
@@ -319,15 +320,15 @@ class CheckpointTracker:
             events += self._notices.report(
                 NoticeKind.NO_KAFKA,
                 "its query reads nothing from Kafka, so there is nothing to commit",
-                "none of its sources has offsets of Kafka's form",
-                "leave it out, or check the location",
+                "none of its sources has offsets in Kafka's form",
+                "remove it, or check the location",
             )
         made = plan(self._target, self._query_id, durable.batch, kept)
         if made.without_group:
             events += self._notices.report(
                 NoticeKind.NO_GROUP,
-                f"no group is named for {', '.join(made.without_group)}, so it is left alone",
-                "each group that was given is for another topic",
+                f"no group is named for {', '.join(made.without_group)}, so it is not committed",
+                "each named group is for another topic",
                 "add -g TOPIC=GROUP, or -g GROUP for all the rest",
             )
         marked = plan(self._target, self._query_id, durable.batch, held).commits if marking else ()

@@ -23,9 +23,9 @@ _LONGEST_GROUP = 249  # not Kafka's rule, but no tool shows or names longer ones
 class FollowedCheckpoint:
     """One checkpoint to follow.
 
-    `groups` goes from topics to groups, `*` for the rest; a topic with none is left alone.
-    `name` is what the commits' metadata calls the query: a checkpoint does not hold its name.
-    Raises SettingsError for groups that are none.
+    `groups` maps topics to groups, `*` for the rest; a topic without a group is not committed.
+    `name` is the query's name in the commits' metadata: a checkpoint does not hold it. Raises
+    SettingsError for invalid groups.
     """
 
     location: str
@@ -38,7 +38,7 @@ class FollowedCheckpoint:
         if not self.groups:
             raise SettingsError(
                 f"no group is named for {shown(self.location)}",
-                fix="Name one: -g GROUP, or group = '...'",
+                fix="Name a group: -g GROUP, or group = '...'",
             )
         for topic, group in self.groups.items():
             if not topic.strip() or not group.strip() or len(group) > _LONGEST_GROUP:
@@ -71,7 +71,7 @@ def parse_groups(given: Sequence[str]) -> dict[str, str]:
             which = "all topics" if topic == OTHER_TOPICS else f"topic {topic}"
             raise SettingsError(
                 f"two groups are named for {which}: {groups[topic]!r} and {group!r}",
-                fix="Name one; -g TOPIC=GROUP gives a topic a group of its own",
+                fix="Name one group; -g TOPIC=GROUP gives a topic a group of its own",
             )
     return groups
 
@@ -127,7 +127,9 @@ SERVICE = ("interval", "recommit_interval", "guard", "on_rewind", "mode")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What the file says: the checkpoints, and settings of the whole service that it names."""
+    """The contents of the file: the checkpoints, and the settings of the whole service that it
+    names.
+    """
 
     targets: tuple[FollowedCheckpoint, ...]
     service: Mapping[str, Any]
@@ -212,7 +214,7 @@ def _check(held: Mapping[str, Any], known: Mapping[str, _Kind], where: str) -> N
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             fix = f"Write {near[0]}" if near else f"Known are: {', '.join(sorted(known))}"
-            _refuse(where, f"has a setting {name!r} that is not known", fix)
+            _refuse(where, f"has an unknown setting {name!r}", fix)
         if not isinstance(value, known[name]) or isinstance(value, bool):
             kind = _KINDS[known[name]]
             _refuse(where, f"has a {name} that is not {kind}", f"Give {name} {kind}")

@@ -75,7 +75,7 @@ class CheckpointPoller:
     def start(self, *, once: bool = False) -> None:
         """Start to read, until `stop`; with `once` read until one reading is certain."""
         if self._thread is not None:
-            raise RuntimeError("a poller is started once")
+            raise RuntimeError("a poller can be started only once")
         self._thread = threading.Thread(
             target=self._run_once if once else self._run,
             name=f"eo-listener-follow {self.checkpoint.location}",
@@ -135,8 +135,8 @@ class CheckpointPoller:
 class Follower:
     """Commits what the queries of `targets` make durable, for as long as it is open.
 
-    A thread reads each checkpoint, a thread commits to each cluster. Where several checkpoints
-    feed one partition of one group, the lowest of their offsets counts. Raises SettingsError for a
+    A thread reads each checkpoint, a thread commits to each cluster. If several checkpoints feed
+    one partition of one group, the lowest of their offsets counts. Raises SettingsError for a
     checkpoint named twice, and StorageError for a storage whose driver is not installed.
     """
 
@@ -213,8 +213,8 @@ class Follower:
     def close(self, timeout: float) -> None:
         """Stop, commit what was found, and close everything, within about `timeout` seconds.
 
-        What could not be confirmed is reported as CommitAbandoned. A thread whose storage does not
-        answer is left behind, as a daemon.
+        Unconfirmed offsets are reported as CommitAbandoned. A thread whose storage does not answer
+        is abandoned, as a daemon.
         """
         deadline = time.monotonic() + timeout
         for poller in self._pollers:
@@ -239,7 +239,8 @@ class Follower:
                 self._committer.offer(commit)
 
     def _allowed(self, shown: str, step: Step) -> tuple[_Commits, _Commits, tuple[Event, ...]]:
-        """What of a step may be committed beside the other checkpoints, and what to say of it.
+        """Return the part of a step that may be committed alongside the other checkpoints, and the
+        notices about it.
 
         In the middle: what others may commit now that this checkpoint no longer counts.
         """
@@ -269,7 +270,7 @@ def _silence(shown: str, seconds: float) -> Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was found in one checkpoint, and whether its groups hold it now.
+    """The result for one checkpoint, and if its groups hold it now.
 
     `batch` is None when none is durable. `groups` is what was to be committed; `refused` and
     `failed` give the reason for each partition that was not.
@@ -292,7 +293,7 @@ class Report:
 
 
 class Outcomes:
-    """An observer that remembers what was said of each checkpoint, and how each commit ended."""
+    """An observer that remembers the notices of each checkpoint, and the outcome of each commit."""
 
     def __init__(self) -> None:
         self._notices: dict[str, list[Notice]] = {}
@@ -329,7 +330,7 @@ class Outcomes:
                     self._failed.update(dict.fromkeys(_places(event, event.offsets), event.code))
 
     def report(self, checkpoint: str, *, flushed: bool) -> Report:
-        """Return the result of one checkpoint; `flushed` when no commit waits any more."""
+        """Return the result of one checkpoint; `flushed` is True if no commit waits any longer."""
         refused: dict[TopicPartition, str] = {}
         failed: dict[TopicPartition, str] = {}
         batches: set[int] = set()

@@ -1,4 +1,4 @@
-"""What a follower reports of a checkpoint, as frozen values."""
+"""The reports of a follower about a checkpoint, as frozen values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class NoticeKind(Enum):
-    """What happened to a checkpoint; the value says how much it matters."""
+    """An event of a checkpoint; the value is its severity."""
 
     FOLLOWING = (1, logging.INFO)
     NOTHING_DURABLE = (2, logging.INFO)
@@ -53,7 +53,7 @@ class NoticeKind(Enum):
 class Notice(Event):
     """One thing to know of a checkpoint, said once while it lasts.
 
-    `cause` and `fix` are empty where there is nothing to mend.
+    `cause` and `fix` are empty if there is nothing to repair.
     """
 
     checkpoint: str
@@ -135,7 +135,7 @@ class ActiveNotices:
                 NoticeKind.UNREADABLE,
                 str(finding),
                 finding.cause,
-                "check the file; the newest batch before it that can be read counts",
+                "check the file; until then the newest readable batch before it counts",
             )
             for finding in new
         )

@@ -1,4 +1,4 @@
-"""Each batch of a query into each of its sinks once, and where a query begins.
+"""Writes each batch of a query to each of its sinks once, and chooses where a query begins.
 
 How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
 
@@ -19,11 +19,11 @@ stops a zombie or a second driver.
 
 A partition without a head (`batch_guard`):
 
-- It is doubted because of what earlier batches of the checkpoint have planned
-  (`PlannedBatch.continued`), and because of heads that the same query id has under other names of
-  that store's ledger (`Sink.moved_by`). The second is asked in the first batch of a run (a query
-  that was renamed and renamed back has heads under both names; the model found that history) and
-  where a head is missing. Other names that the same run uses, by several sinks or several
+- It is doubted because of partitions that earlier batches of the checkpoint planned
+  (`PlannedBatch.continued`), and because of heads that the same query id has under other names in
+  that store's ledger (`Sink.moved_by`). The second is read in the first batch of a run (a query
+  that was renamed and renamed back has heads under both names; the model found that history) and if
+  a head is missing. Other names that the same run uses, with several sinks or several
   `exactly_once` in one function, prove nothing against it (`process_writes`).
 - Before such a partition is refused, the plan reader says where the query began to read
   (`sources/<n>/0`, see `from_the_beginning`): of what still starts there, no batch has read
@@ -36,21 +36,21 @@ A partition without a head (`batch_guard`):
 - An empty range moves no head, but it creates a missing one. So a partition that loses its first
   records before the first batch with data shows as a gap, and not as FIRST.
 
-What counts, and what does not:
+What counts and what does not:
 
 - A batch's number is not used, with two exceptions. A batch without any new offset still has rows
   when the watermark of a stateful query moves. Its ranges say nothing, so there, and only there,
   the query's id and the batch's number in the heads decide whether it was applied.
-- And sources that are not Kafka are counted (`next_move`): all of a query's are one partition,
+- Sources other than Kafka are counted (`next_move`): all such sources of a query are one partition,
   whose offset is the number of the batch. A number alone would take a batch that was planned again
-  for a replay: after the loss of `offsets/N`, or in a copy of the checkpoint. The files that such a
-  batch reads are others then, and Spark's text for them may be the same (`{"logOffset":7}`). But
-  the time in `offsets/N` is another, since it is written when the batch is planned, and read at a
-  restart. So the head has a digest of that file, and each batch is compared with the one before.
-- Topic ids have no order. Where the ledger has another id than the plan, Kafka is asked again
-  after the ledger was read (`on_recreated="restart"` only), so that the plan's id is the newer
-  one. Otherwise a driver that was suspended while its topic was recreated would take its old topic
-  for the new one; the model found that history.
+  for a replay: after the loss of `offsets/N`, or in a copy of the checkpoint. Such a batch reads
+  other files, and Spark's text for them may be the same (`{"logOffset":7}`). But the time in
+  `offsets/N` differs, since it is written when the batch is planned, and read at a restart. So the
+  head has a digest of that file, and each batch is compared with the one before.
+- Topic ids have no order. If the ledger has another id than the plan, Kafka is queried again after
+  the ledger was read (`on_recreated="restart"` only), so that the plan's id is the newer one.
+  Otherwise a driver that was suspended while its topic was recreated would take its old topic for
+  the new one; the model found that history.
 - Two sources that read the same partition are refused: the ledger has one head for it.
 - A replay of a stateful query is computed and its rows are discarded, because Spark 4.2 fails a
   query whose state was not written (SPARK-52008). Of a stateless query nothing is computed.

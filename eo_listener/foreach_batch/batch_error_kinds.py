@@ -1,7 +1,7 @@
-"""What can be wrong with a batch: what happened, why, what to type. Pure.
+"""The errors of a batch: what happened, why, and what to run. Pure.
 
-Most of it is the same for every sink. Where a ledger lies apart from its rows, it can be behind
-them: to start from there would write them twice. So what is behind has words of its own then.
+Most texts are the same for every sink. A ledger that lies apart from its rows can be behind them:
+starting from there would write them twice. So a ledger that is behind has texts of its own then.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _AGAIN = (
 )
 _FROM_LEDGER = f"Start {_AGAIN}"
 STATE = (
-    ". Warning: the query has state (windows, counts, joins), and a new checkpoint starts without "
-    "it, so what is still open there is lost. If you have the newest checkpoint, start from that "
-    "instead"
+    ". Warning: the query has state (windows, counts, joins), and a new checkpoint starts "
+    "without it, so open windows, counts and joins are lost. If you have the newest checkpoint, "
+    "start from that instead"
 )
 _WITH_NEW_CHECKPOINT = (
     "from the ledger with a new checkpointLocation (all other topics continue from their heads): "
@@ -40,13 +40,13 @@ _WITH_NEW_CHECKPOINT = (
     'exactly_once(sink, on_recreated="restart")'
 )
 _WITH_ITS_CHECKPOINT = (
-    "Start with the newest checkpoint of the query. If that is lost, nothing shows what of the "
-    "sources that are not Kafka is in the sink already: take a new checkpointLocation, let these "
-    "sources begin after that (or empty the table), and confirm it as the next error says: "
-    'exactly_once(sink, new_checkpoint="...")'
+    "Start with the newest checkpoint of the query. If it is lost, nothing shows which records "
+    "of the sources other than Kafka are already in the sink: (1) take a new checkpointLocation; "
+    "(2) let these sources begin after those records (or empty the table); (3) confirm it as the "
+    'next error says: exactly_once(sink, new_checkpoint="...")'
 )
 BESIDE_KAFKA = (
-    ". The query has sources that are not Kafka, too: a new checkpoint reads these from their own "
+    ". The query also has sources other than Kafka: a new checkpoint reads these from their "
     "beginning, and must be confirmed as the next error says"
 )
 _ALONE = "read that topic in a separate query, with a name and a table of its own"
@@ -70,13 +70,13 @@ def _to_see(has_it: str, *, all_there: str, none_there: str) -> str:
     return f"S{seen.removeprefix('s')}"
 
 
-_EACH_GAP = '{accept}every gap to come: exactly_once(..., on_gap="accept")'
+_EACH_GAP = '{accept}every future gap: exactly_once(..., on_gap="accept")'
 
 _PUT_BACK = (
-    "the ledger's topic was put back to an older state, alone or with the rows, or was deleted"
+    "the ledger's topic was restored to an older state, alone or with the rows, or was deleted"
 )
 _GAP_APART = Words(
-    "offsets before it are not in the ledger",
+    "the ledger lacks offsets before it",
     f"the checkpoint is ahead of the ledger: {_PUT_BACK}; or a new checkpoint starts at the latest "
     "offset",
     _to_see(
@@ -86,13 +86,13 @@ _GAP_APART = Words(
     ),
 )
 _BATCH_GAP_APART = Words(
-    "batches before it are not in the ledger",
+    "the ledger lacks batches before it",
     f"the checkpoint is ahead of the ledger: {_PUT_BACK}; or the function did not call "
     "exactly_once(...) for each batch",
     _to_see(
         "the target has the rows of these batches",
-        all_there="or you can do without them, go on, and have the gap recorded: "
-        'exactly_once(..., on_gap="accept")',
+        all_there="or you can do without them, continue and record the gap: exactly_once(..., "
+        'on_gap="accept")',
         none_there="start with a copy of the checkpoint that is as old as the ledger",
     ),
 )
@@ -101,45 +101,45 @@ _SINK_IS_NEW = (
     "exactly_once(...) for batches "
 )
 _UNKNOWN_APART = Words(
-    "earlier batches of the query have read these partitions, and the ledger does not have them",
+    "earlier batches of the query read these partitions, but the ledger does not have them",
     f"{_PUT_BACK}; or {_SINK_IS_NEW}of which a filter left no rows",
     _to_see(
         "the target has what these batches wrote",
         all_there="or the sink is new to the query, or those batches had no rows, "
-        'exactly_once(..., on_first="accept") begins at this batch, and records that the offsets '
-        "before it are not in the ledger",
+        'exactly_once(..., on_first="accept") begins at this batch and records that the '
+        "ledger lacks the offsets before it",
         none_there=f"start {_AGAIN}",
     ),
 )
 _UNCOUNTED_APART = Words(
-    "earlier batches of the query have read sources that are not Kafka, and the ledger does not "
-    "have them",
+    "earlier batches of the query read sources other than Kafka, but the ledger does not have them",
     f"{_PUT_BACK}; or {_SINK_IS_NEW}without rows",
     _to_see(
         "the target has what these batches wrote",
         all_there="or the sink is new to the query, or those batches had no rows, "
-        'exactly_once(..., on_first="accept") begins at this batch, and records that those before '
-        "it are not in the ledger",
-        none_there="with a new checkpointLocation all is read once more",
+        'exactly_once(..., on_first="accept") begins at this batch and records that the '
+        "ledger lacks those before it",
+        none_there="with a new checkpointLocation everything is read again",
     ),
 )
 _IN_OLD_TABLE_APART = Words(
-    "another sink of this ledger has it already, by this query",
-    "the sink's topics or its name= were changed when the query's last batch was in the old ones, "
-    "and not yet in the commits of the checkpoint; if its rows went to a topic of this sink, they "
-    "would be written a second time",
-    "If the rows are in topics of this sink (name= was changed, or a topic added), carry its "
-    "ledger over{move}; and keep the name, exactly_once(..., name={old}). If they are in another "
-    "topic, start the query once with the old sink, or with both. When that batch is committed, "
-    'the sink can be changed: exactly_once(..., on_first="accept"). If the old sink belongs to '
-    "another exactly_once(...) of the same function, call that one first",
+    "this query has already written it to another sink of this ledger",
+    "the sink's topics or its name= were changed while the query's last batch was in the old "
+    "topics but not yet in the checkpoint's commits; if its rows went to a topic of this sink, "
+    "they would be written twice",
+    "(1) If the rows are in topics of this sink (name= was changed, or a topic added), carry its "
+    "ledger over{move}, and keep the name, exactly_once(..., name={old}). (2) If they are in "
+    "another topic, start the query once with the old sink, or with both; when that batch is "
+    'committed, change the sink: exactly_once(..., on_first="accept"). (3) If the old sink '
+    "belongs to another exactly_once(...) of the same function, call that function first",
 )
 _RENAMED_APART = Words(
     "the ledger has the query under another name",
     "queryName or name= was changed, or the sink's name= or topics",
-    "To go on as before, give the old name and the old sink again, exactly_once(..., name={old}), "
-    "or carry the ledger over{rename}. To begin at this batch under the new name, and have "
-    'recorded that the offsets before it are not under it: exactly_once(..., on_first="accept")',
+    "To continue as before, use the old name and the old sink again, exactly_once(..., "
+    "name={old}), or carry the ledger over{rename}. To begin at this batch under the new name, "
+    "and record that the offsets before it are not under that name: exactly_once(..., "
+    'on_first="accept")',
 )
 
 
@@ -154,51 +154,53 @@ class _Kind:
     apart: Words | None = None
 
     def words(self, *, apart: bool) -> Words:
-        """What it says of a ledger that lies with its rows, or apart from them."""
+        """The texts for a ledger that lies with its rows, or apart from them."""
         return (self.apart if apart else None) or Words(self.what, self.cause, self.fix)
 
 
 class BatchErrorKind(Enum):
-    """What can be wrong, the gravest first; those of one error follow each other."""
+    """The kinds of errors, the gravest first; those of one error class follow each other."""
 
     RECREATED = _Kind(
         TopicRecreatedError,
-        "the topic was deleted and recreated since the sink got its last rows",
-        "the same offsets now belong to other records, and Spark does not notice it",
+        "the topic was deleted and recreated after the sink got its last rows",
+        "the same offsets now belong to other records, and Spark does not notice",
         f"To read the new topic from its beginning, start {_WITH_NEW_CHECKPOINT}",
     )
     OTHER_CHECKPOINT = _Kind(
         NewCheckpointError,
         "the sink has batches of another checkpoint",
-        "the checkpoint was deleted or replaced, or another query has this name. Of sources that "
-        "are not Kafka only the batches of one checkpoint are known, so nothing shows which of "
-        "these records the sink has already",
-        "Start with the old checkpoint. If that is lost, let the sources that are not Kafka begin "
-        "after what is in the sink (or empty the table), and confirm that this checkpoint follows "
-        "its last batch: exactly_once(sink, new_checkpoint={consent}). If it is another query, "
-        'give it a name of its own: exactly_once(..., name="...")',
+        "the checkpoint was deleted or replaced, or another query has this name. For sources "
+        "other than Kafka only the batches of one checkpoint are known, so nothing shows which "
+        "of these records the sink already has",
+        "(1) Start with the old checkpoint. (2) If it is lost, let the sources other than Kafka "
+        "begin after the records in the sink (or empty the table), and confirm that this "
+        "checkpoint follows its last batch: exactly_once(sink, new_checkpoint={consent}). (3) If "
+        'it is another query, give it a name of its own: exactly_once(..., name="...")',
     )
     VANISHED = _Kind(
         PartitionVanishedError,
-        "partitions that the sink has rows of are no longer read",
+        "it no longer reads partitions of which the sink has rows",
         "the topic was recreated with fewer partitions, or the source's option assign names fewer",
-        "Read them again (option assign). To read a recreated topic from its beginning, start "
-        + _WITH_NEW_CHECKPOINT,
+        (
+            "Read these partitions again (option assign). To read a recreated topic from its "
+            f"beginning, start {_WITH_NEW_CHECKPOINT}"
+        ),
     )
     NOTHING_LEFT = _Kind(
         PartitionVanishedError,
-        "it reads no partition any more, so rows from the query's state could not be "
-        "recorded as applied",
-        "all topics of the query were deleted, and failOnDataLoss=false lets Spark go on",
-        "Create the topics again, or stop the query: what is open in its state was not written",
+        "it no longer reads any partition, so rows from the query's state could not be recorded "
+        "as applied",
+        "all topics of the query were deleted, and failOnDataLoss=false lets Spark continue",
+        "Create the topics again, or stop the query: the open part of its state was not written",
     )
     GONE = _Kind(
         PartitionVanishedError,
-        "Kafka no longer has partitions that it reads",
+        "it reads partitions that Kafka no longer has",
         "the topic was deleted after Spark planned the batch, and failOnDataLoss=false hides that "
         "its records cannot be read",
-        "Find out what happened to the topic, and restart the query when it is there. To read a "
-        f"recreated topic from its beginning, start {_WITH_NEW_CHECKPOINT}",
+        "Find out what happened to the topic, and restart the query when the topic exists. To "
+        f"read a recreated topic from its beginning, start {_WITH_NEW_CHECKPOINT}",
     )
     BEHIND = _Kind(
         RegressionError,
@@ -210,19 +212,20 @@ class BatchErrorKind(Enum):
     BACKWARD = _Kind(
         RegressionError,
         "it ends before it starts",
-        "the topic was recreated or truncated, and failOnDataLoss=false lets Spark go on",
-        "Find out what happened to the topic. Records written since then below the first of these "
-        f"offsets are not in the sink; to get them, {_ALONE}",
+        "the topic was recreated or truncated, and failOnDataLoss=false lets Spark continue",
+        "Find out what happened to the topic. The sink lacks records written since then below "
+        f"the first of these offsets; to get them, {_ALONE}",
     )
     CUT_BACK = _Kind(
         RegressionError,
         "it reaches beyond the end of the log",
         "the log was truncated: records were lost in an unclean leader election",
         "Find out what happened to the topic, and restart the query when its log is complete "
-        "again. Otherwise start it under another name, since the ledger has what is lost: "
+        "again. Otherwise start it under another name, since the ledger has the lost offsets: "
         'exactly_once(..., name="..."), .option("startingOffsets", starting_offsets(ledger=sink, '
         'query={name}, bootstrap_servers="...", out_of_range="latest")) on the source, and a new '
-        "checkpointLocation. That begins at the end of the log, after what was written since",
+        "checkpointLocation. The query then begins at the end of the log, after the records "
+        "written since",
     )
     OLDER = _Kind(
         RegressionError,
@@ -238,111 +241,114 @@ class BatchErrorKind(Enum):
     )
     APPLIED = _Kind(
         OverlapError,
-        "another query, or an older checkpoint of this one, has applied it under this name",
+        "another query, or an older checkpoint of this query, has applied it under this name",
         "two queries share one name, or the checkpoint was deleted and the query started from an "
         "old position",
-        'Two queries: give each a name of its own, exactly_once(..., name="..."). One query: '
-        + _FROM_LEDGER,
+        (
+            'If there are two queries, give each a name of its own, exactly_once(..., name="..."). '
+            f"If there is one: {_FROM_LEDGER}"
+        ),
     )
     OVERLAP = _Kind(
         OverlapError,
-        "the sink already has a part of it, but not all",
-        "the checkpoint lost its newest offsets/N and Spark planned that batch again with another "
-        "end, or another query has this name",
+        "the sink already has part of it, but not all",
+        "the checkpoint lost its newest offsets/N and Spark planned that batch again with a "
+        "different end, or another query has this name",
         _FROM_LEDGER,
     )
     REPLANNED = _Kind(
         OverlapError,
         "the sink has a batch of this number that was planned at another time",
-        "the checkpoint lost its newest offsets/N, or a copy of it was started beside it, and "
-        "Spark planned the batch again, perhaps with other records",
+        "the checkpoint lost its newest offsets/N, or a second query was started with a copy of "
+        "it, and Spark planned the batch again, perhaps with other records",
         _WITH_ITS_CHECKPOINT,
     )
     UNDER_OLD_NAME = _Kind(
         NotInLedgerError,
-        "the sink has it already, under another name in the ledger",
-        "the query was renamed when its last batch was in the sink, and not yet in the commits of "
-        "the checkpoint; under the new name its rows would be written a second time",
-        "Carry the ledger over to the new name{rename}. Or start it under the old name, "
-        "exactly_once(..., name={old}); when it has written its next batch, the name can be "
-        'changed: exactly_once(..., on_first="accept"). If the old name belongs to another '
-        "exactly_once(...) of the same function, call that one first",
+        "the sink already has it, under another name in the ledger",
+        "the query was renamed while its last batch was in the sink but not yet in the "
+        "checkpoint's commits; under the new name its rows would be written twice",
+        "(1) Carry the ledger over to the new name{rename}. (2) Or start the query under the old "
+        "name, exactly_once(..., name={old}); when it has written its next batch, change the "
+        'name: exactly_once(..., on_first="accept"). (3) If the old name belongs to another '
+        "exactly_once(...) of the same function, call that function first",
     )
     IN_OLD_TABLE = _Kind(
         NotInLedgerError,
-        "another table of the store has it already, by this query",
-        "the sink's table= or schema= was changed when the query's last batch was in the old "
-        "table, and not yet in the commits of the checkpoint; if the table itself was renamed, its "
-        "rows would be written a second time",
-        "If the table itself was renamed (ALTER TABLE), carry its ledger over{move}; and keep "
-        "the name, exactly_once(..., name={old}). If it is another table, start the query once "
-        "with the old one, or with both. When that batch is committed, the table can be changed: "
-        'exactly_once(..., on_first="accept"). If the old table belongs to another '
-        "exactly_once(...) of the same function, call that one first",
+        "this query has already written it to another table of the store",
+        "the sink's table= or schema= was changed while the query's last batch was in the old "
+        "table but not yet in the checkpoint's commits; if the table itself was renamed, its "
+        "rows would be written twice",
+        "(1) If the table itself was renamed (ALTER TABLE), carry its ledger over{move}, and "
+        "keep the name, exactly_once(..., name={old}). (2) If it is another table, start the "
+        "query once with the old table, or with both; when that batch is committed, change the "
+        'table: exactly_once(..., on_first="accept"). (3) If the old table belongs to another '
+        "exactly_once(...) of the same function, call that function first",
         _IN_OLD_TABLE_APART,
     )
     RENAMED = _Kind(
         NotInLedgerError,
         "the ledger has the query under another name",
         "queryName or name= was changed, or the sink's table= or schema=",
-        "To go on as before, give the old name and the old table again, exactly_once(..., "
-        "name={old}), or carry the ledger over{rename}. To begin at this batch under the new name, "
-        "and have recorded that the offsets before it are not under it: "
-        'exactly_once(..., on_first="accept")',
+        "To continue as before, use the old name and the old table again, exactly_once(..., "
+        "name={old}), or carry the ledger over{rename}. To begin at this batch under the new "
+        "name, and record that the offsets before it are not under that name: exactly_once(..., "
+        'on_first="accept")',
         _RENAMED_APART,
     )
     UNKNOWN = _Kind(
         NotInLedgerError,
-        "earlier batches of the query have read these partitions, and the ledger does not have "
-        "them",
+        "earlier batches of the query read these partitions, but the ledger does not have them",
         "the store was emptied or restored from a copy, or the query's rows in eo_ledger were "
         "deleted; or the sink is new to a query that has run without it; or the function did not "
         "call exactly_once(...) for batches of which a filter left no rows",
-        "If the store has lost rows, restore it, or fill it again. " + _FROM_LEDGER + ". If the "
-        "sink is new to the query, or those batches had no rows: "
-        'exactly_once(..., on_first="accept") begins at this batch, and records that the offsets '
-        "before it are not in the ledger",
+        (
+            f"If the store has lost rows, restore it, or fill it again. {_FROM_LEDGER}. If the "
+            "sink is new to the query, or those batches had no rows, exactly_once(..., "
+            'on_first="accept") begins at this batch and records that the ledger lacks the '
+            "offsets before it"
+        ),
         _UNKNOWN_APART,
     )
     UNCOUNTED = _Kind(
         NotInLedgerError,
-        "earlier batches of the query have read sources that are not Kafka, and the ledger does "
-        "not have them",
+        "earlier batches of the query read sources other than Kafka, but the ledger does not "
+        "have them",
         "the store was emptied or restored from a copy, or the query's rows in eo_ledger were "
         "deleted; or the sink is new to a query that has run without it; or the function did not "
         "call exactly_once(...) for batches without rows",
         "If the store has lost rows, restore it, or fill it again: with a new checkpointLocation "
-        "and an empty table all is read once more. If the sink is new to the query, or those "
-        'batches had no rows: exactly_once(..., on_first="accept") begins at this batch, and '
-        "records that those before it are not in the ledger",
+        "and an empty table everything is read again. If the sink is new to the query, or those "
+        'batches had no rows, exactly_once(..., on_first="accept") begins at this batch and '
+        "records that the ledger lacks those before it",
         _UNCOUNTED_APART,
     )
     GAP = _Kind(
         GapError,
-        "offsets before it are not in the sink",
+        "the sink lacks offsets before it",
         "the checkpoint is ahead of the sink: the sink was restored from a copy, or a new "
         "checkpoint starts at the latest offset",
-        _FROM_LEDGER
-        + ". To go on without these records, and have the gap recorded, accept "
-        + _EACH_GAP,
+        (
+            f"{_FROM_LEDGER}. To continue without these records and record the gap, accept "
+            f"{_EACH_GAP}"
+        ),
         _GAP_APART,
     )
     LOST = _Kind(
         GapError,
-        "Kafka deleted records of it before they could be read",
+        "Kafka deleted some of its records before they could be read",
         "the topic's retention is shorter than the query's delay, and failOnDataLoss=false hides "
         "the loss",
-        "Raise retention.ms of the topic, or make the query faster. To go on without these "
-        'records, and have the gap recorded: exactly_once(..., on_gap="accept")',
+        "Raise retention.ms of the topic, or make the query faster. To continue without these "
+        'records and record the gap: exactly_once(..., on_gap="accept")',
     )
     BATCH_GAP = _Kind(
         GapError,
-        "batches before it are not in the sink",
+        "the sink lacks batches before it",
         "the checkpoint is ahead of the sink: the sink was restored from a copy; or the function "
         "did not call exactly_once(...) for each batch",
         "Restore the sink, or start with a copy of the checkpoint that is as old as the sink. To "
-        "go on without these batches, and have the gap recorded: "
-        'exactly_once(..., on_gap="accept")',
+        'continue without these batches and record the gap: exactly_once(..., on_gap="accept")',
         _BATCH_GAP_APART,
     )
     MIXED = _Kind(

@@ -16,7 +16,9 @@ _AT_ONCE = "--execute"
 
 
 class SinkLedger(NamedTuple):
-    """The key that a sink has in its ledger, and where a command finds that; None: none does."""
+    """The key of a sink in its ledger, and the place at which a command finds it; None if no
+    command does.
+    """
 
     key: str
     place: LedgerPlace | None
@@ -47,7 +49,7 @@ class BatchErrors:
     def name_checkpoint(self, plan: PlannedBatch, head: Head, consent: str) -> None:
         """Add a checkpoint that follows another one, of which the sink has `head`."""
         self._consent = consent
-        note = f"of query id {plan.query_id}, the sink has {head.range} of {head.query_id}"
+        note = f"of query id {plan.query_id}; the sink has {head.range} of {head.query_id}"
         self.add(BatchErrorKind.OTHER_CHECKPOINT, BATCHES, plan.count, note)
 
     def raise_gravest(

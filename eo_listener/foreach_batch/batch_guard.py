@@ -1,4 +1,4 @@
-"""Whether a planned batch is the next one for a sink, or one that the sink has already. Pure.
+"""Judges if a planned batch is the next one for a sink, or one that the sink already has. Pure.
 
 Decided by the ranges of offsets, partition by partition, and never by the batch's number: a new
 checkpoint counts from 0 again. There are two exceptions. Of a batch without any new offsets, whose
@@ -28,9 +28,9 @@ from eo_listener.model.planned_batch import PlannedBatch
 class Judgement:
     """What a sink is to do with a batch.
 
-    `verdict` is that of the whole: REPLAY when the sink has all of it, FIRST when none of its
-    partitions was known. `entry` has no moves where nothing is to be written: after REPLAY, and
-    for a batch without any partition. `replayed` are the ranges that the sink has already.
+    `verdict` is that of the whole batch: REPLAY if the sink has all of it, FIRST if none of its
+    partitions was known. `entry` has no moves if nothing is to be written: after REPLAY, and for a
+    batch without any partition. `replayed` are the ranges that the sink already has.
     """
 
     verdict: BatchVerdict
@@ -57,13 +57,13 @@ class Judgement:
 
 
 OnGap = Literal["fail", "accept"]
-"""What happens at a gap."""
+"""What to do at a gap."""
 
 OnFirst = Literal["fail", "accept"]
-"""What happens at a query's later batch for whose partitions the ledger has no head."""
+"""What to do if the ledger lacks a head for partitions of a query's later batch."""
 
 OnRecreated = Literal["fail", "restart"]
-"""What happens when a topic was deleted and recreated."""
+"""What to do if a topic was deleted and recreated."""
 
 
 def judge_batch(
@@ -82,13 +82,13 @@ def judge_batch(
 ) -> Judgement:
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
-    `sink` is its label, and `ledger` where its heads are, for the texts of errors. `other_heads` is
-    needed where `is_unknown`, and in the first batch of a run: without it each partition that has
-    no head counts as a first one. With `on_recreated="restart"` a
-    partition of a topic that was recreated counts as never applied, and must be read from its log's
-    start; where `is_of_another_topic`, Kafka is then asked for the plan after `applied` was read.
-    `new_checkpoint` is what its NewCheckpointError said: by which checkpoint counted sources go on,
-    and after which batch; with such sources `per_partition` does not count.
+    `sink` is its label, and `ledger` the place of its heads, for the texts of errors. `other_heads`
+    is needed if `is_unknown`, and in the first batch of a run: without it each partition without a
+    head counts as a first one. With `on_recreated="restart"` a partition of a recreated topic
+    counts as never applied, and must be read from its log's start; if `is_of_another_topic`, Kafka
+    is then queried for the plan after `applied` was read. `new_checkpoint` is the consent printed
+    by NewCheckpointError: the checkpoint with which counted sources continue, and the batch after
+    which they do; with such sources `per_partition` does not count.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     of those that apply, with all its partitions: TopicRecreatedError, NewCheckpointError,
@@ -221,8 +221,8 @@ class _BatchCheck:
             )
         if not self._applied:
             raise SettingsError(
-                f"batch {self._plan.batch_id} of a stateful query reads no partition at all",
-                cause="no topic matches what the source subscribes to; rows from the query's state "
+                f"batch {self._plan.batch_id} of a stateful query reads no partition",
+                cause="no topic matches the source's subscription; rows from the query's state "
                 "could not be recorded as applied",
                 fix="Create the topic before the query starts",
             )
@@ -281,11 +281,14 @@ class _BatchCheck:
     def _begin_recreated(
         self, tp: TopicPartition, offset_range: OffsetRange, head: Head | None
     ) -> None:
-        """Take a topic that was recreated from its log's start, where that is wanted."""
+        """Read a recreated topic from its log's start, if that is allowed."""
         ids = _ids(self._plan, tp, head)
         if ids is not None and not self._restart:
             self.errors.add(
-                BatchErrorKind.RECREATED, tp, offset_range, f"its id was {ids[0]}, is {ids[1]}"
+                BatchErrorKind.RECREATED,
+                tp,
+                offset_range,
+                f"its id was {ids[0]} and is now {ids[1]}",
             )
             return
         begins = min(offset_range.start, self._plan.log_starts.get(tp, 0))
@@ -307,7 +310,7 @@ class _BatchCheck:
             if head.query_id == self._plan.query_id:
                 self.replayed[tp] = offset_range
             else:
-                note = f"by query id {head.query_id}, this one has id {self._plan.query_id}"
+                note = f"by query id {head.query_id}; this query has id {self._plan.query_id}"
                 self.errors.add(BatchErrorKind.APPLIED, tp, offset_range, note)
         elif start < reached:
             kind = BatchErrorKind.BEHIND if until < reached else BatchErrorKind.OVERLAP
@@ -319,7 +322,7 @@ class _BatchCheck:
                 self._continue(tp, offset_range, head, reached, BatchVerdict.NEXT)
 
     def _begin(self, tp: TopicPartition, offset_range: OffsetRange) -> None:
-        """Make the head of a partition that has none, where nothing speaks against it."""
+        """Create the head of a partition without one, if nothing contradicts it."""
         plan, other_heads = self._plan, self._other_heads
         if other_heads is not None and doubt(
             plan, tp, offset_range, other_heads, self.errors, accept=self._adopt
@@ -419,13 +422,13 @@ class _BatchCheck:
 
 
 def _ids(plan: PlannedBatch, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
-    """The topic's id in the ledger and the one that it has now, where they differ."""
+    """Return the topic's id in the ledger and its present id, if they differ."""
     was, now = head.topic_id if head else None, plan.topic_ids.get(tp.topic)
     return None if was == now or was is None or now is None else (was, now)
 
 
 def _by_partition(plan: PlannedBatch) -> dict[TopicPartition, int]:
-    """The source of each partition; empty where there is one source for all."""
+    """The source of each partition; empty if there is one source for all."""
     if len(plan.sources) == 1:
         return {}
     return {tp: index for index, offset_ranges in plan.sources.items() for tp in offset_ranges}
@@ -435,7 +438,7 @@ def _by_partition(plan: PlannedBatch) -> dict[TopicPartition, int]:
 class OtherHeads:
     """The heads that the plan's query id has moved in the ledger of a sink, under other names.
 
-    `sink` is the sink's own key. Names that this run uses beside are not among them.
+    `sink` is the sink's own key. Excludes names that this run itself uses.
     """
 
     sink: str
@@ -479,8 +482,8 @@ def doubt(
 ) -> bool:
     """Return True if a partition without a head must not begin here; adds why to `errors`.
 
-    Where its query begins with it, it may: in the query's first batch, or as a new partition. With
-    `accept` it may anywhere, but for rows that the store has under another name or table.
+    It may if its query begins with it: in the query's first batch, or as a new partition. With
+    `accept` it may anywhere, except for rows that the store has under another name or table.
     """
     if has_doubled(plan, tp, offset_range, other_heads, errors):
         return True
@@ -511,7 +514,7 @@ def has_doubled(
 ) -> bool:
     """Return True if the same sink has the rows of a range under another name; adds it to `errors`.
 
-    Also where this name has a head: a query may be renamed, and renamed back.
+    Also if this name has a head: a query may be renamed, and renamed back.
     """
     found = other_heads.of(tp)
     if (
@@ -555,7 +558,7 @@ def next_move(
     adopt: bool,
     new_checkpoint: str | None,
 ) -> Move | None:
-    """The move of BATCHES by a batch that is not applied; None where it must not be, see `errors`.
+    """The move of BATCHES by a batch that is not applied; None if it must not be, see `errors`.
 
     The batch's number is compared with the head of BATCHES, which a checkpoint moves by one with
     each batch. A number means something in its own checkpoint alone, and there only for one plan of
@@ -594,7 +597,9 @@ def next_move(
 
 
 def _consent(plan: PlannedBatch, head: Head) -> str:
-    """What the user gives to have the plan's checkpoint follow the batch that has left `head`."""
+    """The consent with which the user lets the plan's checkpoint follow the batch that has left
+    `head`.
+    """
     return f"{plan.query_id} after {head.topic_id}"
 
 

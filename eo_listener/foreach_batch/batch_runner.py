@@ -44,7 +44,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class DataFrames:
-    """What a batch does with DataFrames, classic and Connect. Spark's errors go to the caller."""
+    """Handles a batch with DataFrames, classic and Connect. Spark's errors go to the caller."""
 
     def is_frame(self, made: object) -> bool:
         """Return whether it is a DataFrame of Spark, and none of pandas; Spark is not asked."""
@@ -89,7 +89,7 @@ class _BatchInProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """What one sink lacks; `place` is its place among the sinks."""
+    """The needs of one sink; `place` is its index among the sinks."""
 
     place: int
     sink: Sink
@@ -171,8 +171,8 @@ class BatchRunner:
         if not name:
             raise SettingsError(
                 "the query has no name, and the ledger needs one that never changes",
-                cause="after a restart the ledger finds by it what this query has applied",
-                fix='Name the query, .queryName("flights"), or say exactly_once(..., '
+                cause="after a restart the name identifies what this query has applied",
+                fix='Name the query, .queryName("flights"), or pass exactly_once(..., '
                 'name="flights")',
             )
         return name
@@ -187,7 +187,7 @@ class BatchRunner:
         restart = self._on_recreated == "restart"
         if restart and any(is_of_another_topic(batch.plan, found) for found in heads):
             # A plan from before the topic was recreated, of a driver that was suspended, would put
-            # the old topic in the place of the new one. What Kafka says now is no older than any
+            # the old topic in the place of the new one. Kafka's present answer is no older than any
             # of the heads, and compare-and-set keeps them as they were read.
             batch.plan = self._plans.plan(frame, batch.plan.batch_id)
         plan = batch.plan
@@ -195,7 +195,7 @@ class BatchRunner:
         batch.sink = None
         reached("batch.judged")
         due = [one for one in judged if one.judgement.entry.moves]
-        # A query's state is lost to Spark where a batch of it was not run (SPARK-52008).
+        # Spark loses a query's state if a batch of it was not run (SPARK-52008).
         discard = plan.stateful and not due
         if discard:
             self._frames.discard(frame)
@@ -220,9 +220,9 @@ class BatchRunner:
     def _other_heads(
         self, sink: Sink, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
     ) -> OtherHeads | None:
-        """Where else the ledger has the query.
+        """Return the other names under which the ledger has the query.
 
-        Asked in the first batch of a run, as a name changes with a restart, and where a head is
+        Read in the first batch of a run, as a name changes with a restart, and if a head is
         missing.
         """
         plan = batch.plan
@@ -324,8 +324,8 @@ class BatchRunner:
     def _again(self, due: _Due, batch: _BatchInProgress, foreign: ForeignWriterError) -> _Due:
         """Judge again, after the ledger was moved between the reading and the writing of it.
 
-        A driver that was about to end may have written this very batch: then all is well,
-        and the batch is a replay. Raises `foreign` where it is anything else than that.
+        A driver that was about to end may have written this very batch: then all is well, and the
+        batch is a replay. Raises `foreign` in any other case.
         """
         heads = self._applied(due.sink, batch)
         if is_of_another_topic(batch.plan, heads):
@@ -355,7 +355,7 @@ class BatchRunner:
             self._frames.release(kept)
 
     def _check_made(self, made: Sequence[Any], *, several: bool) -> None:
-        """Raise SettingsError where a sink would not get exactly one DataFrame."""
+        """Raise SettingsError if a sink would not get exactly one DataFrame."""
         wrong = [type(one).__name__ for one in made if not self._frames.is_frame(one)]
         if not wrong and (not several or len(made) == len(self._sinks)):
             return
@@ -364,7 +364,7 @@ class BatchRunner:
             given += f", {wrong[0]} among them,"
         raise SettingsError(
             f"the transform returned {given} for {len(self._sinks)} sinks",
-            fix="Return one DataFrame of Spark for all of them, or a list with one for each",
+            fix="Return one Spark DataFrame for all sinks, or a list with one for each",
         )
 
 
@@ -416,7 +416,7 @@ def batch_failed(
         cause=ours.cause if ours else None,
         fix=ours.fix
         if ours
-        else "Read the query's own error: query.exception(), or the log of the driver",
+        else "Read the query's own error, query.exception(), or the driver's log",
     )
 
 
@@ -425,8 +425,8 @@ def from_the_beginning(
 ) -> PlannedBatch:
     """The plan, of which nothing counts as read by earlier batches that they did not read.
 
-    The function may have returned without a call of ours while its batches were empty. Where the
-    beginning cannot be known the plan stays as it is.
+    The function may have returned without calling exactly_once while its batches were empty. If the
+    beginning cannot be known, the plan stays as it is.
     """
     if not is_doubtful(plan, heads):
         return plan
@@ -434,8 +434,8 @@ def from_the_beginning(
         return plan.began_at(plans.began(plan))
     except EoListenerError as error:
         logger.warning(
-            "Whether batches before batch %s have read anything is not known, so it is assumed: "
-            "where the query began to read could not be found out: %s",
+            "Assuming that batches before batch %s read records: the offsets at which the query "
+            "began cannot be determined: %s",
             plan.batch_id,
             error,
         )

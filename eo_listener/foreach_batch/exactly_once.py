@@ -135,7 +135,7 @@ class ExactlyOnce:
 
 
 def in_session_of(frame: Any) -> AbstractContextManager[None]:
-    """Have the calling thread work in the session of the frame, where that is a classic one.
+    """Let the calling thread work in the session of the DataFrame, if that is a classic session.
 
     Raises JvmError.
     """
@@ -164,14 +164,15 @@ def _check(
         if lacks:
             raise SettingsError(
                 f"{type(sink).__name__} is not a sink: it has no {lacks[0]}",
-                fix="Pass one, such as SqliteSink(path, table=...) or PostgresSink(dsn, table=...)",
+                fix="Pass a sink, such as SqliteSink(path, table=...) or PostgresSink(dsn, "
+                "table=...)",
             )
     texts = {"name": name, "checkpoint": checkpoint, "new_checkpoint": new_checkpoint}
     for what, given in texts.items():
         if given is not None and (not isinstance(given, str) or not given.strip()):
             raise SettingsError(
                 f"{what} is {given!r}, not a non-empty string",
-                fix=f'Give it as a string, {what}="...", or leave it out',
+                fix=f'Give a string, {what}="...", or leave it out',
             )
     if not isinstance(options, Mapping):
         raise SettingsError("options is not a mapping", fix="Give the reader's options as a dict")
@@ -182,13 +183,13 @@ def _check(
     ):
         raise SettingsError(
             f"retry_timeout={retry_timeout!r} is not a time",
-            fix="Give seconds, 0 for no repetition",
+            fix="Give seconds, or 0 for no retry",
         )
     for observer in observers:
         if not callable(observer):
             raise SettingsError(
                 f"the observer {observer!r} cannot be called",
-                fix="Give functions that take one event",
+                fix="Give functions that take an event",
             )
 
 
@@ -216,10 +217,10 @@ def _printed_before(error: BaseException) -> BaseException | None:
 
 
 _NUMBERS: Final = frozenset({"batchid", "batchnumber", "epochid", "epoch"})
-"""What the second parameter of a function for foreachBatch is called, regardless of case and _."""
+"""Accepted names for the second parameter of a foreachBatch function, regardless of case and _."""
 
 Transform: TypeAlias = "Callable[..., Any]"
-"""Gets the batch's DataFrame, and as a second argument `batch`, where it has one, a `Batch`.
+"""Gets the batch's DataFrame and, if it has a second parameter `batch`, a `Batch`.
 
 Returns the DataFrame to write, or a list with one for each sink.
 """
@@ -227,7 +228,7 @@ Returns the DataFrame to write, or a list with one for each sink.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What a transform may know of the batch it is given: its number and its offsets of Kafka.
+    """The facts that a transform may know about its batch: its number and its Kafka offsets.
 
     The number is Spark's; a new checkpoint counts from 0 again, and the same offsets may come
     under another number.
@@ -241,7 +242,7 @@ class Batch:
     def tasks(self) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
         """The offsets of each task of the batch, in the order of `spark_partition_id()`.
 
-        Raises SettingsError where a task is not one whole partition, and under Spark Connect.
+        Raises SettingsError if a task is not one whole partition, and under Spark Connect.
         """
         from eo_listener.spark.jvm.task_ranges import task_ranges  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
@@ -284,10 +285,10 @@ def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
     if wants and second and second[0].replace("_", "").lower() in _NUMBERS:
         raise SettingsError(
             f"the transform {getattr(transform, '__name__', transform)} takes {signature}: its "
-            f"second parameter would be a Batch, and is called {second[0]}",
-            cause="foreachBatch gives the number of the batch there, exactly_once all that a "
-            "transform may know of it",
-            fix="Call it batch, and use batch.id",
+            f"second parameter would receive a Batch, but is called {second[0]}",
+            cause="foreachBatch passes the batch number there; exactly_once passes everything "
+            "that a transform may know of the batch",
+            fix="Rename it to batch, and use batch.id",
         )
     return wants
 

@@ -1,4 +1,4 @@
-"""Who is asked what Spark has planned: the live query, or where it cannot be asked its files."""
+"""Reads Spark's plan: from the live query, or from its files if the query is out of reach."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class QueryPlanReader:
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read what is planned.
 
-        Raises what LivePlans and CheckpointPlans raise, SettingsError where neither can be asked.
-        What a query that can be asked refuses, its checkpoint is not asked for.
+        Raises what LivePlans and CheckpointPlans raise, and SettingsError if neither can be read.
+        If a live query refuses, its checkpoint is not read instead.
         """
         self._asked = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
         return self._asked.plan(frame, batch_id)
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Where the query began to read; to be asked of the newest plan.
+        """Return the offsets at which the query began; to be called for the newest plan.
 
         Raises what LivePlans and CheckpointPlans raise.
         """
@@ -68,8 +68,8 @@ class QueryPlanReader:
     def _of_files(self) -> PlanReader:
         if self._location is None:
             raise SettingsError(
-                "the offsets that Spark has planned for this batch cannot be determined",
-                cause="this is Spark Connect, where the query itself cannot be asked",
+                "cannot determine the offsets that Spark planned for this batch",
+                cause="this is Spark Connect, where the state of the query cannot be read",
                 fix="Give exactly_once(..., checkpoint='the checkpointLocation', name='...')",
             )
         if self._files is None:
@@ -78,7 +78,7 @@ class QueryPlanReader:
                 self._logs = self._logs or SourceLogs()
                 snapshot = partial(self._logs.snapshot, self._options)
             _log.info(
-                "This is Spark Connect: what is planned is read from the checkpoint %s, which "
+                "This is Spark Connect: planned offsets are read from the checkpoint %s, which "
                 "must be the query's own",
                 self._location,
             )

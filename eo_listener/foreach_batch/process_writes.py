@@ -53,10 +53,10 @@ class ProcessWrites:
             if not self._changed.wait_for(lambda: not ours & self._in_use, timeout):
                 theirs = [sink.label for sink in sinks if id(sink) in self._in_use]
                 raise SettingsError(
-                    "two queries run at once with the same exactly_once(...), or with the same "
-                    f"sink: {few(theirs)}",
-                    cause="a sink writes one batch at a time: it has its connections, and what it "
-                    "has read of its ledger, for that one",
+                    "two queries run at the same time with the same exactly_once(...), or with "
+                    f"the same sink: {few(theirs)}",
+                    cause="a sink writes one batch at a time: its connections, and what it has "
+                    "read of its ledger, belong to that batch",
                     fix="Call exactly_once(...) for each query, with sinks of its own",
                 )
             self._in_use |= ours
@@ -142,10 +142,12 @@ def refuse_shared_ledgers(sinks: Sequence[Sink]) -> None:
         named[place] = sink
         if first is None:
             continue
-        problem = f"{sink.label} is named twice among the sinks"
-        fix = "Name it once; to write two tables in one transaction, use apply="
+        problem = f"{sink.label} appears twice among the sinks"
+        fix = "Pass it once; to write two tables in one transaction, use apply="
         if first.label != sink.label:
-            problem = f"{first.label} and {sink.label} go by one name, {sink.key!r}, in one ledger"
+            problem = (
+                f"{first.label} and {sink.label} have the same name, {sink.key!r}, in one ledger"
+            )
             fix = 'Give each a name of its own: KafkaSink(..., name="...")'
         cause = "both would share one ledger, and the second would see each batch as applied"
         raise SettingsError(problem, cause=cause, fix=fix)
@@ -156,23 +158,23 @@ def second_call(plan: PlannedBatch) -> SettingsError:
     return SettingsError(
         f"exactly_once(...) was called a second time with batch {plan.batch_id}, after a call "
         "that returned: the second call wrote nothing",
-        cause="a foreachBatch function calls the same exactly_once(...) twice, and a sink takes "
-        "each batch once",
-        fix="Call it once: union the DataFrames, or give it one sink for each and a transform that "
-        "returns a list. Or write each DataFrame with an exactly_once(...) of its own, under its "
-        'own name: exactly_once(..., name="...")',
+        cause="a foreachBatch function calls the same exactly_once(...) twice, but a sink "
+        "takes each batch once",
+        fix="Call it once: union the DataFrames, or pass a sink for each and a transform "
+        "that returns a list. Or write each DataFrame with an exactly_once(...) of its "
+        'own, under its own name: exactly_once(..., name="...")',
     )
 
 
 def second_writer(plan: PlannedBatch, sink: Sink) -> SettingsError:
     """Return the error for a batch that another exactly_once of this run has written to `sink`."""
     return SettingsError(
-        f"{sink.label} got batch {plan.batch_id} in this run already, from another "
+        f"{sink.label} already got batch {plan.batch_id} in this run, from another "
         "exactly_once(...)",
-        cause="one foreachBatch calls two of them for one sink under one name, or two sinks "
-        "of one name the same table; the second would see the batch as applied and write "
-        "nothing",
-        fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
+        cause="one foreachBatch calls two exactly_once(...) for one sink under one name, or "
+        "two sinks of one name write the same table; the second would see the batch as "
+        "applied and write nothing",
+        fix="Union both DataFrames and write them with one exactly_once(...), or give each a "
         'name of its own: exactly_once(..., name="...")',
     )
 

@@ -62,7 +62,7 @@ class Written:
 class SinkWriter:
     """Writes entries; what to do after each kind of failure is decided here.
 
-    `doubtful` says of the last write whether a COMMIT of it was not answered.
+    `doubtful` is True if a COMMIT of the last write was not answered.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SinkWriter:
             try:
                 return ask()
             except (RetriableSinkError, SinkLockedError) as error:
-                self._pause(pauses, error, "reading the ledger is repeated")
+                self._pause(pauses, error, "retrying to read the ledger")
 
     def write(self, sink: Sink, frame: Any, entry: Entry, plan: PlannedBatch) -> Written:
         """Write the rows of `frame` and `entry`, once.
@@ -97,7 +97,7 @@ class SinkWriter:
         """
         left, self.doubtful = entry, False
         pauses = self._pauses()
-        again = f"batch {entry.batch_id} of {entry.query!r} is repeated"
+        again = f"retrying batch {entry.batch_id} of {entry.query!r}"
         attempts = 0
         while left.moves:
             attempts += 1
@@ -131,7 +131,7 @@ class SinkWriter:
         if pause is None:
             raise error
         bound = self._retry.timeout
-        logger.warning("%s in %.1f s, for %g s at most: %s", again, pause, bound, error)
+        logger.warning("%s in %.1f s (giving up after %g s): %s", again, pause, bound, error)
         self._sleep(pause)
 
     def _found_out(self, sink: Sink, entry: Entry, unknown: SinkError) -> Entry:
@@ -147,9 +147,10 @@ class SinkWriter:
                 self._sleep(pause)
 
     def _missing(self, sink: Sink, entry: Entry) -> Entry:
-        """What of `entry` the ledger lacks.
+        """Return the part of `entry` that the ledger lacks.
 
-        Raises ForeignWriterError where it holds neither what was found nor what is to be written.
+        Raises ForeignWriterError if it holds neither the heads that were read nor those to be
+        written.
         """
         heads = sink.applied(entry.query)
         missing = {}
@@ -166,11 +167,12 @@ class SinkWriter:
 
 
 def _foreign(sink: Sink, entry: Entry, tp: TopicPartition, head: Head | None) -> ForeignWriterError:
-    at = "nothing any more" if head is None else f"{head.range} of run {head.run_id}"
+    at = "nothing" if head is None else f"{head.range} of run {head.run_id}"
     return ForeignWriterError(
-        f"batch {entry.batch_id} of query {entry.query!r}: the ledger of {sink.label} was moved "
-        f"by another driver: for {tp} it holds {at}",
+        f"batch {entry.batch_id} of query {entry.query!r}: another driver moved the ledger of "
+        f"{sink.label}: for {tp} it now holds {at}",
         ranges={tp: move.range for tp, move in entry.moves.items()},
-        cause="a second driver runs this query, or a newer one took over while this one was paused",
-        fix="Stop all drivers of the query but one, and restart it",
+        cause="a second driver runs this query, or a newer driver took over while this driver "
+        "was paused",
+        fix="Stop all drivers of the query but one, and restart the query",
     )

@@ -8,14 +8,14 @@ No AdminClient for groups:
 
 - The AdminClient's natural calls, `alter_consumer_group_offsets` and `list_consumer_group_offsets`,
   can end the whole process, and the driver with it. Measured with confluent-kafka 2.16.1 while a
-  broker was killed and restarted: an assertion in `rd_kafka_enq_once_del_source_return` at 1
-  restart in about 6, and a null pointer where a broker answers NOT_COORDINATOR: while coordinators
-  move, and at the first question ever on a new cluster (librdkafka#5040; with 2.15.0 too).
+  broker was killed and restarted: an assertion in `rd_kafka_enq_once_del_source_return` at about 1
+  restart in 6, and a null pointer if a broker answers NOT_COORDINATOR: while coordinators move, and
+  at the first request ever on a new cluster (librdkafka#5040; with 2.15.0 too).
 - So a commit goes through a Consumer of its group that never subscribes: it joins nothing, fetches
   nothing, and survived all restarts in the same test. The price is one client per group instead of
   one per cluster, each with two connections and four threads.
 - Groups beyond 128 on one cluster are closed and opened in turn: 21 commits/s of 100 partitions
-  over 1,000 groups, where 100 groups reach 121/s, and Spark's own client 92/s over 1,000.
+  over 1,000 groups, compared with 121/s for 100 groups, and 92/s for Spark's own client over 1,000.
   Switching to the Java client automatically beyond 128 groups is not built.
 
 Answers:
@@ -35,9 +35,9 @@ Answers:
 
 Reading logs:
 
-- Requests are of 1,000 partitions: librdkafka looks up each partition of an answer by walking
-  through the question, so its time grows with their square. Reading a group of 5,000 took 117 ms
-  in one request, 40 in five, 29 in ten; where brokers are 2 ms away, ten cost more than five.
+- Requests have 1,000 partitions: librdkafka looks up each partition of an answer by walking through
+  the request, so its time grows with their square. Reading a group of 5,000 took 117 ms in one
+  request, 40 in five, 29 in ten; if brokers are 2 ms away, ten cost more than five.
 - Starts and ends could be asked while topics are described, and used where each topic has the id
   of an earlier snapshot. That took 70 ms of 295 off a snapshot of 5,000 logs, and 0.4 off one of a
   single log. It is not done: it needs a memory between snapshots, and a failure would have to be
@@ -52,17 +52,18 @@ tokens, MSK IAM and other handlers exist in Java alone.
 - Its snapshots and commits each have one thread in Python, since py4j waits without limit: a call
   that was given up must end before the next one goes out.
 
-Metadata and NUL: confluent-kafka writes a NUL behind each metadata text and needs it when reading;
-it reads past the end of a text without one, as every Java client writes it. So the Java client
-writes the NUL too, readers strip it, and a text of another program that cannot be decoded counts
-as not readable. Its offset is right all the same.
+Metadata and NUL: confluent-kafka writes a NUL after each metadata text and needs it when reading;
+it reads past the end of a text without one, which every Java client writes. So the Java client
+writes the NUL too, readers strip it, and an undecodable text of another program counts as
+unreadable. Its offset is still right.
 
 Transactions that are open:
 
 - Java's client alone can ask for them (KIP-664). A command does so through the shim in a JVM of
   its own; the id of one that its coordinator has is taken over by librdkafka.
-- Leaders say where a transaction begins in a partition, and not of which id it is. Coordinators say
-  the id, and leave out what the client may not describe, or what they have not read yet after a
-  move. So a transaction hangs only if no coordinator names it, this client may describe any id, and
-  the newest record is older than coordinators let a transaction become (`open_transactions`).
+- Leaders report where a transaction begins in a partition, but not its id. Coordinators report the
+  id, and leave out transactions that the client may not describe, or that they have not read yet
+  after a move. So a transaction hangs only if no coordinator names it, this client may describe any
+  id, and the newest record is older than coordinators let a transaction become
+  (`open_transactions`).
 """

@@ -1,4 +1,4 @@
-"""Build confluent-kafka's clients: their settings, and what they say of a failed connection.
+"""Builds confluent-kafka's clients: their settings, and their reports of a failed connection.
 
 Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing.
 Not through the AdminClient: while a broker restarts, librdkafka's group requests of the admin
@@ -47,7 +47,9 @@ _COMMON = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What a Consumer is to its group; the user's properties replace `settings`, not `fixed`."""
+    """The settings of a Consumer with respect to its group; the user's properties replace
+    `settings`, not `fixed`.
+    """
 
     settings: Mapping[str, str]
     fixed: Mapping[str, str]
@@ -83,22 +85,22 @@ _MEMBER_FIXED = {"enable.auto.commit": "false"}
 # The length of a session is Kafka's own, 45 s, and in the new protocol the broker's to say.
 MEMBER = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
 
-# What is fatal for a client librdkafka writes to stderr at any level, unless it has a logger.
+# librdkafka writes fatal errors of a client to stderr at any level, unless it has a logger.
 SILENT = logging.getLogger("eo_listener.librdkafka")
 SILENT.disabled = True
 
 # The first says no more than the error before it, the second only that a member subscribed to a
 # topic that is gone.
 _NO_REASON = frozenset({"_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART"})
-# What ends a member for good, by Kafka's numbers: fenced, instance id in use, not allowed, protocol
-# not known, too many members, assignor or version not supported. And a producer: fenced (in
-# librdkafka's number and Kafka's), and what a transactional id may not do or have.
+# Errors that end a member for good, by Kafka's numbers: fenced, instance id in use, not allowed,
+# protocol not known, too many members, assignor or version not supported. For a producer: fenced
+# (in librdkafka's number and Kafka's), and what a transactional id may not do or have.
 _FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35, -144, 90, 47, 53, 50)
 
-_UNREACHABLE = "Check that the broker runs and that this address is right"
+_UNREACHABLE = "Check that the broker is running and that this address is right"
 _FIXES = {
     "_AUTHENTICATION": "Check the client's login: the mechanism, the user name and the password",
-    "_SSL": "Check the certificates: which authorities the client trusts, and its own where the "
+    "_SSL": "Check the certificates: the authorities that the client trusts, and its own if the "
     "broker asks for one",
     "_FATAL": None,
 }
@@ -137,7 +139,9 @@ class ConnectionErrors:
         self._worst = None
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
-        """Say that `what` failed; where a connection reported an error, that is the reason."""
+        """Return the error that `what` failed; if a connection reported an error, that is the
+        reason.
+        """
         reason = self._worst if self._worst is not None and is_local(answer) else answer
         if self.fatal is not None:
             reason = self.fatal
@@ -195,7 +199,9 @@ class Client:
             self.errors.record(error)
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
-        """Say that `what` failed; where a connection reported an error, that is the reason."""
+        """Return the error that `what` failed; if a connection reported an error, that is the
+        reason.
+        """
         self.poll()
         return self.errors.failure(what, answer)
 
@@ -205,7 +211,7 @@ class Client:
 
 
 def wire_of(positions: Mapping[TopicPartition, Position]) -> list[Wire]:
-    """What is to be committed, as librdkafka takes it."""
+    """Convert the offsets to librdkafka's type."""
     return [
         Wire(tp.topic, tp.partition, position.offset, position.metadata)
         for tp, position in positions.items()
@@ -272,7 +278,7 @@ def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> 
     except KafkaException as error:
         raise SettingsError(
             f"the Kafka client does not accept its settings: {answer_of(error).str()}",
-            cause="the names are librdkafka's, which differ from Java's here and there",
+            cause="the names are librdkafka's, some of which differ from Java's",
             fix="Correct the property",
         ) from None  # the library's own traceback may quote a value
 
@@ -285,7 +291,7 @@ def answer_of(error: KafkaException) -> Answer:
 
 
 def _inner_name(error: Answer) -> str:
-    """The name of an error; that of its reason, where librdkafka only says that it is fatal.
+    """Return the name of an error; that of its reason if librdkafka only reports that it is fatal.
 
     The reason comes as the text that librdkafka has for it, so that is what is compared.
     """

@@ -84,7 +84,7 @@ class ClusterDescriber:
         except KafkaException as error:
             answer = answer_of(error)
             raise KafkaError(
-                f"asking {self._servers} for its brokers failed", code=answer.name()
+                f"reading the brokers of {self._servers} failed", code=answer.name()
             ) from error
         try:
             settings = self._settings(ConfigResource.Type.BROKER, str(brokers[0]))
@@ -93,7 +93,7 @@ class ClusterDescriber:
         return ClusterFacts(servers=self._servers, brokers=len(brokers), settings=settings)
 
     def group(self, name: str) -> GroupFacts:
-        """A group, and the offsets that it holds. What Kafka refuses stands in the facts.
+        """A group and its offsets. Refusals of Kafka are among the facts.
 
         Raises SettingsError for a name that Kafka would not get as it is written.
         """
@@ -102,8 +102,8 @@ class ClusterDescriber:
             self._admin.describe_consumer_groups, [name], include_authorized_operations=True
         )
         try:
-            # First: librdkafka ends the process where a broker that is not the group's coordinator
-            # (yet, on a new cluster) is asked for offsets, and not where it is asked for members.
+            # First: librdkafka ends the process if a broker that is not the group's coordinator
+            # (yet, on a new cluster) is asked for offsets, but not if it is asked for members.
             described: Any = self._settled(lambda: ask(request_timeout=_REQUEST)[name])
         except KafkaError as error:
             gone, away = error.code == _NO_GROUP, error.code in _NO_COORDINATOR
@@ -151,7 +151,7 @@ class ClusterDescriber:
         return {name: self._topic(name) for name in sorted(names)}
 
     def settings(self, topic: str) -> Mapping[str, str] | None:
-        """The settings of a topic; None where they cannot be read."""
+        """The settings of a topic; None if they cannot be read."""
         try:
             return self._settings(ConfigResource.Type.TOPIC, topic)
         except KafkaError:
@@ -266,7 +266,7 @@ class ClusterDescriber:
             except Late:
                 pass
             if answer.name() not in COORDINATOR_MOVES or time.monotonic() + _PAUSE >= deadline:
-                raise KafkaError(f"asking {self._servers} failed", code=answer.name())
+                raise KafkaError(f"a request to {self._servers} failed", code=answer.name())
             time.sleep(_PAUSE)
 
 

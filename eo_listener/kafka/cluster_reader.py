@@ -58,12 +58,12 @@ class ClusterReader:
                 raise
             self._held(group, asked, OUTSIDER)  # raises when it is not for a transaction
             raise KafkaError(
-                f"group {group} cannot be read for certain: for {self._timeout:g} s a transaction "
-                "that commits to it has been open",
+                f"group {group} cannot be read reliably: a transaction that commits to it has "
+                f"been open for {self._timeout:g} s",
                 code="UNSTABLE_OFFSET_COMMIT",
-                cause="its producer died, or is at work",
-                fix="Try again when its transaction.timeout.ms is over (60 s by default); whose it "
-                f"is: eo-listener txn list -b {self._servers} --group {shlex.quote(group)}",
+                cause="its producer has died or is still working",
+                fix="Try again after its transaction.timeout.ms (60 s by default); to see whose "
+                f"it is, run eo-listener txn list -b {self._servers} --group {shlex.quote(group)}",
             ) from error
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
@@ -79,16 +79,16 @@ class ClusterReader:
         for code in sorted(set(refused.values())):
             names = sorted(topic for topic, answer in refused.items() if answer == code)
             raise KafkaError(
-                f"topic {few(names)} is not shown to this client: {code}",
+                f"this client cannot see topic {few(names)}: {code}",
                 code=code,
-                cause="it has no right to Describe it; Kafka then leaves out what a group holds "
-                "of it, too",
+                cause="it may not Describe the topic; Kafka then also leaves out what a group "
+                "holds of it",
                 fix=AS_ADMINISTRATOR
                 + grant_command_for(self._properties, ["Describe"], topic_options(names)),
             )
 
     def leaders(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
-        """The number of the broker that leads each of their partitions; -1 where none does."""
+        """Return the id of the broker that leads each of the partitions; -1 if none does."""
         return self._logs.leaders(topics, self._deadline())
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -1,11 +1,11 @@
 """The newest value of each key of a compacted topic, read to the end of its log.
 
-The end is the high watermark at the start of the read. Under read_committed a consumer is shown
-nothing from the first open transaction on, whoever's it is, so the values it has may be old.
-Therefore the records between there and the end are read uncommitted too, for their keys alone:
-where none of them was asked for, no value that was asked for is old.
+The end is the high watermark at the start of the read. A read_committed consumer sees nothing from
+the first open transaction on, whoever owns it, so its values may be old. Therefore the records
+between there and the end are also read uncommitted, for their keys only: if none of them was
+requested, no requested value is old.
 
-What was read stays in memory; the next read fetches only what was appended since.
+Records that were read stay in memory; the next read fetches only newer ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins later than where rea
 
 
 Concerns = Callable[[bytes, "bytes | None"], bool]
-"""Whether a record, by its key and value, is one of those that are asked for."""
+"""Decides, by its key and value, if a record is among the requested ones."""
 
 
 class PendingRecord(NamedTuple):
@@ -65,7 +65,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a topic holds. Where something is `pending`, values that were asked for may be old."""
+    """The contents of a topic. If something is `pending`, requested values may be old."""
 
     values: Mapping[bytes, Stored]
     partitions: int
@@ -98,7 +98,7 @@ class CompactedTopic:
         return self._follow(self._deadline())
 
     def policy(self) -> str | None:
-        """The topic's cleanup.policy; None where there is no such topic."""
+        """The topic's cleanup.policy; None if the topic does not exist."""
         deadline = self._deadline()
         if not self._follow(deadline):
             return None
@@ -134,8 +134,8 @@ class CompactedTopic:
     def read(self, concerns: Concerns, *, pending_timeout: float) -> Reading:
         """Read to the end of the log as it is now, at least for the records that it `concerns`.
 
-        Where an open transaction hides some of these, waits up to `pending_timeout` seconds for its
-        end; what is hidden even then is the reading's `pending`.
+        If an open transaction hides some of these, waits up to `pending_timeout` seconds for its
+        end; values still hidden then are the reading's `pending`.
         """
         deadline = self._deadline() + pending_timeout
         stop_waiting = time.monotonic() + pending_timeout
@@ -200,7 +200,7 @@ class CompactedTopic:
     def _require_there(self, deadline: float) -> None:
         if not self._follow(deadline):
             code = "UNKNOWN_TOPIC_OR_PART"
-            raise KafkaError(f"there is no topic {self.topic}", code=code)
+            raise KafkaError(f"topic {self.topic} does not exist", code=code)
 
     def _forget(self, partition: int) -> None:
         self._read[partition] = 0
@@ -244,8 +244,8 @@ class CompactedTopic:
     def _ends(
         self, reader: RangeReader, partitions: tuple[int, ...] | list[int], deadline: float
     ) -> dict[int, int]:
-        """Where each partition ends for this reader; in order of partition."""
-        what = f"reading where topic {self.topic} ends"
+        """Return the end of each partition for this reader; in order of partition."""
+        what = f"reading the end of topic {self.topic}"
         asked = [Wire(self.topic, part, OFFSET_END) for part in partitions]
         while True:
             try:

@@ -40,29 +40,31 @@ class GroupRepair:
         self._reader = ClusterReader(properties)
 
     def held(self) -> Mapping[TopicPartition, Position]:
-        """What the group holds, of all topics, when no transaction on it is open."""
+        """The group's offsets of all topics, when no transaction on it is open."""
         return self._reader.group(self._group, stable=True)
 
     def refuse_members(self) -> None:
-        """Raise InUseError where the group has members, SettingsError where it is of others."""
+        """Raise InUseError if it has members, SettingsError if it is not a consumer group."""
         with closing(ClusterDescriber(self._properties)) as describer:
             facts = describer.described(self._group)
         if facts.protocol is not None:
             raise SettingsError(
-                f"group {self._group} is not one of consumers, but of protocol {facts.protocol}",
-                fix="Name a group of consumers",
+                f"group {self._group} is not a consumer group; its protocol is {facts.protocol}",
+                fix="Name a consumer group",
             )
         if facts.members or facts.state not in _EMPTY:
             named = few(facts.members)
             raise InUseError(
                 f"group {self._group} is in use: state {facts.state}, {len(facts.members)} "
                 f"members ({named or 'none named'})",
-                cause="a consumer, or a query with mode='member', has joined it",
-                fix="Stop it first, and wait until its session has ended",
+                cause="a consumer or a query with mode='member' has joined it",
+                fix="Stop it, and wait until its session ends",
             )
 
     def refuse_moving(self, change: GroupChange, seconds: float) -> None:
-        """Raise InUseError where the group moves within so many seconds, or has since the plan."""
+        """Raise InUseError if the group moves within that many seconds, or has moved since the
+        plan.
+        """
         self._refuse_moved(change, "since the plan was made")
         time.sleep(seconds)
         self._refuse_moved(change, f"within {seconds:g} s")
@@ -70,7 +72,7 @@ class GroupRepair:
     def commit(self, change: GroupChange) -> GroupOutcome:
         """Commit, and read the group back.
 
-        Raises KafkaError where it cannot be read back, so that nobody knows what it holds.
+        Raises KafkaError if it cannot be read back, so that its offsets are unknown.
         """
         store = SimpleGroups(self._properties)
         failed: dict[str, str] = {}
@@ -90,12 +92,12 @@ class GroupRepair:
             return self.held()
         except KafkaError as error:
             raise KafkaError(
-                f"it is not known whether group {self._group} holds what was committed to it, all "
-                "or in part: it cannot be read back",
+                f"cannot tell if group {self._group} holds all or part of what was committed to "
+                "it: it cannot be read back",
                 code=error.code,
                 cause=error.problem,
-                fix="When Kafka answers again, repeat the command: it begins with what the group "
-                "holds then",
+                fix="When Kafka answers again, repeat the command: it starts from what the "
+                "group holds then",
             ) from error
 
     def _commit(
@@ -122,5 +124,5 @@ class GroupRepair:
             raise InUseError(
                 f"group {self._group} has moved {when}: {few(moved)}",
                 cause="a query or a tool commits to it",
-                fix="Stop the query first; `eo-listener status` shows which one it is",
+                fix="Stop the query; `eo-listener status` shows which one it is",
             )

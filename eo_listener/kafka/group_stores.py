@@ -65,8 +65,8 @@ def has_gssapi() -> bool:
 def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
     """The groups of a cluster in this commit mode; asks Java where its key stores are needed.
 
-    For the thread that will use them. Raises KafkaError where that cannot be had now, which a
-    later call may mend, and SettingsError for settings that librdkafka does not accept.
+    For the thread that will use them. Raises KafkaError if a store cannot be opened now but a later
+    call may succeed, and SettingsError for settings that librdkafka does not accept.
     """
     if cluster.client == "java":
         return _by_java(cluster, mode, shim_client)
@@ -84,7 +84,7 @@ def librdkafka_properties(cluster: Cluster, shim_client: ShimClient | None) -> d
 def _by_java(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
     if mode != CommitMode.SIMPLE.value:
         raise KafkaError(
-            f"the groups at {cluster} cannot be committed to in mode {mode!r}",
+            f"cannot commit to groups at {cluster} in mode {mode!r}",
             code=ONLY_SIMPLE,
             cause=cluster.why_java,
         )
@@ -95,7 +95,7 @@ def _by_java(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> Gro
 
 def _read(store: KeyStore, shim_client: ShimClient | None) -> dict[str, str]:
     if shim_client is None:
-        raise _no_java(f"the key store {store.location} is of type {store.type}")
+        raise _no_java(f"the key store {store.location} has type {store.type}")
     try:
         return dict(store.properties(shim_client.call(REQUEST, store.argument())))
     except (JvmError, FormatError, SettingsError) as error:

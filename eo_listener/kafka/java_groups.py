@@ -47,7 +47,7 @@ class JavaGroups:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit, and say of each partition None or Kafka's error name. Raises KafkaError.
+        """Commit, and return None or Kafka's error name for each partition. Raises KafkaError.
 
         Confirmed is what the broker answered to the only request that was out: the JVM's client
         repeats none that is unanswered. Of unknown outcome are REQUEST_TIMED_OUT and `_JVM`: such
@@ -116,8 +116,8 @@ class JavaGroups:
     def _refused(self, task: str, code: str, cause: str) -> KafkaError | SettingsError:
         if code == "_INVALID_ARG":
             return SettingsError(
-                f"{task} is not possible: {cause}",
-                cause="the names are Java's; the Spark source was given them with `kafka.` before",
+                f"{task} is impossible: {cause}",
+                cause="the names are Java's; the Spark source has them with the prefix `kafka.`",
                 fix="Correct the option of the source",
             )
         return self._failure(task, code, cause)
@@ -129,9 +129,9 @@ class JavaGroups:
 class _Calls:
     """One call into the JVM after the other, on a thread of its own, each awaited for a time.
 
-    py4j waits for an answer without limit, and a JVM may stand still. A call that was given up
-    is carried out when the JVM goes on, so the next one waits for its end: a newer commit must
-    not go out beside an older one, which could land last and take the group back.
+    py4j waits for an answer without limit, and a JVM may be suspended. An abandoned call is carried
+    out when the JVM continues, so the next call waits for its end: a newer commit must not be sent
+    at the same time as an older one, which could arrive last and move the group back.
     """
 
     def __init__(self, shim_client: ShimClient) -> None:
@@ -150,7 +150,7 @@ class _Calls:
             self._last = None
 
     def make(self, what: str, argument: str, deadline: float) -> str:
-        """Return the answer. Raises JvmError, or Late when there was none before `deadline`."""
+        """Return the answer. Raises JvmError, or Late if there was none before `deadline`."""
         self.settle(deadline)
         answer = self._last = Future()
         self._orders.put((what, argument, answer))
@@ -177,8 +177,8 @@ def answer_in(text: str) -> Any:
     answer = json.loads(text)
     if answer.get("v") != FORMAT:
         raise JvmError(
-            f"The shim answers in format {answer.get('v')}, not {FORMAT}",
-            cause="the jar given to Spark is of another version than this package",
+            f"the shim answers in format {answer.get('v')}, not {FORMAT}",
+            cause="the jar given to Spark has another version than this package",
             fix="Give Spark the jar that `eo-listener jar` names",
         )
     return answer
@@ -207,7 +207,7 @@ def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
 
 
 def _unpacked(answer: Mapping[str, Any]) -> dict[TopicPartition, Position]:
-    """What a group holds, without the NUL behind the texts."""
+    """A group's offsets, without the NUL after the texts."""
     texts = [text.rstrip("\0") for text in answer["metadata"]]
     return {
         TopicPartition(topic, partition): Position(offset=offset, metadata=texts[index])

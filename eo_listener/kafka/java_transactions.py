@@ -1,4 +1,4 @@
-"""What librdkafka cannot do with transactions, through Spark's own kafka-clients.
+"""Transaction requests that librdkafka lacks, through Spark's own kafka-clients.
 
 Transactions that tasks join, and those that are open on a topic, whoever's they are. The formats
 are those of the shim's classes TransactionCalls, BatchWrites and TaskReport.
@@ -28,7 +28,7 @@ _PARTITIONS: Final = 10
 _IDS: Final = 500
 _CHARACTERS: Final = 1_000_000  # the shim's reader of JSON takes texts of at most 20 million
 _OVER: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
-# Where Kafka's name and librdkafka's differ: errors have librdkafka's.
+# Error names that differ between Kafka and librdkafka: errors have librdkafka's.
 _NAMES: Final = {
     "MESSAGE_TOO_LARGE": "MSG_SIZE_TOO_LARGE",
     "UNKNOWN_TOPIC_OR_PARTITION": "UNKNOWN_TOPIC_OR_PART",
@@ -37,7 +37,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransaction:
-    """What the coordinator answers about a transactional id; `state` as Kafka names it.
+    """The coordinator's answer about a transactional id; `state` as Kafka names it.
 
     Its time-out is in seconds. `started` is when the newest transaction began, in milliseconds
     since 1970, None before the first; it may be over.
@@ -92,7 +92,9 @@ class OpenProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransactions:
-    """What coordinators answer about transactional ids; `errors` why one could not be described."""
+    """The coordinators' answers about transactional ids; `errors` are the reasons why one could not
+    be described.
+    """
 
     found: Mapping[str, DescribedTransaction] = field(default_factory=dict)
     errors: Mapping[str, KafkaError] = field(default_factory=dict)
@@ -108,11 +110,11 @@ class OpenProducers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRows:
-    """What a task has reported.
+    """The report of a task.
 
-    `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts what was sent, by
+    `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records, by
     partition; `refused` the rows that were not sent, by the shim's number of the reason. `error` is
-    the shim's JSON of Kafka's error, None where there was none.
+    the shim's JSON of Kafka's error, None if there was none.
     """
 
     partition_id: int
@@ -143,7 +145,9 @@ class JavaTransactions:
         return missing
 
     def unusable(self, partitioner: Partitioner) -> str | None:
-        """Why a partitioner cannot choose partitions, by Java's classes; None where it can."""
+        """Return the Java exception classes that explain why a partitioner cannot choose
+        partitions; None if it can.
+        """
         failed: str | None = self._ask(
             "rows.partitioner", "loading the partitioner", partitioner.argument()
         )["failed"]
@@ -230,14 +234,14 @@ class JavaTransactions:
         """
         for part in _parts(identities):
             asked = {"batch": batch, "identities": part}
-            self._ask("rows.there", "naming the rows that are there", asked)
+            self._ask("rows.there", "reading the identities of existing rows", asked)
 
     def is_running(self, batch: str) -> bool:
         """Return True if a task of a batch without a transaction still runs, as Spark says it.
 
         Of one on an executor that it has lost Spark says that it has ended.
         """
-        found: bool = self._ask("rows.reports", "asking for running tasks", {"batch": batch})[
+        found: bool = self._ask("rows.reports", "listing the running tasks", {"batch": batch})[
             "running"
         ]
         return found
@@ -259,7 +263,7 @@ class JavaTransactions:
     def _open_producers(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
-        what = "asking for the producers of partitions"
+        what = "reading the producers of partitions"
         asked = {**self._opening(timeout), "topics": by_topic(partitions)}
         answer = self._ask("transactions.producers", what, asked)
         found: dict[TopicPartition, tuple[OpenProducer, ...]] = {}

@@ -1,7 +1,7 @@
 """Read where groups, logs and topics stand, through clients that are kept.
 
-Everything here raises KafkaError when it is not answered before `deadline` (monotonic clock). What
-does not exist is left out; a topic that Kafka refuses stands in `errors` of the answer.
+Everything here raises KafkaError if it is not answered before `deadline` (monotonic clock). Things
+that do not exist are left out; topics that Kafka refuses are in the answer's `errors`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ NO_LEADER = -1
 # through the question: of 5,000 in one request that takes 110 ms, in five of 1,000 it takes 27.
 _AT_ONCE = 1000
 _GONE = NO_TOPIC | {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
-# What a client is answered that does not know yet where a partition is, or whether it is there.
+# Answers to a client that does not yet know a partition's leader, or if the partition exists.
 STALE = _GONE | LEADER_MOVES | {"_NOENT"}
-# What a broker says of a topic in an answer about a group; anything else is of the group.
+# A broker's errors about a topic in an answer about a group; any other error concerns the group.
 _OF_TOPICS = frozenset({"TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"})
 _METADATA_TIMEOUT = 3.0  # seconds for librdkafka to refresh its metadata
 _PAUSE = 0.1
@@ -44,7 +44,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # all zeros: the broker knows no topic ids
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic that exists; `id` as Kafka's own tools spell it, None where it has none."""
+    """An existing topic; `id` as Kafka's own tools spell it, None if it has none."""
 
     id: str | None
     partitions: frozenset[int]
@@ -52,13 +52,13 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a group holds; `errors` has the error name of topics that Kafka refuses to describe."""
+    """A group's offsets; `errors` has the error name of topics that Kafka refuses to describe."""
 
     positions: Mapping[TopicPartition, Position]
     errors: Mapping[str, str]
 
     def whole(self) -> Mapping[TopicPartition, Position]:
-        """The positions. Raises KafkaError where a topic was refused."""
+        """The positions. Raises KafkaError if a topic was refused."""
         _require_none(self.errors)
         return self.positions
 
@@ -77,7 +77,7 @@ class Logs:
     def snapshot(
         self, held: Held, partitions: Collection[TopicPartition], deadline: float
     ) -> GroupSnapshot:
-        """What a group holds, beside what its logs and topics are."""
+        """A group's offsets, together with its logs and topics."""
         found, errors = self._described({tp.topic for tp in partitions}, deadline)
         errors |= held.errors
         there = [tp for tp in _existing(partitions, found) if tp.topic not in errors]
@@ -104,7 +104,7 @@ class Logs:
     def stable_ends(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """Where the first open transaction of each log begins, or else its end.
+        """Return the start of the first open transaction of each log, or its end.
 
         A consumer under read_committed gets no further (Kafka's last stable offset).
         """
@@ -158,7 +158,7 @@ class Logs:
     def leaders(
         self, topics: Iterable[str] | None, deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """The number of the broker that leads each of them, `NO_LEADER` where none does."""
+        """Return the id of the broker that leads each partition, or `NO_LEADER`."""
         client, _ = self._open()
         what = "listing topics"
         try:
@@ -176,7 +176,7 @@ class Logs:
     def refused(self, topics: Collection[str], deadline: float) -> Mapping[str, str]:
         """Which of these Kafka does not show to this client, by its answers.
 
-        Where all topics are listed it leaves them out, whether they exist or not.
+        If all topics are listed, it leaves them out, whether they exist or not.
         """
         return self._described(topics, deadline)[1]
 
@@ -188,7 +188,7 @@ class Logs:
         return _existing(partitions, found)
 
     def topics(self, names: Collection[str], deadline: float) -> Mapping[str, Topic]:
-        """Those of the topics that exist. Raises KafkaError too where one is refused."""
+        """Return those topics that exist. Raises KafkaError also if one is refused."""
         found, errors = self._described(names, deadline)
         _require_none(errors)
         return found
@@ -247,7 +247,7 @@ class Logs:
         that of all.
         """
         client = client or self._open()[0]
-        what = f"reading where logs {name}"
+        what = f"reading the offsets at which logs {name}"
         retry_until = min(deadline, time.monotonic() + _METADATA_TIMEOUT)
         while True:
             asked = (Wire(tp.topic, tp.partition, at) for tp, at in wanted.items())
@@ -326,7 +326,7 @@ def positions_of(parts: Iterable[Wire]) -> dict[TopicPartition, Position]:
 
 
 def _metadata_of(part: Wire) -> str:
-    """The text beside an offset, without the NUL that confluent-kafka writes behind each."""
+    """The metadata text of an offset, without the NUL that confluent-kafka writes after each."""
     try:
         return (part.metadata or "").rstrip("\0")
     except UnicodeDecodeError:

@@ -35,7 +35,7 @@ _LATE: Final = "_TIMED_OUT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldByGroup:
-    """What a group holds; `error` is Kafka's name of why it could not be read, None if it was."""
+    """A group's offsets; `error` is Kafka's name of the error that prevented reading, or None."""
 
     positions: Mapping[TopicPartition, Position]
     error: str | None = None
@@ -63,7 +63,7 @@ class ManyGroups:
         return found
 
     def read(self, names: Iterable[str]) -> dict[str, HeldByGroup]:
-        """What each holds; nothing for a group that does not exist."""
+        """Return the offsets of each group; nothing for a group that does not exist."""
         wanted = tuple(names)
         for name in wanted:
             require_name("group", name)
@@ -82,11 +82,11 @@ class ManyGroups:
         except BrokenProcessPool as error:
             failed = self._failed("reading groups", "_DESTROY")
             raise KafkaError(
-                f"{failed.problem}, the process that reads them has ended",
+                f"{failed.problem}: the process that reads them has ended",
                 code=failed.code,
                 cause="librdkafka may end it while a broker restarts",
-                fix="Wait for the next reading, which starts another; if that ends too, check the "
-                "options",
+                fix="Wait for the next reading, which starts another process; if that ends "
+                "too, check the options",
             ) from error
 
     def _failed(self, what: str, code: str) -> KafkaError:

@@ -98,7 +98,7 @@ class _Member:
         return {tp: _REBALANCE if code in _LEFT_BEHIND else code for tp, code in answer.items()}
 
     def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
-        """What the group holds; it is joined before for the topics of these that exist.
+        """Return the group's offsets; joins it first for those topics that exist.
 
         Without any, or after another has taken over, it is only read.
         """
@@ -203,8 +203,8 @@ class _Member:
         return KafkaError(
             error.problem,
             code=_REBALANCE,
-            cause="the group has not let the committer in yet: it waits for its other members, "
-            "or the broker does not know the group.protocol asked for",
+            cause="the group has not admitted the committer yet: it waits for its other "
+            "members, or the broker does not support the requested group.protocol",
         )
 
     def _bury(self, member: GroupClient) -> KafkaError:

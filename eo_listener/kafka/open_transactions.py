@@ -50,20 +50,20 @@ _PAUSE: Final = 0.2
 _TAKEN_FOR: Final = (10.0, 1.0)
 _TOO_LONG: Final = "INVALID_TRANSACTION_TIMEOUT"
 _HELD: Final = (
-    "ended, but consumers under read_committed stand still: its marker is not in all in-sync "
-    "replicas yet, or too few of them are in sync"
+    "ended, but read_committed consumers still wait: its marker is not in all in-sync replicas "
+    "yet, or too few replicas are in sync"
 )
 
 
 class TransactionVerdict(Enum):
-    """What is to be expected of an open transaction; the gravest last."""
+    """The outlook of an open transaction; the gravest last."""
 
     OPEN = "open"
     """Its coordinator has it, and ends it at its time-out at the latest."""
     ENDING = "ending"
     """Its coordinator is writing the markers that end it."""
     UNKNOWN = "not known"
-    """No coordinator named it, and one may have it all the same."""
+    """No coordinator named it, but one may have it nevertheless."""
     HANGING = "hanging"
     """No coordinator has it: it never ends by itself."""
 
@@ -74,7 +74,7 @@ _KNOWN: Final = (TransactionVerdict.OPEN, TransactionVerdict.ENDING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorAnswers:
-    """What coordinators report of producers.
+    """The reports of coordinators about producers.
 
     `ids` are the transactional ids by producer id, `errors` why one could not be described;
     `incomplete` is why coordinators may have left ids out.
@@ -204,7 +204,7 @@ def _verdict(
     described = answers.described.get(name)
     if described is None or described.producer_id != producer.producer_id:
         error = answers.errors.get(name)
-        reason = "its transactional id has another producer now" if error is None else str(error)
+        reason = "its transactional id now has another producer" if error is None else str(error)
         return TransactionVerdict.UNKNOWN, reason
     if tp in described.partitions and described.ongoing:
         return TransactionVerdict.OPEN, None
@@ -213,8 +213,8 @@ def _verdict(
     if described.state_known:
         return _unnamed(producer, None, now_ms)
     return TransactionVerdict.UNKNOWN, (
-        f"its state is {described.state}: the brokers are newer than Kafka's Java client here; use "
-        "a newer one: --kafka-clients"
+        f"its state is {described.state}: the brokers are newer than Kafka's Java client here; "
+        "use a newer client: --kafka-clients"
     )
 
 
@@ -226,8 +226,8 @@ def _unnamed(
         return TransactionVerdict.UNKNOWN, incomplete
     if now_ms - producer.last_written < MAX_TRANSACTION_TIMEOUT_MS:
         return TransactionVerdict.UNKNOWN, (
-            "no coordinator reports it, but one that is moving may have it: its newest record is "
-            "less than 15 minutes old. Look again later"
+            "no coordinator reports it, but a coordinator that is moving may have it: its newest "
+            "record is less than 15 minutes old. Look again later"
         )
     return TransactionVerdict.HANGING, None
 
@@ -262,10 +262,10 @@ class StableOffsets:
 
 
 def stable_offsets(cluster: ClusterReader, partitions: Collection[TopicPartition]) -> StableOffsets:
-    """Read them. Raises KafkaError where no leader could be asked at all.
+    """Read them. Raises KafkaError if no leader could be reached at all.
 
-    A partition without a leader is named as that; where one broker does not answer, each of the
-    others is asked by itself.
+    A partition without a leader is reported as such; if one broker does not answer, each of the
+    others is asked separately.
     """
     if not partitions:
         return StableOffsets()
@@ -311,7 +311,7 @@ def _without_leader(tp: TopicPartition) -> KafkaError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionReading:
-    """What was found in some partitions.
+    """The transactions in some partitions.
 
     `held` has those whose last stable offset is not their end, from the one to the other; `errors`
     why that, or whose transactions are open there, is not known of one.
@@ -343,22 +343,27 @@ class TransactionReader:
         missing = sorted(set(topics or ()) - {tp.topic for tp in found})
         if missing:
             raise SettingsError(
-                f"topic {missing[0]} does not exist, or this client may not see it",
-                fix="Check the name and the rights",
+                f"topic {missing[0]} does not exist, or this client may not Describe it",
+                fix="Check the name and the client's permissions",
             )
         return found
 
     def of_group(self, group: str) -> tuple[TopicPartition, ...]:
-        """The partitions of the topics of which a group holds offsets, and where it keeps these."""
+        """Return the partitions of the topics for which a group holds offsets, and the partition
+        that keeps these.
+        """
         topics = {tp.topic for tp in self._cluster.group(group)}
         stores = self._cluster.partitions([OFFSETS_TOPIC])
         if not stores:
             raise KafkaError(
-                f"where group {group} keeps its offsets cannot be seen",
+                f"cannot find the partition that keeps the offsets of group {group}",
                 code=NO_TOPIC_RIGHT,
-                cause=f"this client may not Describe {OFFSETS_TOPIC}, or there is none yet",
-                fix="Name the topics instead: --topic; or as an administrator of the cluster: "
-                + grant_command_for(self._properties, ["Read"], ["--topic", OFFSETS_TOPIC]),
+                cause=f"this client may not Describe {OFFSETS_TOPIC}, or the topic does not "
+                "exist yet",
+                fix=(
+                    "Name the topics instead: --topic; or, as an administrator of the cluster: "
+                    f"{grant_command_for(self._properties, ['Read'], ['--topic', OFFSETS_TOPIC])}"
+                ),
             )
         own = stores[state_partition(group, len(stores))]
         return (*(self._cluster.partitions(topics) if topics else ()), own)
@@ -395,7 +400,7 @@ class TransactionReader:
                 raise SettingsError(
                     f"no coordinator has the transactional id {transactional_id!r}",
                     cause="it is misspelled, or its transactions have expired",
-                    fix="See which there are: eo-listener txn list",
+                    fix="Run eo-listener txn list to see the transactional ids",
                 ) from None
             id_ = ("--transactional-id", transactional_id)
             raise with_right(
@@ -422,8 +427,8 @@ class TransactionReader:
         # Kafka leaves out topics that a client may not describe, without an error.
         if not producers:
             why.append(
-                "no leader shows its producer: it has written nothing yet, or this client may not "
-                "Describe its topics"
+                "no partition leader shows its producer: it has written nothing yet, or this "
+                "client may not Describe its topics"
             )
         return OpenTransaction(
             producer_id=described.producer_id,
@@ -489,7 +494,7 @@ class TransactionRepair:
         self._stable = stable
 
     def fence(self, transactional_id: str, found: OpenTransaction) -> Mapping[str, str]:
-        """Take over the id; return the places where it has not ended, each with the reason.
+        """Take over the id; return the places in which it has not ended, each with the reason.
 
         A place is a partition or COORDINATOR. Raises KafkaError for a right that is missing:
         nothing was changed then.
@@ -507,7 +512,7 @@ class TransactionRepair:
             time.sleep(_PAUSE)
 
     def _take_over(self, transactional_id: str) -> KafkaError | None:
-        """Return the error, if there was one: the id may be taken over all the same."""
+        """Return the error, if there was one: the id may have been taken over nevertheless."""
         failed = None
         for seconds in _TAKEN_FOR:
             producer = BatchProducer(
@@ -526,7 +531,9 @@ class TransactionRepair:
         return failed
 
     def _left(self, name: str, found: OpenTransaction, why: str) -> Iterator[tuple[str, str]]:
-        """Where it is open, or holds readers up; the leaders are asked before `stable`."""
+        """Return the partitions in which it is open or blocks readers; the leaders are read before
+        `stable`.
+        """
         if found.described is not None:
             yield from self._at_coordinator(name, found.described)
         try:
@@ -543,7 +550,7 @@ class TransactionRepair:
             elif any(map(producer.is_same, opened)):
                 yield str(tp), f"still open: {why}"
             elif tp not in stable.ranges:
-                yield str(tp), "not known: the partition is gone"
+                yield str(tp), "not known: the partition no longer exists"
             elif stable.ranges[tp].start <= producer.start and not any(
                 one.start <= producer.start for one in opened
             ):
@@ -562,4 +569,8 @@ class TransactionRepair:
 
 def _reason(error: KafkaError) -> str:
     lost = explain(error.code).outcome_unknown
-    return f"{error}; it may have arrived all the same, and take effect yet" if lost else str(error)
+    return (
+        f"{error}; the request may have arrived nevertheless and may still take effect"
+        if lost
+        else str(error)
+    )

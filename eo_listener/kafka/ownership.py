@@ -1,4 +1,4 @@
-"""What a store that fences others knows of its right to a group (pure)."""
+"""A fencing store's knowledge of its right to a group (pure)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Ownership:
         """Take the group for lost if it holds what is foreign."""
         foreign = self.foreign(held)
         if foreign is not None:
-            self.lost = f"{foreign} holds what this committer has not sent"
+            self.lost = f"{foreign} holds offsets that this committer did not send"
 
     def require_kept(self, what: str, code: str) -> None:
         """Raise KafkaError, the final answer, if the group is lost."""

@@ -5,9 +5,9 @@ block forever (librdkafka#5456, #5511).
 
 - `BatchProducer` serves one try of one batch. Each try gets a new one, and with it a new epoch, so
   that no late request of an earlier try can add to this one's transaction or end it.
-- `OffsetProducer` makes one transaction after the other. A call that timed out is taken up again on
-  the same producer, where librdkafka goes on with it: a new producer is opened only when this one
-  is unusable.
+- `OffsetProducer` makes one transaction after the other. A call that timed out is resumed on the
+  same producer, where librdkafka continues it: a new producer is opened only if this one is
+  unusable.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _FIXED: Final = {
 }
 _DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
 _CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"})
-"""What only says that there was an error before: in the transaction, or of the record before."""
+"""Errors that only report an earlier error: in the transaction, or of the record before."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
 _MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
 _ASK: Final = 1.0  # seconds for an answer with metadata, before the first record is sent
@@ -90,7 +90,7 @@ _QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by defa
 class TooLargeError(Exception):
     """The client refuses a record for its size, as the text says.
 
-    What was sent before is not affected.
+    Records sent before are not affected.
     """
 
 
@@ -170,7 +170,8 @@ class RecordProducer(KafkaProducer):
                 answer = answer_of(error)
                 if answer.name() == _LOCAL_SIZE:
                     raise TooLargeError(_SIZE) from None
-                # A record that brokers refuse ends the transaction; then none is taken any more.
+                # A record that brokers refuse ends the transaction; no more records are then
+                # accepted.
                 self._producer.poll(_MOMENT)
                 self._require_none_failed()
                 raise self._failure("sending records", answer) from error
@@ -233,7 +234,7 @@ class RecordProducer(KafkaProducer):
         return self.connection_errors.failure(what, first)
 
     def _first(self) -> Answer | None:
-        """The error of which others are the consequence, where it is known."""
+        """Return the root cause, if known."""
         return self._failed
 
     def _delivered(self, error: Answer | None, _: object) -> None:
@@ -261,7 +262,7 @@ class IdempotentProducer(RecordProducer):
                 self._producer.list_topics(topic, timeout=_ASK)
 
     def leave(self) -> None:
-        """Close the connections. What was not sent yet is no longer sent."""
+        """Close the connections. Unsent records are no longer sent."""
         with suppress(KafkaException):
             self._producer.purge()
         super().leave()
@@ -276,7 +277,7 @@ class IdempotentProducer(RecordProducer):
 
 
 def _thrown(error: BaseException) -> KafkaException:
-    """What Kafka's client has raised: a SystemError where it then called another callback."""
+    """Return the error of Kafka's client: a SystemError if it then called another callback."""
     while not isinstance(error, KafkaException):
         if error.__cause__ is None:
             raise error
@@ -286,8 +287,8 @@ def _thrown(error: BaseException) -> KafkaException:
 
 def _close(producer: Producer) -> None:
     with warnings.catch_warnings():
-        # It warns where a call is under way, and fails where the producer was fenced: it is closed
-        # in either case.
+        # It warns if a call is in progress, and fails if the producer was fenced: it is closed in
+        # either case.
         warnings.simplefilter("ignore")
         with suppress(KafkaException, SystemError):
             producer.close()
@@ -395,7 +396,7 @@ class BatchProducer(RecordProducer):
         self.stage = Stage.READY
 
     def identity(self, timeout: float) -> tuple[int, int]:
-        """Return the producer id and epoch that the broker gave it; only where it is `joined`."""
+        """Return the producer id and epoch that the broker assigned; only if it is `joined`."""
         deadline = time.monotonic() + timeout
         while True:
             self._producer.poll(0.01)
@@ -406,7 +407,7 @@ class BatchProducer(RecordProducer):
                 self._is_known = True
                 return number, epoch
             if time.monotonic() >= deadline:
-                raise self._failure("asking for the producer's id", Answer(TIMED_OUT))
+                raise self._failure("reading the producer's id", Answer(TIMED_OUT))
 
     @contextmanager
     def polled(self) -> Iterator[None]:
@@ -418,7 +419,7 @@ class BatchProducer(RecordProducer):
 
         def poll() -> None:
             while not over.wait(_POLL):
-                # What is fatal comes out of every later call too.
+                # Every later call raises a fatal error again.
                 with suppress(KafkaException, SystemError):
                     self._producer.poll(0)
 
@@ -454,7 +455,7 @@ class BatchProducer(RecordProducer):
             self._bounded(f"committing to group {group}", call, timeout)
 
     def commit(self, timeout: float) -> None:
-        """Commit. Where this raises, whether the transaction was committed is unknown."""
+        """Commit. If this raises, the outcome of the transaction is unknown."""
         self.stage = Stage.COMMITTING
         self._bounded(
             "committing the transaction",
@@ -513,8 +514,8 @@ class BatchProducer(RecordProducer):
     def _first(self) -> Answer | None:
         """That of the transaction: a record tells it of the record alone.
 
-        Where a partition may not join it, all records are purged. What the next call for the
-        transaction is answered is the reason; this one is answered by the client itself.
+        If a partition may not join it, all records are purged. The reason is the answer to the next
+        call for the transaction; this one is answered by the client itself.
         """
         if self.stage is Stage.OPEN:
             try:

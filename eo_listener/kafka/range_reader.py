@@ -28,7 +28,7 @@ _OF_GROUPS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", *COORDINATOR_MOVES}
 class RangeReader:
     """A consumer for ranges of partitions; its settings are those of `open_reader`.
 
-    What its connection reports is taken up in `errors`.
+    Reports of its connection are collected in `errors`.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class RangeReader:
     ) -> Iterator[Any]:
         """The records in these ranges. Raises KafkaError, also where the deadline has passed.
 
-        With `silence`, each message of a partition that is not read to its end yet puts the
-        deadline off until so many seconds after it.
+        With `silence`, each message of a partition that is not read to its end yet postpones the
+        deadline to that many seconds after it.
         """
         left = {tp: one.until for tp, one in ranges.items() if one.start < one.until}
         if not left:
@@ -73,7 +73,7 @@ class RangeReader:
         self.consumer.close()
 
     def _polled(self) -> Iterator[Any]:
-        """What there is, at least one unless nothing comes for a moment."""
+        """Return the available messages, at least one unless nothing arrives for a moment."""
         first = self.consumer.poll(_POLL)
         if first is not None:
             yield first
@@ -114,9 +114,9 @@ def record_times(
 ) -> dict[TopicPartition, int]:
     """The time of the first committed record from each offset on, in milliseconds since 1970.
 
-    Where there is none, that of the last one before, of those up to 1,000 offsets before it. A
-    partition without any, or that is gone, is left out. Raises KafkaError; each of a few steps
-    takes `timeout` seconds at most.
+    If there is none, that of the last record before, among up to 1,000 offsets before it. A
+    partition without any record, or that is gone, is left out. Raises KafkaError; each of a few
+    steps takes `timeout` seconds at most.
     """
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
     reader = RangeReader(properties, "eo-listener-times", committed=True, errors=errors)
@@ -154,7 +154,7 @@ def _read(
 def _bounds(
     logs: Logs, offsets: Mapping[TopicPartition, int], timeout: float
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Where each log starts, and where its first open transaction begins, or it ends."""
+    """Return the start of each log, and the start of its first open transaction, or its end."""
     snapshot = logs.snapshot(NOTHING_HELD, offsets.keys(), time.monotonic() + timeout)
     starts = snapshot.whole().starts
     stable = logs.stable_ends(tuple(starts), time.monotonic() + timeout)
@@ -163,7 +163,7 @@ def _bounds(
 
 _SMALL: Final = {
     **_QUICK,
-    # A broker sends one batch of records of a partition all the same, and not a megabyte of them.
+    # A broker still sends one batch of records of a partition, rather than a megabyte of them.
     "fetch.message.max.bytes": "1",
     "queued.min.messages": "1",
     # A second, else, before a partition is fetched whose broker has sent another one's alone.

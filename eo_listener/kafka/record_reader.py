@@ -34,8 +34,8 @@ _END: Final = "_PARTITION_EOF"
 class RecordReader:
     """The `LogReader` over librdkafka. Not to be used by two threads at once.
 
-    `timeout` bounds each question, and each silence while records are read, in seconds.
-    `transactional` says whether any producer of these topics is; None where that is unknown. Raises
+    `timeout` bounds each request, and each silence while records are read, in seconds.
+    `transactional` is True if any producer of these topics is; None if unknown. Raises
     SettingsError for properties that librdkafka does not accept.
     """
 
@@ -55,7 +55,7 @@ class RecordReader:
         self._consumers: dict[bool, Consumer] = {}
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
-        """Where the logs stand, and whether they are compacted. Raises KafkaError."""
+        """Return the logs' positions, and if they are compacted. Raises KafkaError."""
         deadline = time.monotonic() + self._timeout
         snapshot = self._logs.snapshot(NOTHING_HELD, partitions, deadline).whole()
         compacted = {
@@ -79,7 +79,9 @@ class RecordReader:
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """The offsets of the records in `ranges`, and of some beside them. Raises KafkaError."""
+        """Return the offsets of the records in `ranges`, and possibly of some more. Raises
+        KafkaError.
+        """
         consumer = self._consumer(committed=committed)
         found: list[OffsetRange] = []
         for wanted in _joined(ranges):
@@ -115,7 +117,7 @@ class RecordReader:
                 yield offset
 
     def _is_compacted(self, topic: str) -> bool | None:
-        """Whether single records may be deleted; None where Kafka does not report it."""
+        """Return True if single records may be deleted; None if Kafka does not report it."""
         try:
             errors = self._connection_errors
             return "compact" in cleanup_policy(self._admin, topic, self._timeout, errors)

@@ -50,7 +50,7 @@ class PooledClient(Protocol):
         ...
 
     def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
-        """What the group holds."""
+        """Return the group's offsets."""
         ...
 
     def poll(self) -> None:
@@ -78,7 +78,7 @@ class PooledGroupStore:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
+        """Commit, and return None or Kafka's error name for each partition. Raises KafkaError."""
         return self._of(group).commit(positions, time.monotonic() + timeout)
 
     def snapshot(
@@ -154,8 +154,8 @@ class GroupClient:
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
         """Say of each partition None or Kafka's error name. Raises KafkaError."""
-        # A request that was given up may still be sent by librdkafka. A newer one must not go
-        # out beside it: the older could land last, and take the group back.
+        # librdkafka may still send an abandoned request. A newer one must not be sent at the same
+        # time: the older could arrive last, and move the group back.
         self._await(deadline)
         try:
             self.client.consumer.commit(offsets=wire_of(positions), asynchronous=True)
@@ -189,7 +189,7 @@ class GroupClient:
         }
 
     def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
-        """What the group holds; for a moment transactions on it are waited for. Raises KafkaError.
+        """Return the group's offsets; waits briefly for transactions on it. Raises KafkaError.
 
         Else what a sink has just committed would not be seen, and be committed again.
         """

@@ -1,4 +1,4 @@
-"""Where the logs behind a query's sources stand, asked the way the sources themselves read."""
+"""Reads the logs behind a query's sources, the way the sources themselves read."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class SourceLogs:
         self._rules = GroupRouting(kafka=kafka, gssapi=has_gssapi())
         self._shim_client = shim_client
         self._timeout = timeout
-        # By process too: librdkafka's threads do not come along where one is forked off, and
-        # closing its clients there would wait for them.
+        # Also keyed by process: librdkafka's threads do not survive a fork, and closing its clients
+        # there would wait for them.
         self._clients: dict[tuple[int, Cluster], _Asker] = {}
         weakref.finalize(self, _close, self._clients)
 
@@ -105,7 +105,7 @@ class SourceLogs:
             return Logs(librdkafka_properties(cluster, self._shim_client))
         if self._shim_client is None:
             raise SettingsError(
-                f"the cluster at {cluster} cannot be asked without Spark's JVM",
+                f"the cluster at {cluster} cannot be reached without Spark's JVM",
                 cause=cluster.why_java,
             )
         return JavaGroups(self._shim_client, dict(cluster.properties))

@@ -23,7 +23,7 @@ Headers = Sequence[tuple[str, "str | bytes | None"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLog:
-    """A topic that exists: its id, None where it has none, and the logs of its partitions.
+    """An existing topic: its id, None if it has none, and the logs of its partitions.
 
     A range is from the first record that Kafka still has to the end of the log.
     """
@@ -33,7 +33,7 @@ class TargetLog:
 
 
 class StoredRecord(NamedTuple):
-    """Where a record lies, and its headers."""
+    """The place of a record, and its headers."""
 
     partition: TopicPartition
     offset: int

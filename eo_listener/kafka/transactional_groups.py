@@ -86,7 +86,7 @@ class _Transactions:
             raise error
 
     def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
-        """What the group holds; taken over before, unless that was done or is hopeless."""
+        """Return the group's offsets; takes it over first, unless that was done or is hopeless."""
         if not self._taken and self._ownership.lost is None:
             self.transact({}, deadline)
         held = group_offsets(self._client, self._group, partitions, deadline)
@@ -134,7 +134,7 @@ class _Transactions:
         return answer
 
     def _ready(self, deadline: float) -> OffsetProducer:
-        """A producer with nothing under way; a new one where the last is of no use any more."""
+        """Return a producer with nothing in progress; a new one if the last has become unusable."""
         self._require_not_lost()
         if self._producer is not None and self._producer.busy:
             self._unstick(self._producer, deadline)
@@ -146,7 +146,7 @@ class _Transactions:
             if self._taken:
                 self._require_ours(deadline)
             if self._retake_at is not None and time.monotonic() < self._retake_at:
-                raise self._ended("waiting to see whether a successor commits")
+                raise self._ended("waiting to see if a successor commits")
             self._producer = OffsetProducer(
                 self._properties, transactional_id(self._group), self._ownership
             )
@@ -166,14 +166,14 @@ class _Transactions:
         if producer.outlived:
             cause = (
                 "it was open for longer than transaction.timeout.ms: the driver or the broker "
-                "was held up in the middle of it"
+                "was delayed in the middle of it"
             )
         else:
             if not producer.young or self._retake_at is not None:
                 self._lose(answer.str())
             self._require_ours(time.monotonic() + _READ_TIMEOUT)
             self._retake_at = time.monotonic() + _PAUSE
-            cause = "soon after it had begun: by a successor, or by an own request that came late"
+            cause = "soon after it had begun: by a successor, or by a late request of its own"
         return self._ended(cause)
 
     def _ended(self, cause: str) -> KafkaError:

@@ -42,9 +42,9 @@ class ClosableObserver(Protocol):
 class CommitService:
     """The tracker and the committer of one driver, wired by its settings.
 
-    `queries` answers for running queries; `observers` get every event, after the log;
-    `shim_client` does in the JVM what needs Java, where there is one. Every method but those with
-    a deadline returns at once. Raises SettingsError.
+    `queries` answers for running queries; `observers` get every event, after the log; `shim_client`
+    does in the JVM what needs Java, if there is one. Every method but those with a deadline returns
+    immediately. Raises SettingsError.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class CommitService:
             try:
                 yield open_metrics(settings.metrics_port, settings.metrics_address)
             except UnavailableError as error:  # nobody is served by offsets that stay behind too
-                logger.warning("%s. Commits are made all the same", str(error).rstrip("."))
+                logger.warning("%s; committing continues without metrics", str(error).rstrip("."))
         if settings.preflight:
             yield StartCheck(
                 self._properties, mode=self._mode, recommit_interval=settings.recommit_interval
@@ -87,7 +87,7 @@ class CommitService:
         return open_cluster(cluster, self._mode, self._shim_client)
 
     def _properties(self, name: str) -> Mapping[str, str] | None:
-        """How librdkafka reaches a cluster; None where it does not, or is not to yet."""
+        """Return librdkafka's properties for a cluster; None if it cannot reach it, or not yet."""
         cluster = self._clusters.get(name)
         if cluster is None or cluster.client == "java":
             return None
@@ -119,7 +119,7 @@ class CommitService:
         return self._committer.flush(_left(deadline)) and routed
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """What Kafka has neither confirmed nor refused in these groups."""
+        """Return offsets of these groups that Kafka has neither confirmed nor refused."""
         return self._committer.waiting(groups)
 
     def close(self, deadline: float) -> None:

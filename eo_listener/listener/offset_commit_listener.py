@@ -67,7 +67,7 @@ class _ConnectRuns:
             self._changed.notify_all()
 
     def wait(self, timeout: float) -> bool:
-        """Wait until all are over, for so many seconds; say whether they are."""
+        """Wait up to that many seconds until all runs are over; return True if they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._open, timeout)
 
@@ -81,11 +81,11 @@ class OffsetCommitListener(StreamingQueryListener):
     committed to the group that the source option `kafka.consumer.commit.groupid` (or
     `eo.commit.group`) names. A source without a group is left alone.
 
-    `groups` names groups from outside, and goes before the options: `{"query": "group"}`, or
-    `{"query": {"topic": "group", "*": "group of the rest"}}`; a query by its name or id.
+    `groups` names groups from outside, and takes precedence over the options: `{"query": "group"}`,
+    or `{"query": {"topic": "group", "*": "group of the rest"}}`; a query by its name or id.
     `group_template` is for sources with neither: a text with `{query_name}`, `{query_id}` or
-    `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) go before what the sources
-    say of the cluster.
+    `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) take precedence over the
+    sources' own settings.
 
     `mode` is how the commits are made: "simple" (no member, not fenced), "member" (a live, fixed
     member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` says
@@ -169,7 +169,9 @@ class OffsetCommitListener(StreamingQueryListener):
 
     @property
     def _jlistener(self) -> Any:
-        """What classic PySpark registers in the JVM; pyspark's own costs 80 calls an event."""
+        """The object that classic PySpark registers in the JVM; pyspark's own costs 80 calls an
+        event.
+        """
         return None if self._driver is None else self._driver.listener(self._service)
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -229,7 +231,7 @@ def _close_all() -> None:
         try:
             listener._close(deadline)  # noqa: SLF001  # our own
         except Exception:
-            # The next one must be closed all the same, and the program must end.
+            # The next listener must still be closed, and the program must end.
             logger.exception("a listener of eo_listener could not be closed")
 
 
@@ -239,9 +241,10 @@ class NoQueries:
     def options(self, query_id: str, run_id: str) -> NoReturn:  # noqa: ARG002  # the protocol's
         """Raise JvmError."""
         raise JvmError(
-            f"query {query_id} cannot be asked",
+            f"cannot read the state of query {query_id}",
             cause="it runs on a Spark Connect server, and this is its client",
-            fix="Give the server the listener by configuration, or name servers and groups here",
+            fix="Register the listener on the server by configuration, or name servers and "
+            "groups here",
         )
 
     mode = position = has_ended = options

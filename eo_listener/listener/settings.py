@@ -89,7 +89,8 @@ class Settings:
         if not isinstance(kafka, Mapping):
             raise SettingsError(
                 f"kafka must be a mapping, got {type(kafka).__name__}",
-                fix="Give client properties as a dict, {'client.rack': 'a'}, or leave it out",
+                fix="Give client properties as a dict, such as {'client.rack': 'a'}, or "
+                "leave it out",
             )
         properties = dict(kafka)
         if bootstrap_servers is not None:
@@ -125,7 +126,7 @@ class Settings:
 
     @property
     def routing(self) -> GroupRouting:
-        """Where to commit. Raises SettingsError for a group that cannot be used."""
+        """Where to commit. Raises SettingsError for an unusable group."""
         names = GroupNames(
             groups=self.groups,
             template=self.group_template,
@@ -171,8 +172,8 @@ def require_observers(observers: object) -> tuple[Observer, ...]:
     for observer in found:
         if not callable(observer):
             raise SettingsError(
-                f"each of observers must be a function, got {observer!r}",
-                fix="Give functions that take one event",
+                f"observers must contain functions only, got {observer!r}",
+                fix="Give functions that take an event",
             )
     return found
 
@@ -241,6 +242,6 @@ def _refuse(key: str) -> None:
     near = difflib.get_close_matches(key, known, n=1)
     raise SettingsError(
         f"unknown setting {key}",
-        cause="it is misspelt, or belongs to another version",
+        cause="it is misspelt or belongs to another version",
         fix=f"Write {near[0]}" if near else f"Known are {', '.join(known)}, {PREFIX}{_KAFKA}*",
     )

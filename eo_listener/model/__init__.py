@@ -1,1 +1,1 @@
-"""What all parts share: errors, events, offsets, protocols and formats. Imports nothing else."""
+"""Shared by all parts: errors, events, offsets, protocols and formats. Imports nothing else."""

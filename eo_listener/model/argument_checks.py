@@ -13,7 +13,7 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 
 def require_one_of(name: str, value: object, known: Iterable[object]) -> None:
-    """Raise SettingsError for a value that is none of those that the argument `name` takes."""
+    """Raise SettingsError for a value that the argument `name` does not take."""
     known = tuple(known)
     if value not in known:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""What Spark measures of a batch."""
+"""Spark's measurements of a batch."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ class CommitMetadata:
 
     `query_id` and `run_id` are the first eight hex digits of Spark's UUIDs: enough to distinguish
     two queries, or two runs, on one group. `name` may have been cut (it ends with `~`).
-    `rewound_from` is the offset that the group held before a rewind that was asked for.
-    `withheld` marks a partition whose newer offsets the guard did not let through. `by_sink`: it
-    was committed with the rows of its batch, in the transaction of a sink. `command` is the command
-    of eo-listener that committed it, such as `group seed`; then ids and batch are those of where
-    its offsets are from, empty and -1 where that is no query.
+    `rewound_from` is the offset that the group held before a requested rewind. `withheld` marks a
+    partition whose newer offsets the guard did not let through. `by_sink`: it was committed with
+    the rows of its batch, in the transaction of a sink. `command` is the command of eo-listener
+    that committed it, such as `group seed`; ids and batch are then those of the origin of its
+    offsets, or empty and -1 if that is not a query.
     """
 
     name: str
@@ -57,12 +57,12 @@ class CommitMetadata:
 
     @property
     def author(self) -> str:
-        """The name of the query, or its id, or the command that is none."""
+        """The name of the query, or its id, or the command if there is no query."""
         return self.name or self.query_id or f"eo-listener {self.command}"
 
     @property
     def batch(self) -> int | None:
-        """The number of the batch; None where a command has committed what is of no batch."""
+        """The number of the batch; None if a command committed offsets that belong to no batch."""
         return None if self.batch_id < 0 else self.batch_id
 
     def rewinding(self, held: int) -> CommitMetadata:

@@ -95,8 +95,8 @@ class JvmAlreadyRunningError(SettingsError):
 class MissingExtraError(SettingsError, ImportError):
     """A package of an optional extra is not installed; `name` is the package, as in ImportError.
 
-    Fix: install the extra that the text names, where the driver runs.
-    Type: pip install 'eo-listener[spark,postgres]'
+    Fix: install the extra that the text names on the machine of the driver. Type: pip install
+    'eo-listener[spark,postgres]'
     """
 
     def __init__(self, what: str, *, package: str, extra: str) -> None:
@@ -169,7 +169,8 @@ class TopicRecreatedError(GuardError):
 
 
 class NewCheckpointError(GuardError):
-    """What is not Kafka was read under another checkpoint, whose batches mean nothing in this one.
+    """Sources other than Kafka were read under another checkpoint, whose batches mean nothing in
+    this one.
 
     `ranges`: the number of the batch.
     """
@@ -294,9 +295,9 @@ class SinkError(UnavailableError):
 class RetriableSinkError(SinkError):
     """A conflict in the store (serialization, deadlock); repeating the whole batch solves it.
 
-    Cause: two writers met, the server restarts, or a failover is not over.
-    Fix: nothing, where it passes: the batch is repeated for `retry_timeout`. A query that has
-    failed with it may be started again as soon as the store answers.
+    Cause: two writers met, the server is restarting, or a failover is in progress. Fix: nothing if
+    it is temporary: the batch is retried for `retry_timeout`. Restart a query that failed with it
+    as soon as the store answers.
     """
 
 

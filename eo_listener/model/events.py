@@ -1,4 +1,4 @@
-"""What happened, as frozen values that observers get; the log and the metrics are observers.
+"""Events as frozen values that observers get; the log and the metrics are observers.
 
 No event holds a secret: a cluster is named by its bootstrap servers only.
 """
@@ -24,8 +24,8 @@ class Event:
 class Committed(Event):
     """The group coordinator confirmed these offsets.
 
-    `seconds` is the time from the request to its answer; 0 where none was sent, because a sink had
-    committed them in the transaction of their batch.
+    `seconds` is the time from the request to its answer; 0 if none was sent, because a sink had
+    committed the offsets in the transaction of their batch.
     """
 
     cluster: str
@@ -39,11 +39,11 @@ class CommitFailed(Event):
     """A commit, or a part of it, was not confirmed; the offsets are kept and committed again.
 
     `errors` holds Kafka's error name for each partition; `code` is that of the partition that is
-    retried first, and `cause` and `fix` explain it: once an error that should pass by itself has
-    not passed for a minute, what may be wrong. `detail` is the connection's own error text, if
-    there is one. `refused` is set for an error that lasts until somebody acts (the group has
-    members, a right is missing), not for a passing one. `unknown` is set when the commit may have
-    succeeded all the same. `failures` counts consecutive failures; `retry_in` is in seconds.
+    retried first, and `cause` and `fix` explain it: once a temporary error has lasted a minute,
+    they name likely causes. `detail` is the connection's own error text, if there is one. `refused`
+    is set for an error that lasts until somebody acts (the group has members, a permission is
+    missing), not for a temporary one. `unknown` is set if the commit may have succeeded
+    nevertheless. `failures` counts consecutive failures; `retry_in` is in seconds.
     """
 
     cluster: str
@@ -135,7 +135,7 @@ class TopicRecreated(Event):
 class CommitterFenced(Event):
     """Another committer has taken over the group, and the broker refuses this one for good.
 
-    `offsets` are not committed any more; the successor commits. `code` is Kafka's error name.
+    `offsets` are no longer committed; the successor commits. `code` is Kafka's error name.
     """
 
     cluster: str
@@ -250,7 +250,7 @@ class QueryModeDetected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgressed:
-    """Where one Kafka source ended in a batch, and where its logs ended when it was planned.
+    """The end of one Kafka source in a batch, and the end of its logs when the batch was planned.
 
     `source` is the index in the progress event's `sources`; `cluster` is None when the source is
     not committed. `log_ends` is None when Spark did not read them, as for a repeated batch.
@@ -345,7 +345,7 @@ class BatchApplied(Event):
 class BatchReplayed(Event):
     """A sink already had the whole batch, so nothing was written.
 
-    `discarded` is set when Spark computed the batch all the same, to update the query's state.
+    `discarded` is set if Spark computed the batch nevertheless, to update the query's state.
     """
 
     query: str

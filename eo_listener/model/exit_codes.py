@@ -6,14 +6,16 @@ from typing import Final
 
 FINE: Final = 0
 FOUND: Final = 1
-"""What the command is for was found, or is refused because of what was found."""
+"""The command found what it looks for, or was refused because of its findings."""
 WRONG_USE: Final = 2
-"""What was typed cannot be done as it is, or names what is not there."""
+"""The command line cannot be carried out, or names something that does not exist."""
 UNREACHABLE: Final = 3
-"""What the command needs could not be reached, read or written; a right is missing, for example."""
+"""Something that the command needs could not be reached, read or written; a permission is missing,
+for example.
+"""
 FAULT: Final = 70
 """EX_SOFTWARE: a fault in eo_listener."""
 STOPPED: Final = 130
-"""What a shell says of a program that SIGINT has ended."""
+"""The exit status that a shell reports for a program ended by SIGINT."""
 READER_GONE: Final = 141
 """And SIGPIPE: `eo-listener status ... | head -1`."""

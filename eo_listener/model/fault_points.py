@@ -1,4 +1,4 @@
-"""Named places where a test can break the program off; without a test nothing happens there.
+"""Named places at which a test can interrupt the program; without a test nothing happens there.
 
 The environment variable EO_LISTENER_FAULT_POINTS names a module with a function `reached(name)`,
 which is then called at each of them. No such module is part of this package. Crash points of the
@@ -52,13 +52,13 @@ _hook: Callable[[str], None] | None = None
 
 
 def reached(name: str) -> None:
-    """Say that this place was reached. What a test's hook raises goes on to the caller."""
+    """Call the hook of a test, if there is one; what it raises goes on to the caller."""
     if _hook is not None:
         _hook(name)
 
 
 def arm(hook: Callable[[str], None] | None) -> None:
-    """Call `hook` from now on, in this process; None: nothing any more."""
+    """Call `hook` from now on, in this process; None stops that."""
     global _hook  # noqa: PLW0603  # one test at a time arms the whole process, on purpose
     _hook = hook
 

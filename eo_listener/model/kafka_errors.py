@@ -1,4 +1,4 @@
-"""What Kafka's error names mean for a commit: its cause, its fix, and whether it was stored.
+"""The meaning of Kafka's error names for a commit: cause, fix, and if it was stored.
 
 Names are those of `org.apache.kafka.common.protocol.Errors`; a leading underscore marks
 librdkafka's own, which never left this machine or were never answered.
@@ -47,17 +47,17 @@ PASSING: Final = (
         "REQUEST_TIMED_OUT",
     }
 )
-"""What a cluster answers while brokers come, go and change their parts."""
+"""Answers of a cluster while brokers start, stop and change their roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMeaning:
     """The meaning of one error name.
 
-    A `lasting` error stays until somebody changes something. After one with `outcome_unknown` the
-    commit may have been stored all the same. A `fatal` one is the end: another committer has taken
-    this one's place, and to continue would take it back. `persistent` is what the same error means
-    once it has not passed for a while.
+    A `lasting` error stays until somebody changes something. After an error with `outcome_unknown`
+    the commit may have been stored nevertheless. A `fatal` error is final: another committer has
+    taken over, and continuing would take the group back. `persistent` is the meaning of the same
+    error once it has lasted for a while.
     """
 
     cause: str
@@ -69,7 +69,7 @@ class ErrorMeaning:
 
 
 STOOD_STILL = "_STOOD_STILL"
-# What a coordinator answers when a request makes more than one record batch holds: before 4.0 the
+# A coordinator's answers to a request that makes more than a record batch holds: before 4.0 the
 # first, since then one of the others (in librdkafka's word or in Java's), which may mean anything.
 TOO_LARGE = frozenset({"INVALID_COMMIT_OFFSET_SIZE"})
 PERHAPS_TOO_LARGE = frozenset({"UNKNOWN", "UNKNOWN_SERVER_ERROR"})
@@ -80,27 +80,27 @@ NO_STORE = "_NO_STORE"
 
 _UNREACHABLE = ErrorMeaning(
     "the broker is down, slow, or not at this address",
-    "nothing to do if it comes back: the commit is kept and repeated; "
-    "else check kafka.bootstrap.servers",
+    "nothing to do if it comes back: the commit is kept and repeated; otherwise check "
+    "kafka.bootstrap.servers",
     outcome_unknown=True,
 )
 _NO_COORDINATOR = (
-    "Kafka cannot create __consumer_offsets (offsets.topic.replication.factor is above the number "
-    "of brokers), or too few replicas of the group's partition of it are online, or its "
-    "coordinator cannot write"
+    "Kafka cannot create __consumer_offsets (offsets.topic.replication.factor is above the "
+    "number of brokers), too few replicas of the group's partition of that topic are online, or "
+    "its coordinator cannot write"
 )
 _CHECK_COORDINATOR = (
-    "run kafka-topics.sh --describe --topic __consumer_offsets. If the topic is not there, set "
-    "offsets.topic.replication.factor to at most the number of brokers; if a partition has no "
-    "leader, or fewer in-sync replicas (Isr) than min.insync.replicas, start the brokers that hold "
-    "its replicas; else read the coordinator's log"
+    "run kafka-topics.sh --describe --topic __consumer_offsets. (1) If the topic does not exist, "
+    "set offsets.topic.replication.factor to at most the number of brokers; (2) if a partition "
+    "has no leader, or fewer in-sync replicas (Isr) than min.insync.replicas, start the brokers "
+    "that hold its replicas; (3) otherwise read the coordinator's log"
 )
 # librdkafka does not pass on that there is no coordinator: reading the group times out instead.
 _UNANSWERED = replace(
     _UNREACHABLE,
     persistent=ErrorMeaning(
-        "no answer for a minute or more: the broker is down or hangs, or the group is not served "
-        f"by a coordinator, because {_NO_COORDINATOR}",
+        "no answer for a minute or more: the broker is down or hangs, or the group has no "
+        f"coordinator, because {_NO_COORDINATOR}",
         f"check that the broker runs and kafka.bootstrap.servers is right; if so, "
         f"{_CHECK_COORDINATOR}",
         outcome_unknown=True,
@@ -108,9 +108,9 @@ _UNANSWERED = replace(
 )
 _COORDINATOR = ErrorMeaning(
     "the group's coordinator is being elected or is loading",
-    "nothing to do: it passes",
+    "nothing to do: this is temporary",
     persistent=ErrorMeaning(
-        f"no coordinator has served the group for a minute or more: {_NO_COORDINATOR}",
+        f"the group has had no coordinator for a minute or more: {_NO_COORDINATOR}",
         _CHECK_COORDINATOR,
     ),
 )
@@ -118,11 +118,11 @@ _LOADING = ErrorMeaning(
     _COORDINATOR.cause,
     _COORDINATOR.fix,
     persistent=ErrorMeaning(
-        "the group's coordinator has been loading its partition of __consumer_offsets for a minute "
-        "or more: the partition is large, mostly because it is not being compacted; or, in "
-        "transactional mode, it cannot reach the coordinator of the transaction",
-        "check the coordinator's log, that its log cleaner runs (log.cleaner.enable), and that the "
-        "brokers reach each other",
+        "the group's coordinator has been loading its partition of __consumer_offsets for a "
+        "minute or more: the partition is large, usually because it is not being compacted; or, "
+        "in transactional mode, it cannot reach the transaction coordinator",
+        "check the coordinator's log, that its log cleaner runs (log.cleaner.enable), and that "
+        "the brokers can reach each other",
     ),
 )
 _MEMBERS = ErrorMeaning(
@@ -133,17 +133,17 @@ _MEMBERS = ErrorMeaning(
 )
 _FENCED = ErrorMeaning(
     "another driver or listener has taken over this group with the same identity",
-    "let only one commit to a group, or give this query a group of its own; this one has stopped "
-    "committing to the group until it is restarted",
+    "let only one of them commit to the group, or give this query a group of its own; this "
+    "driver does not commit to the group again until it is restarted",
     lasting=True,
     fatal=True,
 )
 _LEADER = ErrorMeaning(
-    "a partition's leader is being elected or has moved", "nothing to do: it passes"
+    "a partition's leader is being elected or has moved", "nothing to do: this is temporary"
 )
 _ENDED = ErrorMeaning(
-    "Kafka does not know this committer's transaction (any more)",
-    "nothing to do: the group is read, and the commit repeated by a new producer",
+    "Kafka does not know this committer's transaction, or no longer does",
+    "nothing to do: a new producer reads the group and repeats the commit",
     outcome_unknown=True,
 )
 _LOGIN_FAILED = ErrorMeaning(
@@ -153,8 +153,8 @@ _LOGIN_FAILED = ErrorMeaning(
     lasting=True,
 )
 _LOCAL = ErrorMeaning(
-    "Kafka's client gave up the request (see the error name)",
-    "nothing to do if it passes: the commit is kept and repeated",
+    "Kafka's client gave up on the request (see the error name)",
+    "nothing to do if it is temporary: the commit is kept and repeated",
     outcome_unknown=True,
 )
 _UNLISTED = ErrorMeaning(
@@ -164,15 +164,16 @@ _UNLISTED = ErrorMeaning(
     outcome_unknown=True,
 )
 _FAULT = ErrorMeaning(
-    "the broker failed to handle the request and gives no reason; Kafka from 4.0 answers so too "
-    "when the offsets of one request are larger than max.message.bytes of __consumer_offsets",
-    "nothing to do if it passes: where it comes back, fewer partitions are sent at a time; else "
-    "check the broker's log",
+    "the broker failed to handle the request and gives no reason; from version 4.0 Kafka also "
+    "answers this if the offsets of one request are larger than max.message.bytes of "
+    "__consumer_offsets",
+    "nothing to do if it is temporary: if it comes back, fewer partitions are sent in a request; "
+    "otherwise check the broker's log",
     outcome_unknown=True,
 )
 _NO_PARTITION = ErrorMeaning(
     "the topic was deleted or recreated with fewer partitions",
-    "nothing can be committed for it; when it is gone for good, restart the driver",
+    "nothing can be committed for it; if it is gone for good, restart the driver",
     lasting=True,
 )
 
@@ -191,29 +192,30 @@ _MEANINGS = {
     "NETWORK_EXCEPTION": _UNREACHABLE,
     "_MISSING_ANSWER": ErrorMeaning(
         "the broker's answer left this partition out",
-        "nothing to do: it is asked again",
+        "nothing to do: the request is repeated",
         outcome_unknown=True,
     ),
     "INVALID_COMMIT_OFFSET_SIZE": ErrorMeaning(
         "the offsets of one request are larger than max.message.bytes of __consumer_offsets",
-        "nothing to do if it passes: fewer partitions are sent at a time; else raise that setting",
+        "nothing to do if it is temporary: fewer partitions are sent in a request; otherwise "
+        "raise that setting",
     ),
     "UNKNOWN": _FAULT,
     "UNKNOWN_SERVER_ERROR": _FAULT,
     "UNSTABLE_OFFSET_COMMIT": ErrorMeaning(
-        "a transaction on the group's offsets is still open, of an earlier driver most likely",
-        "nothing to do: it ends by itself, at the latest after its transaction.timeout.ms",
+        "a transaction on the group's offsets is still open, most likely from an earlier driver",
+        "nothing to do: it ends by itself, after its transaction.timeout.ms at the latest",
     ),
     "CONCURRENT_TRANSACTIONS": ErrorMeaning(
-        "the last transaction is still being completed", "nothing to do: it passes"
+        "the last transaction is still being completed", "nothing to do: this is temporary"
     ),
     "REBALANCE_IN_PROGRESS": ErrorMeaning(
-        "the group is rebalancing, or has not let the committer in yet",
-        "nothing to do: it passes",
+        "the group is rebalancing, or has not admitted the committer yet",
+        "nothing to do: this is temporary",
         persistent=ErrorMeaning(
-            "the group has not let the committer in for a minute or more: it waits for its other "
-            "members, the broker does not know the group.protocol asked for, or the group has no "
-            f"coordinator, because {_NO_COORDINATOR}",
+            "the group has not admitted the committer for a minute or more: it waits for its "
+            "other members, the broker does not support the requested group.protocol, or the "
+            f"group has no coordinator, because {_NO_COORDINATOR}",
             "run kafka-consumer-groups.sh --describe --members for the group and stop its other "
             f"members; if there are none, {_CHECK_COORDINATOR}",
         ),
@@ -228,18 +230,18 @@ _MEANINGS = {
     "INVALID_PRODUCER_EPOCH": _FENCED,
     "FENCED_INSTANCE_ID": _FENCED,
     "UNRELEASED_INSTANCE_ID": ErrorMeaning(
-        "another driver or listener is this group's fixed member (group.instance.id); one that was "
-        "killed counts as there until its session has ended (45 s)",
-        "nothing to do when it was killed: this one takes its place then; else stop it, or give "
-        "this query a group of its own",
+        "another driver or listener is this group's static member (group.instance.id); a killed "
+        "one counts as a member until its session ends (45 s)",
+        "nothing to do if it was killed: this driver then takes its place; otherwise stop it, or "
+        "give this query a group of its own",
         lasting=True,
     ),
     "FENCED_MEMBER_EPOCH": ErrorMeaning(
-        "the group has gone on without this member, which was cut off or suspended",
-        "nothing to do: it joins again",
+        "the group has continued without this member, which was disconnected or suspended",
+        "nothing to do: it rejoins",
     ),
     "INCONSISTENT_GROUP_PROTOCOL": ErrorMeaning(
-        "the group's other members use another protocol or other partition.assignment.strategy",
+        "the group's other members use another protocol or partition.assignment.strategy",
         "give the query a group of its own",
         lasting=True,
     ),
@@ -249,8 +251,9 @@ _MEANINGS = {
         lasting=True,
     ),
     "UNSUPPORTED_VERSION": ErrorMeaning(
-        "the broker is too old for what was asked for (group.protocol=consumer needs Kafka 4.0)",
-        "leave that setting out",
+        "the broker is too old for the requested protocol (group.protocol=consumer needs Kafka "
+        "4.0)",
+        "remove that setting",
         lasting=True,
     ),
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": ErrorMeaning(
@@ -261,18 +264,20 @@ _MEANINGS = {
     ),
     "INVALID_TRANSACTION_TIMEOUT": ErrorMeaning(
         "the broker's transaction.max.timeout.ms is below this client's transaction.timeout.ms",
-        "set 'transaction.timeout.ms' in the client settings (kafka={...}; follow: -X) to less",
+        "lower 'transaction.timeout.ms' in the client settings (kafka={...}; follow: -X)",
         lasting=True,
     ),
     "_UNSUPPORTED_FEATURE": ErrorMeaning(
-        "the broker has no transactions", "use mode='simple' or mode='member'", lasting=True
+        "the broker does not support transactions",
+        "use mode='simple' or mode='member'",
+        lasting=True,
     ),
     "UNKNOWN_MEMBER_ID": _MEMBERS,
     "ILLEGAL_GENERATION": _MEMBERS,
     "STALE_MEMBER_EPOCH": _MEMBERS,
     "GROUP_ID_NOT_FOUND": ErrorMeaning(
-        "the group was deleted, or is not of the kind that the client takes it for",
-        "nothing to do when it was deleted: the next commit recreates it",
+        "the group was deleted, or is of another type than the client expects",
+        "nothing to do if it was deleted: the next commit recreates it",
     ),
     "GROUP_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not use this group",
@@ -285,43 +290,45 @@ _MEANINGS = {
         lasting=True,
     ),
     "CLUSTER_AUTHORIZATION_FAILED": ErrorMeaning(
-        "the client may not use this cluster", "ask for the right to connect", lasting=True
+        "the client is not authorized to use this cluster",
+        "ask the cluster's administrator for access",
+        lasting=True,
     ),
     "_AUTHENTICATION": _LOGIN_FAILED,
     "SASL_AUTHENTICATION_FAILED": _LOGIN_FAILED,
     "UNSUPPORTED_SASL_MECHANISM": _LOGIN_FAILED,
     "_SSL": ErrorMeaning(
-        "the TLS handshake failed: this side does not trust the broker's certificate, or the "
-        "broker not this side's",
-        "check the source's kafka.ssl.* options; where it names no truststore, the machine's own "
-        "authorities count here, not those of the JVM",
+        "the TLS handshake failed: the client does not trust the broker's certificate, or the "
+        "broker does not trust the client's",
+        "check the source's kafka.ssl.* options; if they name no truststore, the machine's own "
+        "certificate authorities apply here, not those of the JVM",
         lasting=True,
     ),
     "_JVM": ErrorMeaning(
-        "Spark's JVM, by which this cluster is reached, did not do what it was asked for",
-        "nothing to do if it passes: the commit is kept and repeated",
+        "Spark's JVM, through which this cluster is reached, did not carry out the request",
+        "nothing to do if it is temporary: the commit is kept and repeated",
         outcome_unknown=True,
     ),
     NO_STORE: ErrorMeaning(
         "a key store of the source could not be turned into PEM for librdkafka",
-        "check kafka.ssl.keystore.* and kafka.ssl.truststore.*; else give PEM files, or the client "
-        "settings in librdkafka's names (kafka={...}; follow: -X)",
+        "check kafka.ssl.keystore.* and kafka.ssl.truststore.*; otherwise give PEM files, or the "
+        "client settings in librdkafka's names (kafka={...}; follow: -X)",
         lasting=True,
     ),
     NO_JAVA: ErrorMeaning(
-        "the source's security settings need Spark's own Kafka client, and there is no JVM here "
-        "that could be asked",
+        "the source's security settings need Spark's own Kafka client, and no JVM is available "
+        "here",
         "give the client settings in librdkafka's names (kafka={...}; follow: -X)",
         lasting=True,
     ),
     ONLY_SIMPLE: ErrorMeaning(
-        "the source's security settings need Spark's own Kafka client, which can commit in the "
-        "simple mode alone",
+        "the source's security settings need Spark's own Kafka client, which can commit in "
+        "simple mode only",
         "use mode='simple', or give the client settings in librdkafka's names (kafka={...})",
         lasting=True,
     ),
     "INVALID_GROUP_ID": ErrorMeaning(
-        "Kafka does not accept this group id", "rename it", lasting=True
+        "Kafka does not accept this group id", "rename the group", lasting=True
     ),
     "UNKNOWN_TOPIC_ID": _NO_PARTITION,
     "OFFSET_METADATA_TOO_LARGE": ErrorMeaning(
@@ -330,8 +337,8 @@ _MEANINGS = {
         lasting=True,
     ),
     STOOD_STILL: ErrorMeaning(
-        "this process, or its machine, was suspended just before the request",
-        "nothing to do: the group is read again first",
+        "this process or its machine was suspended just before the request",
+        "nothing to do: the committer reads the group again first",
     ),
     "_MALFUNCTION": ErrorMeaning(
         "a fault in eo_listener or in its Kafka client; the log has the traceback",

@@ -13,12 +13,12 @@ from eo_listener.model.offsets import Position, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """Where a group stands in one partition.
+    """The position of a group in one partition.
 
-    `committed` is None where the group holds no offset, `log_end` is None where the
-    partition is gone. `writer` is None when the commit was not made by eo_listener. `stable_end`
-    is where the first open transaction begins, or the log end, and `oldest_ms` when the first
-    record was written that is still to be read; both are None where they were not read.
+    `committed` is None if the group holds no offset, `log_end` is None if the partition no longer
+    exists. `writer` is None if the commit was not made by eo_listener. `stable_end` is the start of
+    the first open transaction, or the log end, and `oldest_ms` the time of the oldest unread
+    record; both are None if they were not read.
     """
 
     partition: TopicPartition

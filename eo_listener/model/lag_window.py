@@ -20,7 +20,7 @@ _FEW: Final = 3  # commits before it is said that lag does not decrease
 
 
 class LagVerdict(Enum):
-    """What a partition's commits say, the gravest last."""
+    """The verdict from a partition's commits, the gravest last."""
 
     OK = "OK"
     WARN = "WARN"
@@ -95,7 +95,7 @@ class LagWindow:
 
 
 def gravest(verdicts: list[LagVerdict | None]) -> LagVerdict | None:
-    """The verdict of a group: the gravest of its partitions; None where nothing is known yet."""
+    """The verdict of a group: the gravest of its partitions; None if nothing is known yet."""
     known = {one for one in verdicts if one is not None}
     worst = max(known, key=lambda one: one.gravity, default=None)
     return None if worst is LagVerdict.OK and None in verdicts else worst

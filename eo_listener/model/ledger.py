@@ -1,4 +1,5 @@
-"""What a sink keeps beside its data: how far each partition was applied, and by whom. Pure.
+"""The record that a sink keeps with its data: how far each partition was applied, and by whom.
+Pure.
 
 Format 1. A *head* is one row for each sink, query, topic and partition, and is never deleted; the
 *history* has a row for each range that was applied, and is pruned. Both are written in the
@@ -17,10 +18,10 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1
 GAP_ACCEPTED = "gap accepted"
-"""What the history records of a range with a gap, in place of a verdict."""
+"""The history's record of a range with a gap, in place of a verdict."""
 
 UNKNOWN_TIME = "-"
-"""When a range was applied, where a store has heads alone of it."""
+"""The time at which a range was applied, if a store has only heads of it."""
 
 
 class BatchVerdict(Enum):
@@ -32,7 +33,7 @@ class BatchVerdict(Enum):
 
 
 class LedgerKey(NamedTuple):
-    """What heads are kept under: the sink's key, and the name of the query."""
+    """The key of heads: the sink's key, and the name of the query."""
 
     sink: str
     query: str
@@ -47,8 +48,8 @@ def sql_literal(name: str) -> str:
 class Head:
     """The last range of one partition that a sink has applied; `range.until` is what comes next.
 
-    `topic_id` is as Kafka's own tools print it, None where it was not known. `query_id`, `run_id`
-    and `batch_id` name who moved it last.
+    `topic_id` is as Kafka's own tools print it, None if unknown. `query_id`, `run_id` and
+    `batch_id` name the last mover.
     """
 
     range: OffsetRange
@@ -60,7 +61,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedBatch:
-    """What the history records of one partition: `head` is the one that a batch has moved it to.
+    """The history's record of one partition: `head` is the head after a batch.
 
     `rows` are those of the whole batch, None where the store does not say. `verdict` is `first`,
     `next` or GAP_ACCEPTED; `gap` are offsets that are lost. `applied_at` is a time in the store's
@@ -78,7 +79,7 @@ class AppliedBatch:
 class TakenBack(NamedTuple):
     """That a table was taken back to before later batches, and its ledger with it.
 
-    `cause` is what was done; `fix` the command that undoes it, empty where there is none.
+    `cause` is what was done; `fix` the command that undoes it, empty if there is none.
     """
 
     cause: str
@@ -87,13 +88,13 @@ class TakenBack(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLedger:
-    """What a store holds of one sink and query, as it was read at one moment.
+    """A store's record of one sink and query, read at one moment.
 
-    `moved_at` has times in the store's own format, where the store has any. `begun` is a batch that
-    was begun and not finished, of a sink without transactions. `newest_only`: the history is that
-    of the newest batches, and may lack the first of a partition and those with a gap. `targets` are
-    the topics that rows went to, of a sink into topics; `replaced` those of them that were deleted
-    since, or deleted and created again.
+    `moved_at` has times in the store's own format, if the store has any. `begun` is a batch that
+    was begun and not finished, by a sink without transactions. `newest_only`: the history is that
+    of the newest batches, and may lack the first batch of a partition and batches with a gap.
+    `targets` are the topics that rows went to, for a sink into topics; `replaced` those of them
+    that were deleted since, or deleted and recreated.
     """
 
     key: LedgerKey
@@ -112,10 +113,9 @@ class Move(NamedTuple):
     A tuple, since a batch has one for each of its partitions, and a frozen dataclass takes four
     times as long to make.
 
-    `source` is the index of the source. `verdict` is None for an empty range, which moves no
-    offset but marks that this batch was applied. `found` is None where there must be no head yet.
-    `gap` are offsets that were skipped or lost before `range` or in its beginning, and which the
-    user has accepted.
+    `source` is the index of the source. `verdict` is None for an empty range, which moves no offset
+    but marks that this batch was applied. `found` is None if there must be no head yet. `gap` are
+    offsets skipped or lost before `range` or at its beginning, which the user has accepted.
     """
 
     source: int
@@ -128,8 +128,8 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one batch writes into a sink's ledger; `query` is the stable name that it is kept
-    under.
+    """The changes of one batch to a sink's ledger; `query` is the stable name under which it is
+    kept.
     """
 
     query: str
@@ -156,7 +156,7 @@ class Entry:
 
 
 class Unexpected(Enum):
-    """What the logs of a sink without transactions hold and should not, or lack."""
+    """Records that the logs of a sink without transactions should not hold, or lack."""
 
     FOREIGN = "records of other producers"
     LATE = "rows of a batch that was over"
@@ -179,7 +179,7 @@ class UnexpectedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a sink has written for one batch: rows of data, and dead letters.
+    """The numbers of a sink's write of one batch: rows of data, and dead letters.
 
     `rows` is None where the store has written them and does not say how many they are.
     `unexpected` is what a sink that fences nobody has found in its target meanwhile.

@@ -1,4 +1,4 @@
-"""Where a ledger is, as a command names it, and which store that is. Pure."""
+"""The place of a ledger, as a command names it, and its store. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.typed_command import typed_command
 
 ITS_CATALOG: Final = "with --spark-conf for its catalog"
-"""What a command needs for a table, where nothing of it was given before."""
+"""The options that a command needs for a table, if none was given before."""
 
 
 class LedgerStore(Enum):
@@ -48,11 +48,11 @@ class LedgerStore(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPlace:
-    """Where a ledger is: an address without a secret, and what else a command is to be given.
+    """The place of a ledger: an address without a secret, and the other options of a command.
 
     `schema` is that of a ledger in PostgreSQL, `servers` those of a topic that does not name them;
-    `more` says in words what is needed beside, and `same` which options of the command before.
-    Without `is_known` nobody can say yet which server it is on, nor whether another one is there.
+    `more` describes in words what else is needed, and `same` the options of the earlier command to
+    repeat. Without `is_known` the server is not known yet, nor if another one exists.
     """
 
     address: str
@@ -95,16 +95,17 @@ class PlacedSink(Protocol):
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """Where it is, once `applied` has returned. Asks nobody, and holds no secret."""
+        """The place, once `applied` has returned. Makes no request, and holds no secret."""
         ...
 
 
 def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
-    """How to go on where a ledger apart from its rows is behind: `has_it` is what to see first."""
+    """Describe how to continue if a ledger apart from its rows is behind: `has_it` is what to check
+    first.
+    """
     return (
-        f"see whether {has_it}: the ledger's topic may have been put back to an older state, or "
-        f"made anew, without it. Where it has them all, {all_there}; or, where it has none, "
-        f"{none_there}"
+        f"check if {has_it}: the ledger's topic may have been restored to an older state, or "
+        f"recreated, without it. If it has all of them, {all_there}; if it has none, {none_there}"
     )
 
 

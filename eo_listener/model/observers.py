@@ -8,7 +8,7 @@ from collections.abc import Callable
 from eo_listener.model.events import Event
 
 Observer = Callable[[Event], None]
-"""Called with every event, on the thread where it happened; it must return quickly."""
+"""Called with every event, on the thread on which it happened; it must return quickly."""
 
 logger = logging.getLogger("eo_listener")
 

@@ -78,7 +78,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return f"Offsets({', '.join(f'{tp}: {offset}' for tp, offset in self._map.items())})"
 
     def __str__(self) -> str:
-        """Name the first few, and how many more there are: for people, and for lines of a log."""
+        """Name the first few, and the number of the others: for messages and log lines."""
         shown = ", ".join(f"{tp}: {at}" for tp, at in islice(self._map.items(), _SHOWN))
         more = len(self) - _SHOWN
         return f"{shown} and {more} more" if more > 0 else shown or "none"
@@ -92,7 +92,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return Offsets({tp: offset for tp, offset in self._map.items() if keep(tp)})
 
     def merge(self, other: Mapping[TopicPartition, int]) -> Offsets:
-        """Both maps; where both name a partition, the greater offset."""
+        """Merge both maps; if both name a partition, the greater offset counts."""
         merged = dict(self._map)
         for tp, offset in other.items():
             merged[tp] = max(offset, merged.get(tp, offset))
@@ -106,7 +106,7 @@ class Offsets(Mapping[TopicPartition, int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """What a consumer group holds, or is to hold, for one partition."""
+    """A consumer group's present or wanted position in one partition."""
 
     offset: int
     metadata: str = ""

@@ -7,9 +7,9 @@ ids nor times, so it fits the same cluster only. JSON, format 1:
     {"v":1,"servers","exported_at":ms,"groups":[{"group","partitions":[
         {"topic","partition","offset","topic_id","timestamp":ms,"metadata"}, ...]}, ...]}
 
-`timestamp` is that of the first record that the group has not read, or, where it has read all, of
-the last one that it has: by it the place is found in a copy of the topic on another cluster.
-`topic_id` and `timestamp` are null where they are not known.
+`timestamp` is that of the first record that the group has not read, or, if it has read all, of the
+last one: with it the position can be found in a copy of the topic on another cluster. `topic_id`
+and `timestamp` are null if unknown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PLAIN, _WITH_GROUP = 3, 4  # columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedPartition:
-    """Where a group stood in one partition; times in milliseconds since 1970."""
+    """The position of a group in one partition; times in milliseconds since 1970."""
 
     partition: TopicPartition
     offset: int
@@ -55,7 +55,7 @@ class ExportedGroup:
 
 
 def write_csv(groups: Iterable[ExportedGroup]) -> str:
-    """Write Kafka's CSV: without the group's name where there is one group only."""
+    """Write Kafka's CSV: without the group's name if there is only one group."""
     groups = tuple(groups)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -95,10 +95,10 @@ def read_exported(text: str) -> tuple[ExportedGroup, ...]:
         raise _wrong("it is empty")
     groups = _read_json(text) if text.lstrip().startswith("{") else _read_csv(text)
     for name in _twice(group.group for group in groups):
-        raise _wrong(f"group {name} stands there twice")
+        raise _wrong(f"group {name} appears twice")
     for group in groups:
         for tp in _twice(one.partition for one in group.partitions):
-            raise _wrong(f"{tp} stands there twice")
+            raise _wrong(f"{tp} appears twice")
     return groups
 
 
@@ -115,12 +115,12 @@ def _read_csv(text: str) -> tuple[ExportedGroup, ...]:
         columns = columns or len(line)
         if len(line) != columns or columns not in (_PLAIN, _WITH_GROUP):
             raise _wrong(
-                f"line {number} has {len(line)} columns, and a line has topic,partition,offset or "
-                "group,topic,partition,offset"
+                f"line {number} has {len(line)} columns; a line must have topic,partition,offset "
+                "or group,topic,partition,offset"
             )
         topic, partition, offset = (cell.strip() for cell in line[-_PLAIN:])
         if not _NUMBER.fullmatch(partition) or not _NUMBER.fullmatch(offset):
-            raise _wrong(f"line {number}: partition and offset must be numbers of at least 0")
+            raise _wrong(f"line {number}: partition and offset must be integers of at least 0")
         group = line[0] if columns == _WITH_GROUP else None
         one = ExportedPartition(
             partition=_partition(topic, int(partition), f"line {number}"),
@@ -134,14 +134,14 @@ def _read_json(text: str) -> tuple[ExportedGroup, ...]:
     try:
         fields = json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError):
-        raise _wrong("it is not JSON, or was cut off") from None
+        raise _wrong("it is not JSON, or is truncated") from None
     version = fields.get("v")
     if version != FORMAT:
         raise FormatError(
-            f"the file is of format {version!r}, and this version knows format {FORMAT}"
+            f"the file has format {version!r}, but this version reads format {FORMAT}"
             if version is not None
-            else "the file names no format",
-            cause="a newer eo-listener has written it, or it is another file",
+            else "the file does not name its format",
+            cause="a newer eo-listener wrote it, or it is the wrong file",
             fix="Export the group again with this version. Offsets as Spark writes them, "
             '{"topic":{"0":5}}, go on the command line: --from-offsets',
         )
@@ -154,7 +154,7 @@ def _read_json(text: str) -> tuple[ExportedGroup, ...]:
             for group in fields["groups"]
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise _wrong(f"a field is missing or of another kind ({error})") from None
+        raise _wrong(f"a field is missing or has the wrong type ({error})") from None
 
 
 def _group(name: Any) -> str:
@@ -172,7 +172,7 @@ def _read_partition(fields: Mapping[str, Any]) -> ExportedPartition:
     if timestamp is not None and not (_is_number(timestamp) and 0 <= timestamp <= _LONGEST):
         raise _wrong(f"{where}: its timestamp is not in milliseconds since 1970")
     if topic_id is not None and not isinstance(topic_id, str):
-        raise _wrong(f"{where}: its topic id is not a text")
+        raise _wrong(f"{where}: its topic id is not a string")
     return ExportedPartition(
         partition=_partition(topic, number, where),
         offset=_offset(fields["offset"], where),
@@ -184,15 +184,15 @@ def _read_partition(fields: Mapping[str, Any]) -> ExportedPartition:
 
 def _partition(topic: str, number: int, where: str) -> TopicPartition:
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-        raise _wrong(f"{where}: Kafka has no topics of such a name")
+        raise _wrong(f"{where}: this is not a valid topic name")
     if not 0 <= number <= _MOST_PARTITIONS:
-        raise _wrong(f"{where}: Kafka has no partitions of this number")
+        raise _wrong(f"{where}: this is not a valid partition number")
     return TopicPartition(topic, number)
 
 
 def _offset(offset: Any, where: str) -> int:
     if not _is_number(offset) or not 0 <= offset <= _LONGEST:
-        raise _wrong(f"{where}: its offset is not a number of at least 0")
+        raise _wrong(f"{where}: its offset is not an integer of at least 0")
     return int(offset)
 
 
@@ -202,7 +202,7 @@ def _is_number(value: Any) -> bool:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for name in _twice(name for name, _ in pairs):
-        raise _wrong(f"{name} stands there twice in one JSON object")
+        raise _wrong(f"{name} appears twice in one JSON object")
     return dict(pairs)
 
 
@@ -217,6 +217,6 @@ def _twice(names: Iterable[T]) -> Iterator[T]:
 def _wrong(what: str) -> FormatError:
     return FormatError(
         f"the file of offsets cannot be read: {what}",
-        cause="it was cut off or edited, or it is another file",
-        fix="Write it with `eo-listener group export`; as CSV a line is topic,partition,offset",
+        cause="it was truncated or edited, or it is the wrong file",
+        fix="Write it with `eo-listener group export`; a CSV line is topic,partition,offset",
     )

@@ -1,7 +1,7 @@
 """The JSON in which Spark writes Kafka offsets, everywhere: `{"topic":{"0":5}}`.
 
-This reads what Spark has just said. What lies in a checkpoint may be damaged, and is read more
-strictly by `eo_listener.spark.checkpoint.log_files`.
+This reads offsets that Spark has just reported. Files of a checkpoint may be damaged, and
+`eo_listener.spark.checkpoint.log_files` reads those more strictly.
 """
 
 from __future__ import annotations

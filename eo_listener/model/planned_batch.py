@@ -1,4 +1,4 @@
-"""What Spark has planned for one batch, before anything of it is written. Pure values."""
+"""Spark's plan for one batch, before anything of it is written. Pure values."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 class PlannedBatch:
     """The offset ranges of one batch, by the index of the source, empty ones included.
 
-    `query` is the query's name, None when it has none; `sources` are those that read Kafka,
-    `counted` all others that have an offset, None where there are none. `stateful` marks a query
-    whose output is not a function of the batch's own rows (aggregation, stream-stream join,
-    deduplication): it must run each batch, also one whose rows are discarded (SPARK-52008).
-    `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from before any task could read.
-    Where Kafka was `asked`, they leave out what does not exist, else they are empty. Without
-    `deterministic` the rows may be others when they are computed again, as Spark says of the plan
-    before foreachBatch. `continued` are the partitions that an earlier batch of the checkpoint has
-    read: they start where that one ended; BATCHES is one of them.
+    `query` is the query's name, None if it has none; `sources` are those that read Kafka, `counted`
+    all others that have an offset, None if there are none. `stateful` marks a query whose output is
+    not a function of the batch's own rows (aggregation, stream-stream join, deduplication): it must
+    run each batch, even if its rows are discarded (SPARK-52008). `topic_ids`, `log_starts` and
+    `log_ends` are Kafka's answers from before any task could read. If Kafka was `asked`, they leave
+    out what does not exist; otherwise they are empty. Without `deterministic` the rows may differ
+    when computed again, according to Spark's plan before foreachBatch. `continued` are the
+    partitions that an earlier batch of the checkpoint has read: they start where that batch ended;
+    BATCHES is one of them.
     """
 
     query_id: str
@@ -51,26 +51,26 @@ class PlannedBatch:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """All that is read, BATCHES where there are counted sources."""
+        """All partitions that are read, with BATCHES if there are counted sources."""
         counted = () if self.counted is None else (BATCHES,)
         return frozenset(chain(counted, *self.sources.values()))
 
     @property
     def count(self) -> OffsetRange:
-        """The range of BATCHES, where there are counted sources."""
+        """The range of BATCHES, if there are counted sources."""
         return OffsetRange(self.batch_id, self.batch_id + 1)
 
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
         """All partitions of Kafka, of all sources, in order.
 
-        Raises SettingsError where two sources read the same partition: a ledger has one head for
-        it; and where nothing at all is read.
+        Raises SettingsError if two sources read the same partition, for which a ledger has one
+        head, and if nothing at all is read.
         """
         if not self.sources and self.counted is None:
             raise SettingsError(
                 f"batch {self.batch_id} has no source",
-                cause="a batch is judged by the offsets of its sources, and there are none",
-                fix="Give the function to the foreachBatch of a query that reads a stream",
+                cause="a batch is judged by the offsets of its sources, and it has none",
+                fix="Pass the function to the foreachBatch of a query that reads a stream",
             )
         found: dict[TopicPartition, OffsetRange] = {}
         for index, ranges in self.sources.items():
@@ -78,14 +78,14 @@ class PlannedBatch:
             if twice:
                 raise SettingsError(
                     f"two sources of the query read {twice[0]} (the second is source {index})",
-                    cause="the ledger holds one position for each topic and partition, whatever "
-                    "cluster the topic is on. Where a stream is joined with itself, Spark makes "
-                    "two sources of it, and each reads up to an end of its own",
-                    fix="Read the topic once, and use that DataFrame twice: a union of it with "
-                    "itself is one source. A join of a stream with itself is not supported: group "
-                    "by its key instead, or join in a query of its own that writes to a topic. If "
-                    "these are topics of one name on two clusters, read each in a query of its "
-                    'own, with a name of its own: exactly_once(..., name="...")',
+                    cause="the ledger holds one position for each topic and partition, whichever "
+                    "cluster the topic is on. If a stream is joined with itself, Spark makes two "
+                    "sources of it, and each reads up to an end of its own",
+                    fix="(1) To read a topic twice, read it once and use that DataFrame twice: a "
+                    "union of it with itself is one source. (2) A join of a stream with itself is "
+                    "not supported: group by its key instead, or join in a separate query that "
+                    "writes to a topic. (3) If two clusters have topics of this name, read each "
+                    'in a separate query with a name of its own: exactly_once(..., name="...")',
                 )
             found.update(ranges)
         return {tp: found[tp] for tp in sorted(found)}

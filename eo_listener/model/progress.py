@@ -41,7 +41,7 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What one progress event says about Kafka; sources of other kinds are left out.
+    """The Kafka part of one progress event; other sources are left out.
 
     `planned` is when the batch's end offsets were known, in seconds since the epoch: none of its
     tasks has read before that. It is the driver's clock; None when the event does not say.
@@ -84,8 +84,8 @@ class Progress:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(
                 f"a progress event of Spark cannot be read ({type(error).__name__}: {error})",
-                cause="this version of Spark may write it in another form",
-                fix="Report it with the Spark version; nothing is committed for this event",
+                cause="this version of Spark may write it in a different form",
+                fix="Report this with the Spark version; nothing is committed for this event",
             ) from error
 
 
@@ -96,7 +96,7 @@ def _planned(event: Mapping[str, Any]) -> float | None:
 
 
 def _measures(event: Mapping[str, Any]) -> BatchMetrics:
-    """What is only shown: a number that is not there, or none, is no reason to refuse the event."""
+    """Fields for display only: a missing or invalid number is no reason to refuse the event."""
     took = _number(event.get("durationMs"), "triggerExecution")
     rows = _number(event, "numInputRows")
     times = event.get("eventTime")

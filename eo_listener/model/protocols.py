@@ -1,4 +1,4 @@
-"""What the threads and decisions need of the outside world, and nothing more of it."""
+"""The parts of the outside world that threads and decisions need, and nothing more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eo_listener.model.planned_batch import PlannedBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
-    """What Kafka says of one group, and of the logs behind it.
+    """Kafka's answer about one group, and about the logs behind it.
 
     `held` leaves out partitions for which the group has no offset; `starts` (the first offset
     still in the log) and `ends` (the next to be written) leave out partitions that do not exist;
@@ -32,7 +32,7 @@ class GroupSnapshot:
     errors: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def whole(self) -> GroupSnapshot:
-        """Itself. Raises KafkaError where a topic was refused."""
+        """Return it. Raises KafkaError if a topic was refused."""
         for topic, code in sorted(self.errors.items()):
             raise KafkaError(f"reading topic {topic} failed: {code}", code=code)
         return self
@@ -44,7 +44,7 @@ class GroupStore(Protocol):
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit, and say of each partition None (confirmed) or Kafka's error name.
+        """Commit, and return None (confirmed) or Kafka's error name for each partition.
 
         A partition missing from the answer was not confirmed. Raises KafkaError when the
         request as a whole failed or was not answered within `timeout` seconds.
@@ -81,7 +81,7 @@ class QueryMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePosition:
-    """What a run of a query has made durable in its checkpoint.
+    """The durable position of a query's run in its checkpoint.
 
     `batch_id` is the last batch behind it (-1: none yet), or an earlier one, never a later one:
     Spark moves the two one after the other. `committed` holds the end offsets by the index of the
@@ -93,7 +93,7 @@ class LivePosition:
 
 
 class QueryReader(Protocol):
-    """What can be asked of running queries, also when they have just ended.
+    """Questions about running queries, also when they have just ended.
 
     Every method raises JvmError when the query cannot be asked.
     """
@@ -107,7 +107,7 @@ class QueryReader(Protocol):
         ...
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """What is durable now; None while the query has not restored its checkpoint yet.
+        """Return the durable position; None while the query has not restored its checkpoint yet.
 
         Never ahead of the commit log, in no mode.
         """
@@ -123,7 +123,7 @@ class QueryReader(Protocol):
 
 
 class ShimClient(Protocol):
-    """What the shim does for us inside Spark's JVM, over whichever way leads there."""
+    """The shim's calls inside Spark's JVM, whatever the connection to it."""
 
     def call(self, what: str, argument: str) -> str:
         """Do `what` with `argument`; both it and the answer are JSON texts. For any thread.
@@ -134,7 +134,7 @@ class ShimClient(Protocol):
 
 
 class PlanReader(Protocol):
-    """What Spark has planned for the batch that is being written."""
+    """Return Spark's plan of the batch that is being written."""
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read it; `frame` is the DataFrame that foreachBatch was given.
@@ -144,7 +144,7 @@ class PlanReader(Protocol):
         ...
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Where the checkpoint of the newest plan's query began to read.
+        """Return the offsets at which the query of the newest plan's checkpoint began.
 
         Leaves out partitions that came later. Raises JvmError, StorageError, CheckpointError or
         SettingsError when it cannot be known.
@@ -172,7 +172,7 @@ class Sink(Protocol):
     def per_partition(self) -> bool: ...
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`, from what is durable. Makes the ledger when there is none.
+        """Read the durable heads of `query`. Creates the ledger if there is none.
 
         Raises SinkError when the store cannot be asked.
         """
@@ -181,19 +181,19 @@ class Sink(Protocol):
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read all heads of the store's ledger that `query_id` has moved last, under any key.
 
-        Asked after `applied`, in the first batch of a run, and where that has no head for a
-        partition that is read. Where each target keeps a ledger of its own, those of that one.
-        Raises SinkError.
+        Called after `applied`, in the first batch of a run, and if that has no head for a partition
+        that is read. If each target keeps a ledger of its own, this reads that one. Raises
+        SinkError.
         """
         ...
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` (a DataFrame) and `entry` in one transaction.
 
-        Each head is moved by compare-and-set, and the number of rows changed is checked. Every
+        Each head is moved by compare-and-set, and the number of changed rows is checked. Every
         error but OutcomeUnknownError means that nothing was written (with `per_partition`: nothing
-        of the partitions that the ledger does not name). Raises ForeignWriterError where a head is
-        not what the entry found, RetriableSinkError, SinkLockedError, PoisonRowError,
+        of the partitions that the ledger does not name). Raises ForeignWriterError if a head
+        differs from the entry's, RetriableSinkError, SinkLockedError, PoisonRowError,
         OutcomeUnknownError, SinkError, and SettingsError for rows that can never fit.
         """
         ...
@@ -206,8 +206,8 @@ class Sink(Protocol):
 class LedgerReader(Protocol):
     """Reads the ledger of a store, of all its sinks and queries; makes and changes nothing.
 
-    `label` names the store to people and holds no secret. Reading raises SinkError or KafkaError
-    when the store cannot be asked, SettingsError where it has no ledger, and FormatError for one
+    `label` names the store for display and holds no secret. Reading raises SinkError or KafkaError
+    if the store cannot be reached, SettingsError if it has no ledger, and FormatError for a ledger
     of a newer release. For one thread.
     """
 
@@ -229,8 +229,8 @@ class LedgerReader(Protocol):
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
         """Read topic, partition and offset of each row of a sink's table, in this order.
 
-        `columns` are their names. Rows that lack one of them come last. Raises SettingsError where
-        there is no such table or column, or where rows do not say of which offset they are.
+        `columns` are their names. Rows that lack one of them come last. Raises SettingsError if the
+        table or a column does not exist, or if rows do not name their offset.
         """
         ...
 

@@ -28,7 +28,7 @@ def typed_command(words: Iterable[str], *same: str, arguments: Iterable[str] = (
 class ClusterCommands:
     """Commands that ask one cluster.
 
-    `servers` is None where no cluster was named. `client`: properties of a client were given;
+    `servers` is None if no cluster was named. `client`: properties of a client were given;
     `storage`: options of a checkpoint's storage.
     """
 

@@ -29,7 +29,9 @@ logger = logging.getLogger("eo_listener")
 
 
 class _BoundedRequest:
-    """What a client sends, as http.server reads it. Raises LineTooLong, which it answers by 431."""
+    """A client's request line, as http.server reads it. Raises LineTooLong, which is answered with
+    431.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -166,7 +168,7 @@ class BoundedServer(ThreadingHTTPServer):
         # Not the whole of it: one of UnicodeEncodeError holds all the numbers.
         logger.log(
             level,
-            "%s: a request could not be answered: %s: %.200s",
+            "%s: cannot answer a request: %s: %.200s",
             self._name,
             type(fault).__name__,
             fault,

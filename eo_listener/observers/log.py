@@ -53,7 +53,7 @@ _OfGroup = (
 
 @dataclass(slots=True)
 class _Trouble:
-    """What a group's commits are suffering from, and since when."""
+    """The errors that a group's commits suffer from, and since when."""
 
     since: float
     causes: dict[str, set[TopicPartition]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class EventLogger:
             case InternalError() if self._is_new(event):
                 _say(
                     logging.ERROR,
-                    "eo_listener failed in %s: %s. The query is not affected. Fix: report it",
+                    "eo_listener failed in %s: %s. The query is not affected. Fix: report this",
                     event.where,
                     event.problem,
                 )
@@ -150,14 +150,14 @@ class EventLogger:
         if trouble is not None:
             confirmed = event.offsets.keys()
             trouble.partitions -= confirmed
-            # A cause is over where one that suffered from it has been committed: when it comes
-            # back it is news, though some other partition stays in trouble all the while.
+            # A cause is over when a partition that suffered from it has been committed: if it
+            # returns it is news, even if some other partition has been in trouble all the time.
             trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & confirmed}
             if not trouble.partitions:
                 del self._troubles[key]
                 _say(
                     logging.INFO,
-                    "group %s at %s: committed again, after %d failures in %.1f s",
+                    "group %s at %s: commits succeed again, after %d failures in %.1f s",
                     event.group,
                     event.cluster,
                     trouble.failures,

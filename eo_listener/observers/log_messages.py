@@ -24,14 +24,14 @@ from eo_listener.model.events import (
 
 _REFUSALS = {
     Refusal.BELOW_COMMITTED: (
-        "two queries share the group, or the query restarted from an older checkpoint",
-        "give each query a group of its own; if the query is meant to go back, on_rewind='allow'",
+        "two queries share the group, or the query was restarted from an older checkpoint",
+        "give each query a group of its own; if the query is to go back, set on_rewind='allow'",
     ),
     Refusal.BELOW_GROUP: (
-        "the query restarted from an older or a new checkpoint, or somebody else commits too",
+        "the query was restarted from an older or a new checkpoint, or another program commits too",
         (
-            "if the query is meant to go back, restart it with on_rewind='allow' "
-            "(follow: --on-rewind allow); otherwise stop the other writer"
+            "if the query is to go back, restart it with on_rewind='allow' (follow: --on-rewind "
+            "allow); otherwise stop the other writer"
         ),
     ),
     Refusal.BEYOND_LOG_END: (
@@ -39,7 +39,7 @@ _REFUSALS = {
         "check the topic; commits continue once its log has grown beyond these offsets",
     ),
     Refusal.WITHHELD_BEFORE: (
-        "the guard of an earlier run found a batch that does not continue the one before",
+        "the guard of an earlier run found a batch that does not continue the batch before it",
         (
             "find its GuardViolation in the earlier log; to accept it, restart with "
             "guard='warn' (follow: --guard warn)"
@@ -52,20 +52,20 @@ _VIOLATIONS = {
         "read these offsets into the sink again, if they are missing there",
     ),
     ViolationKind.REPEAT: (
-        "the checkpoint was put back to an older state while the query ran",
+        "the checkpoint was restored to an older state while the query was running",
         "look for duplicates in the sink",
     ),
     ViolationKind.BACKWARD: (
         "the topic was recreated or truncated, and failOnDataLoss=false lets Spark continue",
-        "check the topic; records that are written below these offsets are read as new ones",
+        "check the topic; records written below these offsets are read as new records",
     ),
     ViolationKind.VANISHED: (
-        "the topic was deleted, or lost partitions, and failOnDataLoss=false lets Spark continue",
+        "the topic was deleted or lost partitions, and failOnDataLoss=false lets Spark continue",
         "check the topic, or the pattern that the source subscribes to",
     ),
     ViolationKind.LOST: (
         "retention deleted records before the query read them; failOnDataLoss=false allows that",
-        "raise the topic's retention, or make the query faster; these records are not in the sink",
+        "raise the topic's retention or make the query faster; these records are not in the sink",
     ),
 }
 
@@ -83,14 +83,14 @@ def refused(event: CommitRefused) -> str:
 def foreign(event: ForeignCommit) -> str:
     """Say who else commits."""
     if event.writer is None:
-        who = "a program that is not eo_listener"
+        who = "a program other than eo_listener"
     elif event.zombie:
         who = f"another run of this query ({event.writer}): a second driver, or a zombie"
     else:
         who = f"another query ({event.writer})"
     return (
-        f"the group holds {event.found}, this driver committed {event.ours}. Cause: somebody else "
-        f"commits to it: {who}. Fix: stop that writer, or give each a group of its own; "
+        f"the group holds {event.found}, this driver committed {event.ours}. Cause: another "
+        f"writer commits to it: {who}. Fix: stop that writer, or give each a group of its own; "
         "mode='transactional' (follow: --mode transactional) fences a zombie"
     )
 
@@ -98,7 +98,7 @@ def foreign(event: ForeignCommit) -> str:
 def vanished(event: GroupOffsetsMissing) -> str:
     """Say that a group lost offsets."""
     return (
-        f"the group no longer holds {len(event.offsets)} committed offsets, which are committed "
+        f"the group no longer holds {len(event.offsets)} committed offsets; they are committed "
         f"again: {event.offsets}. Cause: they expired, or somebody deleted them. Fix: if they "
         "expired, set recommit_interval well below offsets.retention.minutes"
     )
@@ -107,17 +107,18 @@ def vanished(event: GroupOffsetsMissing) -> str:
 def recreated(event: TopicRecreated) -> str:
     """Say that a topic is not the one it was."""
     return (
-        f"topic {event.topic} was deleted and recreated (its id was {event.was} and is "
+        f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
         f"{event.now}). Nothing more is committed for it; not committed: {event.offsets}. Fix: "
-        "restart the driver, and the query with a new checkpoint: its own is for the old topic"
+        "restart the driver, and start the query with a new checkpoint: the present one is for "
+        "the old topic"
     )
 
 
 def shared(event: PartitionsShared) -> str:
     """Say that several sources feed the same partitions."""
     return (
-        f"{' and '.join(event.readers)} read the same partitions ({few(event.partitions)}), so the "
-        "lowest of their offsets are committed. Fix: give each a group of its own"
+        f"{' and '.join(event.readers)} read the same partitions ({few(event.partitions)}), so "
+        "the lowest of their offsets is committed. Fix: give each a group of its own"
     )
 
 
@@ -129,9 +130,9 @@ def fenced(event: CommitterFenced) -> str:
 def missed(event: ProgressEventsMissed) -> str:
     """Say that events never came."""
     return (
-        f"no progress event arrived between batches {event.after_batch} and {event.before_batch}, "
-        "so these batches were not checked for gaps. Cause: Spark drops events when its listeners "
-        "are too slow. Fix: look for a slow listener"
+        f"no progress event arrived between batches {event.after_batch} and "
+        f"{event.before_batch}, so these batches were not checked for gaps. Cause: Spark drops "
+        "events if its listeners are too slow. Fix: look for a slow listener"
     )
 
 
@@ -172,20 +173,20 @@ def applied(event: BatchApplied) -> str:
         ranges = few(f"{tp} {one}" for tp, one in event.gaps.items())
         text += (
             f'. {lost} offsets before or in it are lost, and on_gap="accept" accepted that: '
-            f'{ranges}. Fix: drop on_gap="accept" again, or the next gap is accepted as well'
+            f'{ranges}. Fix: remove on_gap="accept", or the next gap is accepted as well'
         )
     if event.skipped:
         ranges = few(f"{tp} {one}" for tp, one in event.skipped.items())
         text += (
-            f". Its ledger begins with this batch; nothing is known of the offsets before: {ranges}"
-            '. Fix: drop on_first="accept" again, or an emptied ledger is accepted as well'
+            ". Its ledger begins with this batch; nothing is known of earlier offsets: "
+            f'{ranges}. Fix: remove on_first="accept", or an emptied ledger is accepted as well'
         )
     return text
 
 
 def replayed(event: BatchReplayed) -> str:
     """Say that a sink had a batch before."""
-    why = "; the batch was computed only for the query's state" if event.discarded else ""
+    why = "; the batch was computed for the query's state only" if event.discarded else ""
     return f"{event.sink} already has this batch from an earlier run; nothing was written{why}"
 
 
@@ -193,8 +194,8 @@ def state_lost(event: QueryStateLost) -> str:
     """Say what a new checkpoint of a stateful query loses."""
     return (
         f"the query continues in {event.sink} with a new checkpoint, which has no state: open "
-        "windows, counts and joins of the old checkpoint are lost, since the ledger is past their "
-        "records. Fix: keep the checkpoint of a query whose state matters"
+        "windows, counts and joins of the old checkpoint are lost, since the ledger has passed "
+        "their records. Fix: keep the checkpoint of a query whose state matters"
     )
 
 

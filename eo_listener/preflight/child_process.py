@@ -30,9 +30,9 @@ TRIES = 3
 _PACKAGES: Final = Path(__file__).parents[2]
 
 # `python -m` looks for modules in the working directory first, and so does `-c` as it starts: a
-# `rich.py` that lies there would be executed. PYTHONSAFEPATH is of Python 3.11, and -I would forget
-# PYTHONPATH and the user's own packages too.
-# Where this package was found comes last, for one that is on no path of a new interpreter.
+# `rich.py` there would be executed. PYTHONSAFEPATH exists from Python 3.11 on, and -I would ignore
+# PYTHONPATH and the user's own packages too. The directory of this package comes last, for a
+# package that is on no path of a new interpreter.
 _PROGRAM: Final = """\
 import sys
 sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
@@ -47,7 +47,7 @@ class BrokenOffError(UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a child has found, and whether it reached the cluster."""
+    """The findings of a child process, and if it reached the cluster."""
 
     findings: tuple[CheckFinding, ...]
     reached: bool
@@ -79,7 +79,7 @@ def start(*, polite: bool = False) -> subprocess.Popen[str]:
 
 
 def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answer:
-    """Let it run, for at most so many seconds, and return what it has found.
+    """Run it for at most that many seconds, and return its findings.
 
     The child is gone afterwards. Raises UnavailableError when it did not come to an end by itself
     (BrokenOffError: by a signal), and FormatError when it printed something else.
@@ -92,24 +92,22 @@ def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answe
         child.communicate()
         raise UnavailableError(
             f"the check did not end within {time.monotonic() - began:.0f} s",
-            fix="eo-listener preflight asks the same",
+            fix="run eo-listener preflight, which makes the same checks",
         ) from None
     if child.returncode not in _ENDS or not printed:
         raise BrokenOffError(
-            f"the process for it ended with {child.returncode}",
-            cause="librdkafka can end a process whose broker restarts; or eo_listener is not "
+            f"its process ended with {child.returncode}",
+            cause="librdkafka can end a process while a broker restarts; or eo_listener is not "
             "installed for that Python",
-            fix="eo-listener preflight asks the same",
+            fix="run eo-listener preflight, which makes the same checks",
         )
     return Answer(findings=read(printed), reached=child.returncode != exit_codes.UNREACHABLE)
 
 
 def read(printed: str) -> tuple[CheckFinding, ...]:
-    """What `preflight --json` has printed. Raises FormatError."""
+    """Read the output of `preflight --json`. Raises FormatError."""
     try:
         documents = json.loads(printed)["findings"]
         return tuple(CheckFinding.parse(document) for document in documents)
     except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(
-            f"the preflight's answer cannot be read ({type(error).__name__})"
-        ) from error
+        raise FormatError(f"cannot read the preflight's answer ({type(error).__name__})") from error

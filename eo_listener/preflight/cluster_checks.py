@@ -1,4 +1,4 @@
-"""What a cluster's own settings mean for commits. Pure."""
+"""Checks a cluster's own settings for commits. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding
         yield note(
             about,
             f"its settings could not be read ({facts.refused}), so retention is not compared",
-            f"keep recommit_interval well below {_RETENTION}; or, to have it compared: {command}",
+            f"keep recommit_interval well below {_RETENTION}; or, to have them compared: {command}",
         )
         return
     yield from _retention(about, facts, plan)
@@ -37,7 +37,7 @@ def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding
 def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
     minutes = facts.number(_RETENTION)
     if minutes is None:
-        yield note(about, f"{_RETENTION} is not reported by this broker")
+        yield note(about, f"this broker does not report {_RETENTION}")
         return
     seconds = minutes * 60.0
     every = _length(plan.recommit_interval)
@@ -48,13 +48,13 @@ def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[Che
         yield problem(
             about,
             f"{settings}: offsets of an idle query expire before they are committed again",
-            f"a recommit_interval of {_length(seconds / 4)} or less, or a longer {_RETENTION}",
+            f"set recommit_interval to {_length(seconds / 4)} or less, or raise {_RETENTION}",
         )
     elif plan.recommit_interval > seconds / 2:
         yield warning(
             about,
             f"{settings}: if one commit fails, offsets of an idle query may expire",
-            f"a recommit_interval of {_length(seconds / 4)} or less",
+            f"set recommit_interval to {_length(seconds / 4)} or less",
         )
     else:
         check = facts.number(_CHECK)
@@ -67,8 +67,8 @@ def _limits(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckF
     if longest is not None and longest < MAX_BYTES:
         yield problem(
             about,
-            f"{_METADATA} is {longest}, and a commit carries up to {MAX_BYTES} bytes",
-            f"raise {_METADATA} to {MAX_BYTES} or more (Kafka's own is 4096)",
+            f"{_METADATA} is {longest}, but a commit carries up to {MAX_BYTES} bytes",
+            f"raise {_METADATA} to {MAX_BYTES} or more (Kafka's default is 4096)",
         )
     timeout = facts.number(_TRANSACTION)
     if plan.mode == "transactional" and timeout is not None and timeout < _TRANSACTION_TIMEOUT:
@@ -76,15 +76,16 @@ def _limits(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckF
             about,
             f"{_TRANSACTION} is {timeout}, below the client's transaction.timeout.ms of "
             f"{_TRANSACTION_TIMEOUT}",
-            f"-X transaction.timeout.ms={timeout} (in a program: kafka={{...}})",
+            f"set -X transaction.timeout.ms={timeout} (in a program: kafka={{...}})",
         )
     protocols = (facts.settings or {}).get(_PROTOCOLS)
     new = plan.mode == "member" and plan.protocol == "consumer"
     if new and (protocols is None or "consumer" not in protocols):
         yield problem(
             about,
-            "group.protocol=consumer was asked for, and this broker has not the new protocol on",
-            "leave group.protocol out (it needs Kafka 4.0, or 3.7 with the feature switched on)",
+            "group.protocol=consumer was requested, but this broker has not enabled the new "
+            "protocol",
+            "remove group.protocol (it needs Kafka 4.0, or 3.7 with the feature enabled)",
         )
 
 

@@ -1,7 +1,7 @@
-"""What is known of a cluster, its groups and topics, and of this machine. Nothing secret.
+"""Facts about a cluster, its groups and topics, and this machine. Nothing secret.
 
-Where Kafka refused to answer, `refused` or `error` holds the name of its error, and what it would
-have answered is None.
+If Kafka refused to answer, `refused` or `error` holds the name of its error, and the refused fact
+is None.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member of a group; `instance` is its `group.instance.id`, None where it has none."""
+    """A member of a group; `instance` is its `group.instance.id`, None if it has none."""
 
     client: str
     host: str
@@ -50,10 +50,10 @@ class Member:
 class GroupFacts:
     """One group. `state` and `kind` as Kafka names them: `Empty`, `Stable`; `Classic`, `Consumer`.
 
-    `protocol` is its protocolType where that is not a consumer's ("connect", "share", ...).
-    `simple` says that it never had members, or that its offsets have expired since; `operations`
-    are what the client may do with it. `held` is None when it could not be read, for the
-    reason in `held_error`; `unstable` says that a transaction on it is open.
+    `protocol` is its protocolType if that is not a consumer's ("connect", "share", ...). `simple`
+    is True if it never had members, or its offsets have expired since; `operations` are what the
+    client may do with it. `held` is None if it could not be read, for the reason in `held_error`;
+    `unstable` is True if a transaction on it is open.
     """
 
     name: str

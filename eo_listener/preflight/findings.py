@@ -1,4 +1,4 @@
-"""What a check has found, and its form as JSON."""
+"""The result of a check, and its form as JSON."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class CheckFinding:
             )
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
-                f"a finding of the preflight cannot be read ({type(error).__name__})",
-                fix="Report it: both sides are eo_listener's",
+                f"cannot read a finding of the preflight ({type(error).__name__})",
+                fix="Report this: both sides are eo_listener's",
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Whether groups and topics can be committed to with the rights of the client. Pure."""
+"""Checks if groups and topics can be committed to with the client's permissions. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import CheckPlan, GroupFacts, TopicFacts
 from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 
-# What implies another right, in Kafka's AclAuthorizer.
+# Operations that imply another one, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
 
 
@@ -48,7 +48,8 @@ def refused(
 
 UNKNOWN = NO_TOPIC | {"_UNKNOWN_TOPIC"}
 """Errors of a topic that does not exist."""
-# Commits need Read; where the logs start and end, which each commit is held against, Describe.
+# Commits need Read; the start and end of the logs, with which each commit is compared, need
+# Describe.
 _NEEDED = ("READ", "DESCRIBE")
 
 
@@ -62,7 +63,7 @@ def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[Ch
     if topic.error in UNKNOWN:
         yield problem(
             about,
-            "it does not exist, or the client may not see it",
+            "it does not exist, or the client may not Describe it",
             "check its name; or, as an administrator: "
             + grant_command(servers, plan.principal, _NEEDED, resource),
         )
@@ -82,8 +83,8 @@ def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[Ch
     if not topic.has_id:
         yield note(
             about,
-            "it has no topic id (Kafka before 2.8), so one that is recreated is known by its "
-            "offsets alone",
+            "it has no topic id (Kafka before 2.8), so a recreated topic is recognised by its "
+            "offsets only",
         )
 
 
@@ -109,15 +110,16 @@ def judge_group(
     if group.unstable and not plan.running:
         yield warning(
             about,
-            "a transaction on its offsets is open: another driver is at work, or one was killed",
-            "let only one driver commit; one that was killed ends with its transaction.timeout.ms; "
-            f"whose it is: {_transactions(group.name, servers)}",
+            "a transaction on its offsets is open: another driver is working, or a driver was "
+            "killed",
+            "let only one driver commit; the transaction of a killed driver ends after its "
+            f"transaction.timeout.ms; to see whose it is: {_transactions(group.name, servers)}",
         )
     if plan.mode == "transactional" and not is_printable_ascii(group.name):
         yield problem(
             about,
-            "mode='transactional' takes groups of printable ASCII only, as librdkafka does",
-            "give the group an ASCII name; or mode='simple', or mode='member'",
+            "mode='transactional' takes group names of printable ASCII only, as librdkafka does",
+            "give the group an ASCII name, or use mode='simple' or mode='member'",
         )
     elif plan.mode == "transactional":
         yield _transactional_id(about, group.name, servers, plan)
@@ -154,25 +156,27 @@ def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> C
     )
     return note(
         about,
-        f"the right to the transactional id {own} was not tried: that would fence whoever has it",
-        f"where the cluster has ACLs: {command}",
+        f"permission for the transactional id {own} was not tried: that would fence its present "
+        "owner",
+        f"if the cluster has ACLs: {command}",
     )
 
 
 def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
     others = tuple(one for one in group.members if one.instance != INSTANCE_ID)
     if group.members and plan.running and plan.mode == "member" and not others:
-        yield fine(about, "its one member is the committer's")
+        yield fine(about, "its only member is the committer")
     elif group.members:
         yield _with_members(about, group, plan)
     elif group.state in ("Dead", None):
-        yield fine(about, "it does not exist yet: the first commit makes it")
+        yield fine(about, "it does not exist yet: the first commit creates it")
     elif group.simple is False and group.kind != "Consumer" and plan.mode != "member":
         yield warning(
             about,
-            "it is empty, but had members: all its offsets expire at once, the newest too, when "
+            "it is empty, but had members: all its offsets, the newest too, expire together when "
             "it has been empty for offsets.retention.minutes",
-            f"{_OWN_GROUP}; or mode='member'. Else they are missing until the next recommit",
+            f"{_OWN_GROUP}; or use mode='member'. Otherwise they are missing until the next "
+            "recommit",
         )
     else:
         yield fine(about, f"it has no members ({group.state})")
@@ -185,18 +189,19 @@ def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFindin
     if ours and plan.mode == "member":
         return warning(
             about,
-            f"a committer is its fixed member already ({who}), or was killed a moment ago",
-            "stop the other driver; the place of one that was killed is free after its session",
+            f"a committer is already its static member ({who}), or was killed a moment ago",
+            "stop the other driver; the place of a killed driver is free after its session timeout",
         )
     if plan.mode == "simple":
         return problem(
             about,
-            f"it has {members}: until it has none, commits are refused",
-            f"stop them; or {_OWN_GROUP}; or mode='transactional', which may commit beside them",
+            f"it has {members}: Kafka refuses commits until it has none",
+            f"stop them; or {_OWN_GROUP}; or use mode='transactional', which may commit while "
+            "they run",
         )
     return warning(
         about,
-        f"it has {members}, which may commit too: the last one wins",
+        f"it has {members}, which may commit too: the last commit wins",
         _OWN_GROUP,
     )
 
@@ -213,7 +218,7 @@ def _held(
         yield warning(
             about,
             f"another program committed to it: {few(strange)}",
-            f"check that nothing else uses this group; or {_OWN_GROUP}",
+            f"check that no other program uses this group; or {_OWN_GROUP}",
         )
     if len(writers) > 1:
         yield warning(
@@ -225,15 +230,16 @@ def _held(
         yield warning(
             about,
             f"the guard of an earlier run withheld newer offsets of {few(marked)}",
-            "look for its GuardViolation in the earlier log; to accept it, start with guard='warn'",
+            "look for its GuardViolation in the earlier log; to accept it, start the listener "
+            "with guard='warn'",
         )
     if beyond:
         yield problem(
             about,
-            f"it is beyond the end of the log in {few(beyond)}: the topic was deleted and "
+            f"it lies beyond the end of the log in {few(beyond)}: the topic was deleted and "
             "recreated, or lost records",
-            "start the query with a new checkpoint; commits go on beyond these offsets, or with "
-            "on_rewind='allow'",
+            "start the query with a new checkpoint; commits continue beyond these offsets, or "
+            "with on_rewind='allow'",
         )
     if lost:
         yield warning(
@@ -244,9 +250,9 @@ def _held(
     if gone:
         yield warning(
             about,
-            f"it holds offsets of topics that do not exist, or that the client may not see: "
+            "it holds offsets of topics that do not exist, or that the client may not Describe: "
             f"{few(gone)}",
-            "nothing to do if they were deleted: the offsets go with time",
+            "nothing to do if they were deleted: the offsets expire",
         )
     if held and not (strange or marked or beyond or lost or gone):
         by = f", by {few(writers)}" if writers else ""

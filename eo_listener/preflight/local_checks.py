@@ -1,4 +1,4 @@
-"""Whether Python, Java, Spark, its Kafka connector and the shim fit together. Pure."""
+"""Checks if Python, Java, Spark, its Kafka connector and the shim fit together. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFacts:
-    """What is installed here.
+    """The software installed here.
 
     `spark` and `scala` are versions, of the Spark in `home`; `pyspark` is that of the Python
-    package. What is not here is None. `connectors` and `shims` are file names among Spark's own
-    jars; `packages` Maven coordinates in spark-defaults.conf, without the organisation. `shim` is
-    the jar in this package. The errors say why a fact is missing.
+    package. What is not installed is None. `connectors` and `shims` are file names among Spark's
+    own jars; `packages` Maven coordinates in spark-defaults.conf, without the organisation. `shim`
+    is the jar in this package. The errors are the reasons why a fact is missing.
     """
 
     version: str
@@ -54,7 +54,7 @@ def judge_local(facts: LocalFacts) -> Iterator[CheckFinding]:
     else:
         yield note(
             _ABOUT,
-            "there is no Spark here",
+            "Spark is not installed here",
             f"only a query on this machine needs it: {install('spark')}",
         )
     if facts.java_error is not None and facts.spark is None and facts.spark_error is None:
@@ -71,7 +71,7 @@ def _spark(facts: LocalFacts) -> Iterator[CheckFinding]:
     if facts.pyspark is not None and facts.pyspark != facts.spark:
         yield warning(
             _ABOUT,
-            f"the Python package is pyspark {facts.pyspark}, and Spark {facts.spark} is started",
+            f"the Python package is pyspark {facts.pyspark}, but Spark {facts.spark} is started",
             f"unset SPARK_HOME, or pip install pyspark=={facts.spark}",
         )
     wanted = (facts.scala, facts.spark)
@@ -82,7 +82,7 @@ def _spark(facts: LocalFacts) -> Iterator[CheckFinding]:
         if found is not None and found != wanted:
             yield problem(
                 _ABOUT,
-                f"the Kafka connector {where} is of Spark {found[1]} (Scala {found[0]})",
+                f"the Kafka connector {where} is for Spark {found[1]} (Scala {found[0]})",
                 f"replace it by spark-sql-kafka-0-10_{facts.scala}, version {facts.spark}",
             )
         elif found is not None:
@@ -101,19 +101,19 @@ def _shim(facts: LocalFacts) -> Iterator[CheckFinding]:
         yield _failed(facts.shim_error)
     elif facts.shim is not None:
         if f"-{facts.version}.jar" in facts.shim:
-            yield fine(_ABOUT, f"the shim is there: {facts.shim}")
+            yield fine(_ABOUT, f"the shim exists: {facts.shim}")
         else:
             yield problem(
                 _ABOUT,
-                f"the shim is another version than this package ({facts.version}): {facts.shim}",
+                f"the shim has another version than this package ({facts.version}): {facts.shim}",
                 "pip install --force-reinstall eo-listener; in a checkout: make jar",
             )
     if facts.shims:
         yield problem(
             _ABOUT,
-            f"a shim lies among Spark's own jars ({', '.join(facts.shims)}), where it does not see "
-            "what comes by spark.jars",
-            'remove it there; configure() or --jars "$(eo-listener jar)" brings it',
+            f"a shim is among Spark's own jars ({', '.join(facts.shims)}), where it cannot see "
+            "jars added with spark.jars",
+            'remove it there; configure() or --jars "$(eo-listener jar)" adds it',
         )
 
 

@@ -1,4 +1,4 @@
-"""What a preflight is to check, and its format as JSON, which holds secrets."""
+"""The request to a preflight, and its format as JSON, which holds secrets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from eo_listener.preflight.sink_checks import (
 
 
 class Cluster(Protocol):
-    """What can be asked of a cluster."""
+    """The questions to a cluster."""
 
     def cluster(self) -> ClusterFacts:
         """Itself. Raises KafkaError when it cannot be reached."""
@@ -48,15 +48,15 @@ class Cluster(Protocol):
         ...
 
     def settings(self, topic: str) -> Mapping[str, str] | None:
-        """The settings of a topic; None where they cannot be read."""
+        """The settings of a topic; None if they cannot be read."""
         ...
 
     def try_creating(self, topic: str) -> Tried:
-        """Whether it could be made; makes nothing."""
+        """Try if the topic could be created; creates nothing."""
         ...
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Whether it may be written with; takes it from nobody, where `may_try`."""
+        """Try if the id may be used; fences nobody unless `may_try`."""
         ...
 
 
@@ -133,7 +133,7 @@ class Request:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(
                 f"standard input is not a request ({type(error).__name__})",
-                fix="--stdin is for eo_listener itself; give the options instead",
+                fix="--stdin is for eo_listener itself; use the options instead",
             ) from None
 
 

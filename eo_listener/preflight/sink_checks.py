@@ -1,4 +1,4 @@
-"""Whether a KafkaSink can write, with the rights of the client and the brokers' settings. Pure."""
+"""Checks if a KafkaSink can write, with its permissions and the brokers' settings. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def judge_target(
     if topic.error in UNKNOWN:
         yield problem(
             about,
-            "it does not exist, and a sink makes no topic that rows go to",
+            "it does not exist, and a sink does not create its target topics",
             create_topic(servers, topic.name),
         )
         return
@@ -60,20 +60,20 @@ def judge_target(
     if sink.write_method == "executors" and len(topic.ends) == 1 and not is_letters:
         yield note(
             about,
-            "it has 1 partition, so one task writes all rows: nothing is gained over the driver",
+            "it has 1 partition, so one task writes all rows, which gains nothing over the driver",
             "give it more partitions" + ('; or write_method="driver"' if sink.transactions else ""),
         )
     if "compact" in (settings or {}).get(_POLICY, "") and is_letters:
         yield problem(
             about,
-            f"its {_POLICY} has compact, and dead letters have no key: brokers refuse them",
+            f"its {_POLICY} includes compact, but dead letters have no key: brokers refuse them",
             alter_topic(servers, topic.name, f"{_POLICY}=delete"),
         )
     elif "compact" in (settings or {}).get(_POLICY, "") and not sink.transactions:
         yield problem(
             about,
-            f"its {_POLICY} has compact, which is refused with transactions=False: a row that "
-            "Kafka has deleted for a newer one would be written again after a crash",
+            f"its {_POLICY} includes compact, which transactions=False does not allow: a row "
+            "that Kafka has deleted for a newer one would be written again after a crash",
             "use transactions, or " + alter_topic(servers, topic.name, f"{_POLICY}=delete"),
         )
     elif "compact" in (settings or {}).get(_POLICY, ""):
@@ -82,9 +82,11 @@ def judge_target(
     if largest is not None and largest < _LARGEST:
         yield warning(
             about,
-            f"its {_RECORD} is {largest}: a larger row fails its batch, and is not refused alone",
-            f'{{"kafka.max.request.size": "{largest}"}} in the sink\'s options; or '
-            + alter_topic(servers, topic.name, f"{_RECORD}={_LARGEST}"),
+            f"its {_RECORD} is {largest}: a larger row fails its whole batch",
+            (
+                f'set {{"kafka.max.request.size": "{largest}"}} in the sink\'s options; or '
+                f"{alter_topic(servers, topic.name, f'{_RECORD}={_LARGEST}')}"
+            ),
         )
 
 
@@ -116,18 +118,20 @@ def judge_ledger(
     elif policy != "compact":
         yield problem(
             about,
-            f"its {_POLICY} is {policy}: heads would be deleted when they are old",
-            alter_topic(servers, topic.name, f"{_POLICY}=compact")
-            + "; or name another, ledger_topic=",
+            f"its {_POLICY} is {policy}: old heads would be deleted",
+            (
+                f"{alter_topic(servers, topic.name, f'{_POLICY}=compact')}; or name another topic, "
+                "ledger_topic="
+            ),
         )
     else:
         yield fine(about, "it is compacted; the client may read and write it")
     if topic.replicas < min(_SAFE, cluster.brokers):
         yield warning(
             about,
-            f"it has {topic.replicas} replicas, on {cluster.brokers} brokers: with a broker that "
-            "is lost, so is the proof of what was written",
-            "give it more, by kafka-reassign-partitions",
+            f"it has {topic.replicas} replicas on {cluster.brokers} brokers: losing a broker "
+            "loses the proof of what was written",
+            "add replicas with kafka-reassign-partitions",
         )
 
 
@@ -142,7 +146,7 @@ def judge_transactions(
         yield problem(
             about,
             f"{_MOST} is {longest}, below transaction_timeout={sink.transaction_timeout:g} s",
-            f"transaction_timeout={longest // 1000}; or raise {_MOST} on every broker",
+            f"set transaction_timeout={longest // 1000}, or raise {_MOST} on every broker",
         )
     elif longest is not None:
         yield fine(about, f"{_MOST} is {longest}: transaction_timeout fits")
@@ -151,25 +155,25 @@ def judge_transactions(
     if replicas is None and wanted is not None and wanted > cluster.brokers:
         yield warning(
             about,
-            f"{_REPLICAS} is {wanted}, and there are {cluster.brokers} brokers: unless "
-            f"{TRANSACTIONS} exists already, no transaction can begin",
-            f"start more brokers; or {_REPLICAS}={cluster.brokers} on every broker",
+            f"{_REPLICAS} is {wanted}, but the cluster has {cluster.brokers} brokers: unless "
+            f"{TRANSACTIONS} already exists, no transaction can begin",
+            f"start more brokers, or set {_REPLICAS}={cluster.brokers} on every broker",
         )
         return
     kept = wanted if replicas is None else replicas
     if kept is not None and in_sync is not None and in_sync > kept:
         yield problem(
             about,
-            f"{_IN_SYNC} is {in_sync}, and {TRANSACTIONS} has {kept} replicas: no transaction can "
-            "be written",
-            f"{_IN_SYNC}={kept} or less on every broker, or more replicas of {TRANSACTIONS}",
+            f"{_IN_SYNC} is {in_sync}, but {TRANSACTIONS} has {kept} replicas: no transaction "
+            "can be written",
+            f"set {_IN_SYNC}={kept} or less on every broker, or add replicas to {TRANSACTIONS}",
         )
     elif kept is not None and kept < min(_SAFE, cluster.brokers):
         yield warning(
             about,
-            f"{TRANSACTIONS} has {kept} replicas, on {cluster.brokers} brokers: while one of them "
-            "is away, queries whose transactions it keeps stand still",
-            f"{_REPLICAS}={_SAFE} on every broker before the first transaction; later, "
+            f"{TRANSACTIONS} has {kept} replicas on {cluster.brokers} brokers: while such a "
+            "broker is down, queries whose transactions it keeps wait",
+            f"set {_REPLICAS}={_SAFE} on every broker before the first transaction; later, use "
             "kafka-reassign-partitions",
         )
 
@@ -177,30 +181,34 @@ def judge_transactions(
 def judge_transactional_id(
     sink: SinkPlan, tried: Tried | None, servers: str, plan: CheckPlan
 ) -> CheckFinding:
-    """Judge the right to the id; `tried` is None where that would have fenced whoever has it."""
+    """Judge permission for the id; `tried` is None if trying would have fenced its owner."""
     if sink.query is None:
         some = sink_transactional_id(sink.key, "")
         resource = ["--resource-pattern-type", "prefixed", "--transactional-id", some]
         return note(
             f"transactional id {some}...",
-            "the right to it was not tried: it ends with the query's name, which was not given",
-            "name the query; where the cluster has ACLs: "
-            + grant_command(servers, plan.principal, ["WRITE", "DESCRIBE"], resource),
+            "permission for it was not tried: it ends with the query's name, which was not given",
+            (
+                "name the query; if the cluster has ACLs: "
+                f"{grant_command(servers, plan.principal, ['WRITE', 'DESCRIBE'], resource)}"
+            ),
         )
     own = sink_transactional_id(sink.key, sink.query)
     about, resource = f"transactional id {own}", ["--transactional-id", own]
     if tried is None:
         return note(
             about,
-            f"the right to it was not tried: without {_MOST} that might fence whoever has it",
-            "where the cluster has ACLs: "
-            + grant_command(servers, plan.principal, ["WRITE", "DESCRIBE"], resource),
+            f"permission for it was not tried: without {_MOST} that might fence its present owner",
+            (
+                "if the cluster has ACLs: "
+                f"{grant_command(servers, plan.principal, ['WRITE', 'DESCRIBE'], resource)}"
+            ),
         )
     if tried.error is None:
         return fine(about, "the client may write with it (Write)")
     if tried.error == _NO_ID:
         return refused(about, servers, plan.principal, ["WRITE", "DESCRIBE"], resource)
-    return note(about, f"the right to it could not be tried ({tried.error})")
+    return note(about, f"permission for it could not be tried ({tried.error})")
 
 
 def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
@@ -211,13 +219,13 @@ def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Iterat
         yield problem(
             about,
             f"it is a {group.protocol} group, not a consumer group",
-            "name another, group=",
+            "name another group, group=",
         )
     elif group.members:
         members = f"{counted(len(group.members), 'member')} ({few(group.members)})"
         yield warning(
             about,
-            f"it has {members}, which may commit too: the last one wins",
+            f"it has {members}, which may commit too: the last commit wins",
             "give the sink a group of its own, group=",
         )
 
@@ -239,11 +247,11 @@ def _absent(
     if creation is None:
         return problem(about, "it does not exist, and create=False", create)
     if creation.error is None:
-        return fine(about, "it does not exist yet: the first batch makes it")
+        return fine(about, "it does not exist yet: the first batch creates it")
     if creation.error in _NO_RIGHT:
         return refused(about, servers, plan.principal, ["CREATE"], ["--topic", name])
     return problem(
-        about, f"it does not exist, and Kafka refuses to make it ({creation.error})", create
+        about, f"it does not exist, and Kafka refuses to create it ({creation.error})", create
     )
 
 

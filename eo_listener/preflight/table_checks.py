@@ -1,4 +1,4 @@
-"""Whether a sink can write its table, with this Spark and what others have set there. Pure."""
+"""Checks if a sink can write its table, with this Spark and the settings there. Pure."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _AGE: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)
 
 
 def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
-    """Whether the Spark of the query is given what its sink needs."""
+    """Check that the query's Spark has what its sink needs."""
     about, library = f"Spark {facts.spark}", _LIBRARY[kind]
     if facts.wanted is None:
         yield problem(
             about,
-            f"there is no {library} for it (Scala {facts.scala})",
+            f"no {library} exists for it (Scala {facts.scala})",
             f"use Spark {facts.supported}",
         )
         return
@@ -55,7 +55,7 @@ def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
         else:
             yield problem(
                 about,
-                f"{name} is for {made_for}, and this is Spark {facts.spark} with Scala "
+                f"{name} is for {made_for}, but this is Spark {facts.spark} with Scala "
                 f"{facts.scala}",
                 f"replace it by {facts.wanted}",
             )
@@ -65,7 +65,7 @@ def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
         what = [*([] if facts.given else [library]), *facts.lacking]
         yield note(
             about,
-            f"neither --spark-conf nor spark-defaults.conf has {few(what)}: this command adds it "
+            f"neither --spark-conf nor spark-defaults.conf has {few(what)}; this command adds it "
             "for itself",
             f"configure(builder, {_OPTION[kind]}) adds it to the query's session; or spark-submit "
             f"{' '.join(wanted)}",
@@ -73,7 +73,7 @@ def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
 
 
 def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding]:
-    """Whether an IcebergSink can write its table."""
+    """Check that an IcebergSink can write its table."""
     about = f"Iceberg table {plan.name}"
     if facts.release:
         yield _iceberg_release(about, facts)
@@ -83,19 +83,19 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding
     if facts.store == "hadoop":
         yield warning(
             about,
-            "its catalog (type hadoop) refuses a commit that another one came before only where "
-            "the storage renames a file atomically, which S3 does not",
-            "take a catalog on a database (type=jdbc), Hive's or REST's",
+            "its catalog (type hadoop) detects a conflicting commit only if the storage renames "
+            "files atomically, which S3 does not",
+            "use a catalog in a database (type=jdbc), Hive or REST",
         )
     if not facts.there:
         yield from _absent_iceberg(about, plan, facts)
         return
-    yield fine(about, f"it is there, in format {facts.format} ({facts.store} catalog)")
+    yield fine(about, f"it exists, in format {facts.format} ({facts.store} catalog)")
     if facts.format < _FORMAT:
         yield warning(
             about,
-            "format 1 has no sequence numbers: after snapshots have expired, less can be told of "
-            "a rollback; and no MERGE on read",
+            "format 1 has no sequence numbers, so that expired snapshots hide more of a "
+            "rollback, and no merge-on-read",
             f"ALTER TABLE {plan.name} SET TBLPROPERTIES ('format-version'='2')",
         )
     yield from _storage(about, facts.storage)
@@ -105,7 +105,7 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding
 
 
 def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:
-    """Whether a DeltaSink can write its table."""
+    """Check that a DeltaSink can write its table."""
     about = f"Delta table {plan.name}"
     if facts.release:
         yield fine(about, f"Delta Lake {facts.release}")
@@ -116,34 +116,34 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:
         yield warning(
             about,
             "Spark's catalog is in memory here, so the name means nothing after the application "
-            "has ended: its successor would make another table",
-            "if the query has a metastore, give its settings: --spark-conf "
+            "ends: its successor would create another table",
+            "if the query has a metastore, pass its settings: --spark-conf "
             "spark.sql.catalogImplementation=hive; if not, write to a path: DeltaSink(path=...)",
         )
         return
     if not facts.there:
         yield from _absent_delta(about, plan, facts)
         return
-    yield fine(about, f"it is there, with protocol {facts.protocol}")
+    yield fine(about, f"it exists, with protocol {facts.protocol}")
     yield from _storage(about, facts.storage)
     yield from _delta_settings(about, facts.reference, facts.properties)
     yield from judge_ledgers(about, plan, facts.ledgers)
 
 
 def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Iterator[CheckFinding]:
-    """What the table's ledgers say of the query, and of others."""
+    """Report the table's ledgers of the query, and of others."""
     if facts.error is not None:
         yield _failed(about, facts.error)
         return
     known = {one.key.query: one for one in facts.stored}
     if not known:
-        yield fine(about, "it has no ledger yet: the first batch makes it")
+        yield fine(about, "it has no ledger yet: the first batch creates it")
         return
     if plan.query is not None and plan.query not in known:
         yield note(
             about,
             f"it has no ledger of {plan.query!r}, but of {few(sorted(map(repr, known)))}",
-            "if the query has a new name, give the old one: exactly_once(..., name=...)",
+            "if the query has a new name, use the old one: exactly_once(..., name=...)",
         )
     for query, stored in sorted(known.items()):
         if plan.query in (None, query):
@@ -165,11 +165,12 @@ def _ledger(about: str, query: str, stored: StoredLedger) -> CheckFinding:
 
 def _iceberg_release(about: str, facts: IcebergFacts) -> CheckFinding:
     if facts.forwards:
-        return fine(about, f"Iceberg {facts.release} can move branches on")
+        return fine(about, f"Iceberg {facts.release} can fast-forward branches")
     return problem(
         about,
-        f"Iceberg {facts.release} cannot move main on to a branch, by which a batch is published",
-        "take a release from 1.10 on: configure(builder, iceberg=True) adds one",
+        f"Iceberg {facts.release} cannot fast-forward main to a branch, which is how a batch is "
+        "published",
+        "use release 1.10 or later: configure(builder, iceberg=True) adds one",
     )
 
 
@@ -177,18 +178,18 @@ def _absent_iceberg(about: str, plan: TablePlan, facts: IcebergFacts) -> Iterato
     if facts.namespace is None:
         yield note(
             about,
-            "the catalog's database has no tables of Iceberg's yet: Iceberg makes them when the "
+            "the catalog's database has no Iceberg tables yet: Iceberg creates them when the "
             "catalog is first used",
             f"CREATE NAMESPACE {_parent(plan.name)}",
         )
     elif not facts.namespace:
         yield problem(
             about,
-            f"there is no namespace {_parent(plan.name)}",
+            f"namespace {_parent(plan.name)} does not exist",
             f"CREATE NAMESPACE {_parent(plan.name)}",
         )
     elif plan.create:
-        yield fine(about, "it is not there: the first batch makes it, in format 2")
+        yield fine(about, "it does not exist: the first batch creates it, in format 2")
     else:
         yield _not_made(about, plan)
 
@@ -197,11 +198,11 @@ def _absent_delta(about: str, plan: TablePlan, facts: DeltaFacts) -> Iterator[Ch
     if not facts.database:
         yield problem(
             about,
-            f"there is no database {_parent(plan.name)}",
+            f"database {_parent(plan.name)} does not exist",
             f"CREATE DATABASE {_parent(plan.name)}",
         )
     elif plan.create:
-        yield fine(about, "it is not there: the first batch makes it")
+        yield fine(about, "it does not exist: the first batch creates it")
         yield from _storage(about, facts.storage)
     else:
         yield _not_made(about, plan)
@@ -210,8 +211,8 @@ def _absent_delta(about: str, plan: TablePlan, facts: DeltaFacts) -> Iterator[Ch
 def _not_made(about: str, plan: TablePlan) -> CheckFinding:
     return problem(
         about,
-        "it is not there, and with create=False no batch makes it",
-        f"create it; or leave out create=False of {plan.sink}",
+        "it does not exist, and with create=False no batch creates it",
+        f"create it, or remove create=False from {plan.sink}",
     )
 
 
@@ -221,7 +222,8 @@ def _storage(about: str, storage: Storage | None) -> Iterator[CheckFinding]:
     if storage.writable is None:
         yield note(
             about,
-            f"whether this user may write to {storage.place} is not tried; the first batch does",
+            f"permission of this user to write to {storage.place} is not tried; the first batch "
+            "tries it",
         )
     elif storage.writable:
         yield fine(about, f"this user may write to {storage.place}")
@@ -229,7 +231,7 @@ def _storage(about: str, storage: Storage | None) -> Iterator[CheckFinding]:
         yield problem(
             about,
             f"this user may not write to {storage.place}",
-            "give the user of the driver and of the executors the right to write there",
+            "allow the user of the driver and the executors to write there",
         )
 
 
@@ -238,22 +240,22 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Itera
     if facts.wap is not None and _is_true(given.get(_WAP)):
         yield problem(
             about,
-            f"it has {_WAP}, and the session {facts.wap}: what is written would not come to the "
+            f"it has {_WAP}, and the session has {facts.wap}: rows would not be written to the "
             "branch of the batch",
-            f"take {facts.wap} away from the settings of the query",
+            f"remove {facts.wap} from the settings of the query",
         )
     for branch, snapshot in facts.expiring.items():
         yield problem(
             about,
-            f"branch {branch}, which keeps a ledger, was given an age: expire_snapshots would drop "
-            "it",
+            f"branch {branch}, which keeps a ledger, has a maximum age: expire_snapshots would "
+            "drop it",
             f"ALTER TABLE {plan.name} REPLACE BRANCH {branch} AS OF VERSION {snapshot} "
             f"RETAIN {_CENTURY} DAYS",
         )
     if facts.snapshots > _MANY:
         yield warning(
             about,
-            f"it has {facts.snapshots:,} snapshots, which every commit writes once more",
+            f"it has {facts.snapshots:,} snapshots, which every commit writes again",
             "expire some: maintain_iceberg(table, expire_after=timedelta(days=7), execute=True)",
         )
     kept = given.get(_METADATA_KEPT, "")
@@ -261,15 +263,15 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Itera
     if _is_true(given.get(_DELETES_METADATA)) and most < _KEPT_BY_ITSELF:
         yield warning(
             about,
-            f"older metadata are deleted after {most} commits ({_METADATA_KEPT}): where snapshots "
-            "of others behind main's head have expired too, nothing may say whether a batch was "
-            "rolled back, and the query would stop",
+            f"older metadata files are deleted after {most} commits ({_METADATA_KEPT}): if other "
+            "writers' snapshots behind main's head have expired too, nothing may show if a batch "
+            "was rolled back, and the query would stop",
             f"ALTER TABLE {plan.name} UNSET TBLPROPERTIES ('{_METADATA_KEPT}')",
         )
     elif not _is_true(given.get(_DELETES_METADATA)):
         yield note(
             about,
-            "older metadata are never deleted, three files for each batch",
+            "older metadata files are never deleted, three files for each batch",
             f"ALTER TABLE {plan.name} SET TBLPROPERTIES ('{_DELETES_METADATA}'='true')",
         )
 
@@ -279,11 +281,11 @@ def _delta_settings(about: str, table: str, given: Mapping[str, str]) -> Iterato
         yield note(
             about,
             f"it has {APPEND_ONLY}: an upsert that changes a row fails",
-            f"mode=\"append\"; or ALTER TABLE {table} UNSET TBLPROPERTIES ('{APPEND_ONLY}')",
+            f"use mode=\"append\"; or ALTER TABLE {table} UNSET TBLPROPERTIES ('{APPEND_ONLY}')",
         )
     mapping = given.get(COLUMN_MAPPING, "none")
     if mapping != "none":
-        yield fine(about, f"it has {COLUMN_MAPPING}={mapping}: columns are matched by their names")
+        yield fine(about, f"it has {COLUMN_MAPPING}={mapping}: columns are matched by name")
     retention = given.get(LOG_RETENTION)
     if retention is None or _is_false(given.get(LOG_CLEANUP)):
         return
@@ -292,15 +294,15 @@ def _delta_settings(about: str, table: str, given: Mapping[str, str]) -> Iterato
         yield note(
             about,
             f"it has {LOG_RETENTION}={retention}",
-            "a query that has written nothing for so long, while others have, loses its ledger",
+            "a query that writes nothing for that long, while others do, loses its ledger",
         )
     elif age < _LEAST_RETENTION:
         yield warning(
             about,
-            f"it has {LOG_RETENTION}={retention}: a query that has written nothing for so long, "
-            "while others have, loses its ledger",
-            f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{LOG_RETENTION}'); Delta's own value "
-            "is 30 days",
+            f"it has {LOG_RETENTION}={retention}: a query that writes nothing for that long, "
+            "while others do, loses its ledger",
+            f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{LOG_RETENTION}'); Delta's default is 30 "
+            "days",
         )
 
 

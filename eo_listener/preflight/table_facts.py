@@ -1,4 +1,4 @@
-"""What is known of a table that a sink is to write, and of the Spark that it is written by."""
+"""Facts about a table that a sink is to write, and about the Spark that writes it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DELTA: Final = "delta"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlan:
-    """What a sink is to do: its table, as an address names it, and its arguments, by their names.
+    """A planned sink: its table, as an address names it, and its arguments, by their names.
 
-    `kind` is ICEBERG or DELTA; `query` that of the query, None where it was not said. `letters`:
-    it is the table of another one's dead letters.
+    `kind` is ICEBERG or DELTA; `query` that of the query, None if it was not given. `letters`: it
+    is the table of another sink's dead letters.
     """
 
     kind: str
@@ -36,12 +36,12 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeFacts:
-    """What a Spark is given to work on such tables, before it starts.
+    """The settings of a Spark for such tables, before it starts.
 
-    `wanted` are the coordinates of the runtime that fits it, None where there is none, and
-    `supported` names the versions of Spark that there is one for. `given` are the runtimes among
-    its jars and packages, with what each is made for where that is another Spark. `lacking` are
-    settings that the sink, or the maintenance of its table, needs and that were not given.
+    `wanted` are the coordinates of the runtime that fits it, None if there is none, and `supported`
+    names the versions of Spark that have one. `given` are the runtimes among its jars and packages,
+    with the Spark that each is made for if that differs. `lacking` are missing settings that the
+    sink, or the maintenance of its table, needs.
     """
 
     spark: str
@@ -70,7 +70,7 @@ class LedgerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Where a table's files are; `writable` is None where that cannot be seen."""
+    """The place of a table's files; `writable` is None if that cannot be determined."""
 
     place: str
     writable: bool | None

@@ -2,8 +2,8 @@
 
 The packages are independent of each other, and equal steps have equal file names: `sink` (what a
 user names), `connection`, `catalog` (the tables), `types`, `merge` (upserts), `user_sql`
-(`apply=`), `ledger`, `errors`. Beside them lies what they share: the ledger's statements, the
-target's checks, dead letters, upserts by a MERGE of Spark's, and how rows come from Spark.
+(`apply=`), `ledger`, `errors`. The modules next to them are shared: the ledger's statements, the
+target's checks, dead letters, upserts with Spark's MERGE, and the transfer of rows from Spark.
 
 Rows on the driver (`arrow_rows`, `fetch_plan`):
 

@@ -3,9 +3,9 @@
 Spark hands a task's rows to the driver as a whole. So a frame whose tasks are planned larger than
 `task_rows` is cut into more of them first, and few tasks come to the driver at a time.
 
-They are computed by all cores, though: by one job that keeps the rows with the executors until they
-are read. Where there are two cores at most, or two tasks, Spark's own iterator is as fast, which
-computes one task while another is read.
+All cores compute them, though: one job keeps the rows on the executors until they are read. With at
+most two cores or two tasks, Spark's own iterator is as fast, which computes one task while another
+is read.
 
 Reading task by task takes one job per task. When an executor is lost between two of them, Spark
 computes its part of a shuffle again, and forgets that rows of the old one have been read: rows that
@@ -188,13 +188,14 @@ def _kept(rdd: Any) -> Iterator[bytes]:
 def _explained(error: Exception) -> SinkError | None:
     """Return what to raise for an error of Spark's about which something can be done."""
     if LOST in str(error):
-        return rows_lost("rows of the batch were lost while they came to the driver")
+        return rows_lost("rows of the batch were lost on their way to the driver")
     if _TOO_MANY in str(error):
         return TooManyBytesError(
-            "a task of the batch has more rows than Spark brings to the driver",
+            "a task of the batch has more rows than Spark transfers to the driver",
             cause=f"its rows are larger than {_TOO_MANY} allows",
-            fix=f"The batch is repeated with smaller tasks; if this goes on, raise {_TOO_MANY}, or "
-            "have a task read less (minPartitions; of files spark.sql.files.maxPartitionBytes)",
+            fix="Nothing to do: the batch is retried with smaller tasks. If this recurs, "
+            f"raise {_TOO_MANY}, or let a task read less (minPartitions; for files "
+            "spark.sql.files.maxPartitionBytes)",
         )
     return None
 
@@ -218,8 +219,8 @@ class TaskSize:
     def stream(self, frame: Any, plan: PlannedBatch) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of `frame` as `stream` does, and learn how large they are.
 
-        Raises RetriableSinkError, besides what that raises, where smaller tasks may help and some
-        rows have been given already.
+        Raises RetriableSinkError, in addition to what that raises, if smaller tasks may help and
+        some rows have been yielded already.
         """
         size, planned, begun = 0, planned_rows(plan), False
         while True:
@@ -243,7 +244,7 @@ class TaskSize:
     def at_once(self, plan: PlannedBatch) -> bool:
         """Return True if the rows of a batch are surely few enough to come together.
 
-        What a query keeps in its state, or reads beside Kafka, may be many rows in any batch.
+        A query's state, or a source other than Kafka, may yield many rows in any batch.
         """
         known = self._last is not None and self._last <= TASK_BYTES
         known = known and plan.counted is None

@@ -1,7 +1,6 @@
 """Spark's types as Arrow's, by the JSON form that every Spark version writes of a schema.
 
-pyspark has such a table too, but where it is, what it imports and how it is called changes
-with the version.
+pyspark has such a table too, but its place, imports and call change with the version.
 """
 
 from __future__ import annotations
@@ -100,6 +99,6 @@ def _check_names(names: list[str], column: str) -> None:
 def _untold(column: str, kind: str) -> SettingsError:
     return SettingsError(
         f"column {column!r} is of type {kind}, which a SQL store cannot hold",
-        fix=f'Turn it into another type in the transform: df.withColumn("{column}", '
+        fix=f'Cast it to another type in the transform: df.withColumn("{column}", '
         f'df["{column}"].cast("string"))',
     )

@@ -1,8 +1,8 @@
-"""Rows that cannot be written, and where they go instead: the dead-letter table.
+"""Rows that cannot be written, and the dead-letter table that they go to instead.
 
-A transform marks a row by a text in the column `eo_poison`; a store refuses a row for its values.
-Either goes, with where it came from, into the table that the user named, in the same transaction,
-or else the batch ends with the first of them named.
+A transform marks a row with a text in the column `eo_poison`; a store refuses a row for its values.
+Both go, with their origin, into the table that the user named, in the same transaction; without one
+the batch fails and names the first of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REASON: Final = "eo_poison"
 REDACTED: Final = "eo_redacted"
 _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
 SHARE: Final = 0.5
-"""What part of a batch may be refused, if nothing else is said."""
+"""The default limit on a batch's refused rows."""
 FEW: Final = 10
 """From this many refused rows on, a share is applied, and a batch may not be refused as a whole."""
 _REASONS = 1000  # how many different ones are counted: a mark may be one of its own for each row
@@ -63,7 +63,7 @@ class DeadLetter:
         return self.reason if self.redacted is None else self.redacted
 
     def place(self) -> tuple[TopicPartition | None, str]:
-        """Where the row came from, and in words."""
+        """Return the origin of the row, also in words."""
         if self.topic is None or self.partition is None:
             return None, "a row without topic, partition and offset"
         tp = TopicPartition(self.topic, self.partition)
@@ -80,7 +80,7 @@ class DeadLetter:
             f"{where} cannot be written to {label}: {self.shown}",
             partition=tp,
             offset=self.offset,
-            cause="the batch fails at such a row, and nothing of it was written",
+            cause="such a row fails its batch; nothing was written",
             fix='Name a table or topic for such rows, dead_letters="...", or filter them out'
             + ("" if tp else keep),
         )
@@ -125,14 +125,14 @@ class RowFilter:
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
         if twice:
             raise SettingsError(
-                f"the rows have the columns {_listed(twice)}, which a store cannot distinguish",
+                f"the rows have the columns {_listed(twice)}, which a store cannot tell apart",
                 fix="Give each column a name of its own in the transform",
             )
         for name in names:
             if name != REASON and name.casefold() == REASON:
                 raise SettingsError(
                     f"the rows have a column {name!r}, which is neither the mark {REASON} nor data",
-                    cause="the mark must be spelled exactly so, in lower case",
+                    cause="the mark must be spelled exactly like that, in lower case",
                     fix=f'df.withColumnRenamed("{name}", "{REASON}") in the transform',
                 )
         lacking = () if target is None else set(names) - set(target) - {REASON}
@@ -140,18 +140,18 @@ class RowFilter:
         if missing:
             raise SettingsError(
                 f"the target has no column {_listed(missing)}; it has {_listed(target or ())}",
-                cause="columns are matched by name, upper and lower case included",
+                cause="columns are matched by name, case-sensitively",
                 fix=f"Select or rename the columns in the transform, {fix}",
             )
         columns = tuple(name for name in names if name != REASON and name not in lacking)
         if not columns:
             raise SettingsError(
-                "the rows have no column that could be written",
+                "the rows have no column to write",
                 fix="Select at least one column of the target in the transform",
             )
         if version is not None and version not in columns:
             raise SettingsError(
-                f"version_column names {version!r}, which the rows or the table lack",
+                f"version_column names {version!r}, which is not in both the rows and the table",
                 fix="Name a column that both have",
             )
         return cls(columns=columns, marked=REASON in names, version=version)
@@ -175,7 +175,7 @@ class RowFilter:
         if not pa.types.is_string(marks.type) and not pa.types.is_large_string(marks.type):
             raise SettingsError(
                 f"the column {REASON} holds {marks.type}, not text",
-                fix="Give it the reason as a string, and null where the row is fine",
+                fix="Set it to the reason as a string, and to null if the row is fine",
             )
         if marks.null_count == len(marks):
             return rows, []
@@ -236,7 +236,7 @@ class DeadLetterSql:
     redacted: bool = False
 
     def create(self) -> str:
-        """Make the table where it is missing."""
+        """Create the table if it does not exist."""
         more = f", {REDACTED} text" if self.redacted else ""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table} (query text NOT NULL, query_id text "
@@ -301,7 +301,7 @@ class DeadLetterLimit:
         """Raise SettingsError for what is neither."""
         if not _is_limit(self.most):
             raise SettingsError(
-                "max_dead_letters must be a number of rows (int, 0 or more) or a share of them "
+                "max_dead_letters must be a number of rows (int, 0 or more) or a share of rows "
                 f"(float from 0.0 to 1.0), got {self.most!r}",
                 fix="Give one of these",
             )
@@ -339,7 +339,7 @@ class Refusals:
             raise self._too_many(None)
 
     def check(self, rows: int) -> None:
-        """Raise PoisonRowError where they are too many of the `rows` that came, themselves too."""
+        """Raise PoisonRowError if they are too many of the `rows` rows, which include them."""
         if not self.limit.allows(self.count, rows):
             raise self._too_many(rows)
 
@@ -356,11 +356,11 @@ class Refusals:
             f"{self.count} rows{of} cannot be written to {self.label}{example}{often}",
             partition=None if first is None else first.place()[0],
             offset=None if first is None else first.offset,
-            cause="that is every row, so none of them is to blame; nothing was written"
+            cause="every row fails, so the rows are not to blame; nothing was written"
             if every
             else f"max_dead_letters={self.limit.most} allows fewer; nothing was written",
             fix="Find out what has changed: the table, the transform or the producers"
-            + ("" if every else "; if so many are to be expected, raise max_dead_letters="),
+            + ("" if every else "; if this number is expected, raise max_dead_letters="),
         )
 
 

@@ -15,7 +15,7 @@ _NO_SECRETS: Final = frozenset(
 
 
 def shown_dsn(dsn: str) -> str:
-    """The dsn without its password; `postgresql://...` where it is in libpq's other form."""
+    """The dsn without its password; `postgresql://...` if it is in libpq's other form."""
     parts = urlsplit(dsn)
     if "://" not in dsn or parts.fragment:
         return "postgresql://..."

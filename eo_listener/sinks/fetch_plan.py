@@ -34,7 +34,7 @@ class Fetch(Enum):
 
 
 def fetch(*, at_once: bool, tasks: int, cores: int | None, may_change: bool, is_cut: bool) -> Fetch:
-    """Choose. `cores` run tasks at the same time, None where it is not known or may change.
+    """Choose. `cores` run tasks at the same time; None if that is unknown or may change.
 
     `may_change`: rows may be others, or in other tasks, when they are computed a second time;
     `is_cut`: a shuffle of ours precedes the tasks.

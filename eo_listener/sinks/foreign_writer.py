@@ -21,8 +21,8 @@ def foreign_writer(
     return ForeignWriterError(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: {found}",
         ranges={tp: entry.moves[tp].range for tp in partitions},
-        cause="another driver writes under the same name: a newer one took over, or an older one "
-        "still runs",
+        cause="another driver writes under the same name: a newer driver took over, or an "
+        "older one is still running",
         fix="Let only one of them run; if both are wanted, give each a name of its own: "
         'exactly_once(..., name="...")',
     )
@@ -42,9 +42,10 @@ def ledger_changed(
 ) -> ForeignWriterError:
     """Say which of `heads`, those that the ledger has now, are not what `entry` has found.
 
-    `moved_at` has the times of their last moves, where the store keeps them.
+    `moved_at` has the times of their last moves, if the store keeps them.
     """
-    # Where the entry was refused at its end, it has moved all others itself, which needs no report.
+    # If the entry was refused at its end, it has moved all other heads itself, which needs no
+    # report.
     wrong = [
         tp
         for tp, move in entry.moves.items()
@@ -58,6 +59,6 @@ def ledger_changed(
 
 def _moved(tp: TopicPartition, head: Head | None, moved_at: str | None) -> str:
     if head is None:
-        return f"{tp} is not there"
+        return f"{tp} is missing"
     who = f"{tp} is at {head.range.until}, moved by run {head.run_id} in batch {head.batch_id}"
     return who if moved_at is None else f"{who} at {moved_at}"

@@ -33,8 +33,8 @@ logger = logging.getLogger("eo_listener")
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
     """Compute the rows of `frame`, and have the executors keep them until the end.
 
-    Raises RetriableSinkError where one of these has ended before; nothing must be written then
-    unless OutcomeUnknownError is raised inside.
+    Raises RetriableSinkError if one of these has ended before; nothing must be written then unless
+    OutcomeUnknownError is raised inside.
     """
     computed = frame.localCheckpoint()
     try:
@@ -44,7 +44,7 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
     except Exception as error:
         if not _is_of_lost_rows(error):
             raise
-        raise rows_lost("rows of the batch were lost before all of them were written") from error
+        raise rows_lost("rows of the batch were lost before all were written") from error
     finally:
         _release(computed)
 
@@ -65,7 +65,7 @@ def named(frame: DataFrame, view: str) -> Iterator[DataFrame]:
 
 @contextmanager
 def unmarked(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
-    """The rows of `frame` for a sink without dead letters; kept where some may be marked.
+    """The rows of `frame` for a sink without dead letters; kept if some may be marked.
 
     Raises PoisonRowError for one that is, with `fix`, and SettingsError as `RowFilter.of` does.
     """
@@ -105,7 +105,7 @@ def _refuse_marked(frame: DataFrame, label: str, fix: str) -> None:
             origin,
             label,
             reason,
-            cause="the batch fails at such a row, and nothing of it was written",
+            cause="such a row fails its batch; nothing was written",
             fix=fix,
         )
 

@@ -56,7 +56,7 @@ FORMS: Final = ", ".join(EACH_FORM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAddress:
-    """Where a ledger is; `place` is a file, a dsn (secret), a topic or a table, by `store`.
+    """The place of a ledger; `place` is a file, a dsn (secret), a topic or a table, by `store`.
 
     `servers` are those of a topic on a cluster of its own; None: the cluster that is read anyway.
     """
@@ -92,8 +92,8 @@ class LedgerAddress:
                 require_ports(found["servers"])
             return cls(store=LedgerStore.KAFKA, place=found["topic"], servers=found["servers"])
         raise SettingsError(
-            "the address of a ledger is none of the forms that are known",
-            cause="it may hold a password, so it is not shown",
+            "unrecognised ledger address",
+            cause="it may hold a password, so its value is not shown",
             fix=f"Write {FORMS}",
         )
 
@@ -131,8 +131,8 @@ class LedgerAddress:
         given = {**(properties or {}), **own}
         if "bootstrap.servers" not in given:
             raise SettingsError(
-                f"no cluster is named for the ledger in topic {self.place}",
-                fix=f"Add -b HOST:PORT; or name it: kafka://HOST:PORT/{self.place}",
+                f"the ledger in topic {self.place} needs a cluster",
+                fix=f"Add -b HOST:PORT, or write kafka://HOST:PORT/{self.place}",
             )
         return given
 
@@ -152,7 +152,8 @@ class LedgerAddress:
     ) -> LedgerRepair:
         """Return what repairs it. Raises as `open` does.
 
-        `java` asks Kafka's coordinators for transactions; `no_java` is why there is none.
+        `java` queries Kafka's coordinators for transactions; `no_java` is the reason why there is
+        none.
         """
         repair: LedgerRepair
         if self.in_table:

@@ -1,4 +1,4 @@
-"""What a repair does to a ledger: a rename carried over, or one gap accepted. Pure.
+"""The changes of a repair to a ledger: a rename carried over, or one gap accepted. Pure.
 
 Only where the heads are still what was read is anything written: the store compares them in its
 transaction, as it does for a batch.
@@ -40,7 +40,7 @@ class Rename:
 
     @property
     def verdict(self) -> str:
-        """What the history records: the key before, for people."""
+        """The history's record of the earlier key."""
         return f"renamed from {self.old.sink}, query {self.old.query}"
 
 
@@ -55,7 +55,7 @@ class LedgerRepair(Protocol):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is to be known before it is done, and after `users` was asked."""
+        """The warnings to show before the repair, after `users` was called."""
         ...
 
     def key_of(self, table: str) -> str:
@@ -76,7 +76,7 @@ class LedgerRepair(Protocol):
     def rename(self, rename: Rename) -> None:
         """Carry a ledger over, in one transaction.
 
-        Raises InUseError where a head is not what was read, and OutcomeUnknownError.
+        Raises InUseError if a head differs from what was read, and OutcomeUnknownError.
         """
         ...
 
@@ -102,8 +102,10 @@ def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None
     there = few(map(shlex.join, words))
     raise SettingsError(
         f"{label} has {len(found) or 'no'} ledgers of that name",
-        cause=f"it has {there}" if ledgers else "nothing was written with a ledger yet",
-        fix="Name one of them: --sink and --query" if ledgers else "Check which store it is",
+        cause=f"it has {there}" if ledgers else "no batch with a ledger was written yet",
+        fix="Name a ledger with --sink and --query"
+        if ledgers
+        else "Check that this is the right store",
     )
 
 
@@ -112,16 +114,16 @@ def plan_rename(ledgers: Ledgers, old: LedgerKey, *, sink: str | None, query: st
     new = LedgerKey(sink or old.sink, query or old.query)
     if new == old:
         raise SettingsError(
-            "the ledger has that name already", fix="Name another one: --to-sink or --to-query"
+            "the ledger already has that name", fix="Give another name: --to-sink or --to-query"
         )
     if not new.sink.strip() or not new.query.strip():
-        raise SettingsError("the new name is empty", fix="Name it: --to-sink or --to-query")
+        raise SettingsError("the new name is empty", fix="Give a name: --to-sink or --to-query")
     if ledgers.get(new):
         raise SettingsError(
-            f"there is a ledger of query {new.query!r} of {new.sink} already",
-            cause="a query has written under the new name since, so two ledgers would become one",
-            fix="Compare both: eo-listener ledger show. Where the new one began by "
-            'on_first="accept", it is complete from there on, and the old one is done',
+            f"a ledger of query {new.query!r} of {new.sink} already exists",
+            cause="a query has since written under the new name, so two ledgers would become one",
+            fix="Compare both with eo-listener ledger show. If the new ledger began with "
+            'on_first="accept", it is complete from there on, and the old one is finished',
         )
     return Rename(old=old, new=new, heads=ledgers[old])
 
@@ -130,9 +132,8 @@ def refuse_other_table(rename: Rename, has_table: Callable[[str], bool]) -> None
     """Raise SettingsError where rows would be under the ledger of another table."""
     if rename.new.sink != rename.old.sink and has_table(rename.old.sink):
         raise SettingsError(
-            f"the table {rename.old.sink} is still there, so its ledger stays with it",
-            cause="a ledger says what its own table has; only a table that was renamed takes it "
-            "along",
+            f"the table {rename.old.sink} still exists, so its ledger stays with it",
+            cause="a ledger describes its own table; only a renamed table takes its ledger along",
             fix=f"If the rows were moved, rename the table first: ALTER TABLE {rename.old.sink} "
             "RENAME TO ... . A new table begins with a ledger of its own",
         )
@@ -142,9 +143,9 @@ def refuse_table_of_its_own(label: str, key: str, table: str) -> None:
     """Raise SettingsError where the ledger in a table is to be that of another one."""
     if table != key:
         raise SettingsError(
-            f"the ledger of {label} is in the table, and cannot be that of {table}",
-            cause="a table that is renamed has taken it along, and another one has its own",
-            fix="Name the table as it is called now; only its query is renamed: --to-query",
+            f"the ledger of {label} is in the table and cannot belong to {table}",
+            cause="a renamed table has taken its ledger along, and another table has its own",
+            fix="Use the table's present name; only its query can be renamed: --to-query",
         )
 
 
@@ -158,21 +159,21 @@ def plan_acceptance(
     head = heads.get(tp)
     if tp == BATCHES:
         raise SettingsError(
-            "what is not Kafka is counted by batches, of which no gap can be named",
+            "sources other than Kafka are counted in batches, of which no gap can be named",
             fix='Accept it in the query: exactly_once(..., on_gap="accept")',
         )
     if head is None:
         raise SettingsError(
             f"the ledger of query {key.query!r} of {key.sink} has no head of {tp}",
             cause=f"it has {few(sorted(heads))}",
-            fix="Name a partition that it has, as the error of the query does",
+            fix="Name a partition that it has, as the query's error does",
         )
     if gap.start != head.range.until or gap.until <= gap.start:
         raise SettingsError(
-            f"{gap} is not a gap that follows what {key.sink} has of {tp}: its next offset is "
-            f"{head.range.until}",
-            cause="the ledger has moved since, or the numbers are others",
-            fix=f"Give the gap as the error of the query names it; it begins at {head.range.until}",
+            f"{gap} is not the gap after the offsets that {key.sink} has of {tp}: its next "
+            f"offset is {head.range.until}",
+            cause="the ledger has moved since, or the numbers are wrong",
+            fix=f"Give the gap as the query's error names it; it begins at {head.range.until}",
         )
     move = Move(
         source=0,
@@ -192,19 +193,20 @@ def plan_acceptance(
 
 
 def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
-    """Raise InUseError where a ledger does not say by its heads alone what its table has."""
+    """Raise InUseError if a ledger's heads alone do not describe its table."""
     if ledger.begun is not None:
         raise InUseError(
-            f"batch {ledger.begun} of query {ledger.key.query!r} was begun in {label}, and is not "
+            f"batch {ledger.begun} of query {ledger.key.query!r} was begun in {label} and is not "
             "finished",
-            cause="the query runs, or its driver died in that batch; some of its rows may be there",
-            fix="Start the query as it was, until that batch is applied, then stop it",
+            cause="the query is running, or its driver died in that batch; some of its rows "
+            "may exist",
+            fix="Start the query as before until that batch is applied, then stop it",
         )
     if ledger.taken_back is not None:
         raise InUseError(
-            f"{label} was taken back to before later batches of query {ledger.key.query!r}: "
+            f"{label} was rolled back to before later batches of query {ledger.key.query!r}: "
             f"{ledger.taken_back.cause}",
-            cause="a repair would leave nothing to undo that by",
+            cause="a repair would make it impossible to undo that",
             fix=ledger.taken_back.fix or "Let the query write its next batch first",
         )
 
@@ -214,8 +216,8 @@ def refuse_users(label: str, users: tuple[str, ...]) -> None:
     if users:
         raise InUseError(
             f"{label} is in use: {few(users)}",
-            cause="the query runs",
-            fix="Stop it first",
+            cause="the query is running",
+            fix="Stop the query first",
         )
 
 
@@ -224,9 +226,9 @@ def refuse_changed(label: str, rename: Rename, *, old: Heads, new: Heads) -> Non
     refuse_moved(label, rename.heads, old)
     if new:
         raise InUseError(
-            f"{label} has a ledger of the new name by now",
-            cause=f"query {rename.new.query!r} has written to {rename.new.sink} meanwhile",
-            fix="Stop it, and compare both: eo-listener ledger show",
+            f"{label} now has a ledger with the new name",
+            cause=f"query {rename.new.query!r} has since written to {rename.new.sink}",
+            fix="Stop the query, and compare both with eo-listener ledger show",
         )
 
 
@@ -235,9 +237,9 @@ def refuse_moved(label: str, before: Heads, after: Heads) -> None:
     moved = [tp for tp in sorted(before.keys() | after.keys()) if before.get(tp) != after.get(tp)]
     if moved:
         raise InUseError(
-            f"the ledger in {label} has moved meanwhile: {few(moved)}",
-            cause="the query runs",
-            fix="Stop it first",
+            f"the ledger in {label} has since moved: {few(moved)}",
+            cause="the query is running",
+            fix="Stop the query first",
         )
 
 
@@ -254,23 +256,23 @@ def commit_to_table(
             commit()
         except ForeignWriterError as error:
             raise InUseError(
-                f"the ledger in {label} has moved meanwhile: {error.problem}",
-                cause="the query runs",
-                fix="Stop it first",
+                f"the ledger in {label} has since moved: {error.problem}",
+                cause="the query is running",
+                fix="Stop the query first",
             ) from error
         except OutcomeUnknownError as error:
             raise OutcomeUnknownError(
-                f"{label}: the {asked} did not answer to the commit of the repair, so the ledger "
-                f"may be changed or not ({error.problem})",
+                f"{label}: the {asked} did not answer the commit of the repair, so the ledger "
+                f"may or may not have changed ({error.problem})",
                 cause=error.cause,
-                fix="See what it has: eo-listener ledger show; then type the command again",
+                fix="Run eo-listener ledger show to see the ledger, then run the command again",
             ) from error
         except RetriableSinkError as error:
             if not tries_left:
                 raise InUseError(
                     f"{label}: other commits came first each time; nothing was changed",
                     cause=others or str(error),
-                    fix="Type the command again when they are done",
+                    fix="Run the command again when they are done",
                 ) from error
         else:
             return

@@ -76,8 +76,8 @@ class LedgerSql:
     """The ledger's statements for one store.
 
     `placeholder` is that of a parameter (`?` or `%s`), `moment` is the type of a point in time,
-    `schema` where the tables lie, None for the store's own default. `index_in_schema`: the schema
-    stands before the name of an index, as in SQLite, not before that of its table. Where the
+    `schema` that of the tables, None for the store's own default. `index_in_schema`: the schema
+    stands before the name of an index, as in SQLite, not before that of its table. If the
     placeholder is `%s`, a percent sign in the schema is doubled in every statement.
     """
 
@@ -87,7 +87,7 @@ class LedgerSql:
     index_in_schema: bool = False
 
     def create(self) -> tuple[str, ...]:
-        """Make both tables where they are missing, the heads last: where they are, all is."""
+        """Create both tables if they do not exist, the heads last: they show completeness."""
         key = "sink text NOT NULL, query text NOT NULL"
         offsets = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
         writer = "batch_id bigint NOT NULL, query_id text NOT NULL, run_id text NOT NULL"
@@ -200,20 +200,19 @@ class LedgerSql:
     def prune(self, sink: str, entry: Entry, kept: int = KEPT_BATCHES) -> Statement | None:
         """Drop the history of all but the newest `kept` batches or more; None if it is not yet due.
 
-        Where a partition began, which offsets were given up, and what a ledger was called before,
-        is kept forever: nothing else says so. Batches are ordered by time, since batch ids begin
-        again with each new checkpoint, and by rows: a batch has one a head at most, in one
-        transaction or in one for each partition.
+        The beginning of a partition, given-up offsets, and earlier names of a ledger are kept
+        forever: nothing else records them. Batches are ordered by time, since batch ids begin again
+        with each new checkpoint, and by rows: a batch has at most one per head, in one transaction
+        or in one for each partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None
         table = self.table(HISTORY)
         ours = self._each(("sink", "query"), " AND ")
         text = (
-            f"DELETE FROM {table} WHERE {ours} AND verdict <> 'first' AND gap_start IS NULL "
-            "AND substr(verdict, 1, 7) <> 'renamed' "
-            f"AND applied_at <= (SELECT applied_at FROM {table} "
-            f"WHERE {ours} ORDER BY applied_at DESC LIMIT 1 OFFSET {self.placeholder} * "
+            f"DELETE FROM {table} WHERE {ours} AND verdict <> 'first' AND gap_start IS NULL AND "
+            "substr(verdict, 1, 7) <> 'renamed' AND applied_at <= (SELECT applied_at FROM "
+            f"{table} WHERE {ours} ORDER BY applied_at DESC LIMIT 1 OFFSET {self.placeholder} * "
             f"(SELECT count(*) FROM {self.table(HEADS)} WHERE {ours}))"
         )
         key = (sink, entry.query)
@@ -274,9 +273,9 @@ class LedgerSql:
 
 
 def verdict(move: Move) -> str | None:
-    """Return the verdict that the history records for a move; None where it has no row for it.
+    """Return the verdict that the history records for a move; None if it has no row for it.
 
-    An empty range has one where it makes the head: there the partition begins.
+    An empty range has one if it creates the head: there the partition begins.
     """
     if move.gap is not None:
         return GAP_ACCEPTED
@@ -293,9 +292,9 @@ def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
     row_format, topic, partition, topic_id, start, until, batch_id, query_id, run_id, moved_at = row
     if row_format != FORMAT:
         raise FormatError(
-            f"the ledger holds a row of format {row_format}, and this version "
-            f"knows format {FORMAT}",
-            cause="a newer eo-listener has written it",
+            f"the ledger holds a row of format {row_format}, but this version reads format "
+            f"{FORMAT}",
+            cause="a newer eo-listener wrote it",
             fix="Install that version of eo-listener here too",
         )
     head = Head(

@@ -26,7 +26,8 @@ _ENTRIES: Final = 200_000  # heads of all these batches together, some 300 bytes
 
 
 class LedgerStep(NamedTuple):
-    """What a batch has left in the ledger, and `before` it; None where that is not known any more.
+    """The heads that a batch has left in the ledger, and `before` it; None if that is no longer
+    known.
 
     `rows` are those it has changed, None where the table does not say; `at` is when, in
     milliseconds since 1970. `verdict` is that of a repair that has left all heads as they were.
@@ -50,7 +51,9 @@ def newest_steps(steps: Iterable[LedgerStep], batches: int) -> Iterator[LedgerSt
 
 
 def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
-    """What `steps`, the newest first, have applied: each partition's together, the oldest first."""
+    """Return what `steps`, the newest first, have applied: each partition's together, the oldest
+    first.
+    """
     found = [one for step in steps for one in _applied(step)]
     found.reverse()
     return sorted(found, key=lambda one: one.partition)

@@ -67,7 +67,7 @@ class LedgerText:
         given = _parsed(text)
         query, number = given["query"], given["number"]
         if not isinstance(query, str) or type(number) is not int or number < 1:
-            raise _foreign("it lacks the name of a query, or the number of a batch")
+            raise _foreign("it lacks the name of a query or the number of a batch")
         try:
             heads = [
                 read_row(topic, row, given["moved"])
@@ -75,10 +75,10 @@ class LedgerText:
                 for row in rows
             ]
         except (AttributeError, TypeError, ValueError, IndexError, KeyError) as error:
-            raise _foreign(f"a value cannot be read ({type(error).__name__})") from error
+            raise _foreign(f"a value is unreadable ({type(error).__name__})") from error
         found = cls(query, number, dict(heads))
         if len(found.heads) != len(heads):
-            raise _foreign("a partition is in it twice")
+            raise _foreign("it has a partition twice")
         return found
 
 
@@ -88,7 +88,7 @@ def _parsed(text: str) -> dict[str, Any]:
     except ValueError:
         raise _foreign("it is not JSON") from None
     if not isinstance(given, dict) or given.get("v") != FORMAT:
-        raise _foreign(f"it is not of format {FORMAT}")
+        raise _foreign(f"it does not have format {FORMAT}")
     if given.keys() != _PARTS:
         raise _foreign(f"it has the parts {', '.join(sorted(given))}")
     return given
@@ -96,8 +96,8 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _foreign(what: str) -> FormatError:
     return FormatError(
-        f"the ledger in a commit of the table is none of format {FORMAT}: {what}",
-        cause="another program has written it, or a newer release of eo_listener",
+        f"the ledger in a commit of the table does not have format {FORMAT}: {what}",
+        cause="another program or a newer release of eo_listener wrote it",
         fix="Use that release here too",
     )
 
@@ -150,11 +150,11 @@ def read_row(topic: str, row: Any, movers: Any) -> tuple[TopicPartition, Head]:
 
 def _count(given: Any) -> int:
     if type(given) is not int or given < 0:  # JSON's true is 1, and -1 is the last of a list
-        raise TypeError("not a number from 0 on")
+        raise TypeError("not an integer of at least 0")
     return given
 
 
 def _text(given: Any) -> str:
     if not isinstance(given, str):
-        raise TypeError("not a text")
+        raise TypeError("not a string")
     return given

@@ -7,7 +7,7 @@ from typing import Final
 from eo_listener.model.errors import RetriableSinkError
 
 LOST: Final = "Checkpoint block"
-"""What Spark calls a part of rows whose lineage was cut, where it is not there any more."""
+"""Spark's name for a part of rows whose lineage was cut, if it no longer exists."""
 
 
 def rows_lost(problem: str) -> RetriableSinkError:
@@ -15,6 +15,6 @@ def rows_lost(problem: str) -> RetriableSinkError:
     return RetriableSinkError(
         problem,
         cause="an executor has ended",
-        fix="The batch is repeated; if this goes on, find out why executors end (memory, "
-        "preemption)",
+        fix="Nothing to do: the batch is retried. If this recurs, find out why executors end "
+        "(memory, preemption)",
     )

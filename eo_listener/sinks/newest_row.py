@@ -1,9 +1,9 @@
 """Which of the rows with one key is the newest: one rule for every SQL store. Pure.
 
-The greater version wins, where the user has named a version column; of equal versions, or
-without one, the greater offset of one partition. Kafka orders neither the records of two
-partitions nor the rows that a transform makes of one record: such rows are tied, unless they say
-the same but for where they came from, as a record does that was produced twice.
+The greater version wins, if the user has named a version column; of equal versions, or without one,
+the greater offset of one partition. Kafka orders neither the records of two partitions nor the rows
+that a transform makes of one record: such rows are tied, unless they are equal apart from their
+origin, as with a record that was produced twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eo_listener.model.offsets import TopicPartition
 
 ORIGIN: Final = ("topic", "partition", "offset")
 STAGED_ORIGIN: Final = ("eo_topic", "eo_partition", "eo_offset")
-"""Columns of staged rows: where each came from, in Kafka's types, whatever the table has."""
+"""Columns of staged rows: the origin of each, in Kafka's types, whatever the table has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class TwoRows:
         return self._equal(self.keys)
 
     def same_version(self) -> str:
-        """A condition for rows of one version, where the user has named its column."""
+        """A condition for rows of one version, if the user has named its column."""
         return self._equal((self.version or "",))
 
     def same_partition(self) -> str:
@@ -103,13 +103,13 @@ class TwoRows:
         return self._equal(ORIGIN[:2])
 
     def unknown(self) -> str:
-        """A condition for a row in the table that does not say where it came from."""
+        """A condition for a row in the table that does not name its origin."""
         return f"({' OR '.join(f'{self.there(name)} IS NULL' for name in ORIGIN)})"
 
     def newer(self) -> str:
         """A condition for the batch's row to replace the table's.
 
-        Of one version, where both have their origin, only a later row of the same partition does.
+        Of one version, if both have their origin, only a later row of the same partition does.
         """
         if self.version is None:
             return "true"
@@ -126,7 +126,7 @@ class TwoRows:
 
 
 def said(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
-    """Return the columns that say more than where a row came from."""
+    """Return the columns other than those of a row's origin."""
     return tuple(name for name in columns if not (traced and name in ORIGIN))
 
 
@@ -135,7 +135,7 @@ def tie(
 ) -> SettingsError:
     """Return the error for rows of which none is the newest; `there`: one is in the table.
 
-    `origin` is where one of them came from, None where the rows do not have it.
+    `origin` is that of one of them, None if the rows do not have it.
     """
     same = ", ".join([*keys, *([] if version is None else [version])])
     where = ""
@@ -143,18 +143,18 @@ def tie(
         where = f" (one is from offset {origin[2]} of {TopicPartition(origin[0], origin[1])})"
     if there:
         return SettingsError(
-            f"a row of the batch and one in the table have the same {same}{where}",
-            cause="the newest of them cannot be determined: they come from several partitions",
-            fix="To write the batch's row, delete the table's; to keep the table's, filter the "
-            "batch's in the transform. Where a later batch may always win, drop the columns topic, "
-            "partition and offset from the table",
+            f"a row of the batch and a row of the table have the same {same}{where}",
+            cause="the newest cannot be determined: they come from several partitions",
+            fix="To write the batch's row, delete the table's; to keep the table's, filter "
+            "the batch's in the transform. If a later batch may always win, drop the "
+            "columns topic, partition and offset from the table",
         )
-    cause = "the newest of them cannot be determined: "
+    cause = "the newest cannot be determined: "
     if origin is None:
-        cause += "the rows do not say which offset they are from"
+        cause += "the rows do not name their source offset"
         fix = "Keep topic, partition and offset in the rows (the greatest offset wins), "
     else:
-        cause += "they come from several partitions, or from one record"
+        cause += "they come from several partitions or from one record"
         fix = ""
     if version is None:
         fix += 'name a column that orders them (version_column="..."), '
@@ -172,6 +172,6 @@ def unordered(version: str, kind: str) -> SettingsError:
     """Return the error for a version column of a type that not every store orders alike."""
     return SettingsError(
         f"version_column={version!r} is {kind}",
-        cause="only whole numbers, dates and timestamps have the same order in every store",
+        cause="only integers, dates and timestamps have the same order in every store",
         fix="Cast it in the transform (to long, or to timestamp), in the table too",
     )

@@ -1,4 +1,4 @@
-"""The columns of a table that say of which source offset its rows are."""
+"""The columns of a table that name the source offset of its rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eo_listener.model.errors import SettingsError
 
 
 def require_origin_columns(table: str, there: Collection[str], columns: Sequence[str]) -> None:
-    """Raise SettingsError where a table, as it is shown to people, is absent or lacks one."""
+    """Raise SettingsError if a table, as it is displayed, does not exist or lacks one."""
     missing = [name for name in columns if name not in there]
     if missing:
         raise SettingsError(
@@ -17,5 +17,5 @@ def require_origin_columns(table: str, there: Collection[str], columns: Sequence
             else f"the database has no table {table}",
             cause="rows are counted by the source's topic, partition and offset, which the "
             "transform must keep",
-            fix="Name the columns that have them: --columns TOPIC,PARTITION,OFFSET",
+            fix="Name the columns that hold them: --columns TOPIC,PARTITION,OFFSET",
         )

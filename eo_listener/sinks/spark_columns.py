@@ -19,7 +19,7 @@ _ORDERED: Final = frozenset(
 _UNTYPED: Final = "void"
 _PADDED: Final = re.compile(r"\bchar\(")
 NEW_COLUMNS: Final = "or have the sink add them to the table: new_columns=True"
-"""What else can be done about a column that a table lacks."""
+"""Another remedy for a column that a table lacks."""
 
 _OF_KAFKA: Final = ("string", "int", "bigint")
 _WIDER: Final = {
@@ -54,7 +54,7 @@ def quoted(name: str) -> str:
 
 
 def is_wider(wanted: str, given: str) -> bool:
-    """Return True if the type `wanted` is another one, which holds each value of `given`."""
+    """Return True if the type `wanted` differs but holds each value of `given`."""
     return wanted in _WIDER.get(given, ())
 
 
@@ -79,7 +79,7 @@ def check_typed(columns: Columns) -> None:
         if kind == _UNTYPED:
             raise SettingsError(
                 f"column {name!r} of the rows has no type",
-                cause="it is a bare NULL, and the table has no such column yet",
+                cause="it is an untyped NULL, and the table does not have that column yet",
                 fix=f"Cast it in the transform, as in CAST(NULL AS string) AS {quoted(name)}",
             )
 
@@ -99,9 +99,9 @@ def check_upsert(
         missing = [name for name in names if name not in rows]
         if missing:
             raise SettingsError(
-                f"{setting}= names {', '.join(map(repr, missing))}, which the rows or the table "
-                "lack",
-                fix="Name columns of the transform's result, upper and lower case included",
+                f"{setting}= names {', '.join(map(repr, missing))}, which are not in both the "
+                "rows and the table",
+                fix="Name columns of the transform's result, with the same case",
             )
     if version is not None:
         for where, columns in (("", rows), (" in the table", table)):
@@ -113,16 +113,16 @@ def check_upsert(
             raise SettingsError(
                 f"keys= names {name!r}, which is {rows[name]}",
                 cause="Spark does not compare such values",
-                fix="Take columns of simple types, such as numbers and strings, for keys",
+                fix="Use columns of simple types, such as numbers and strings, as keys",
             )
     for name in (*keys, *needed["version_column"]):
         given, wanted = rows.get(name), table.get(name)
         if given and wanted and given != wanted and not is_wider(wanted, given):
             raise SettingsError(
                 f"column {name!r} is {given} in the rows and {wanted} in the table",
-                cause="it is compared with the table's: values that differ could be one there, and "
-                "one that was rounded, cut or padded is not found again",
-                fix="Let the table have string or varchar instead of char"
+                cause="it is compared with the table's column: different values could become "
+                "equal there, and a rounded, truncated or padded value is not found again",
+                fix="Use string or varchar instead of char in the table"
                 if is_padded(wanted)
                 else f"Cast it to {wanted} in the transform",
             )

@@ -41,7 +41,7 @@ _NO_ORIGIN: Final = "CAST(NULL AS string), CAST(NULL AS int), CAST(NULL AS bigin
 
 
 class UpsertTarget(Protocol):
-    """What a sink was given for `mode="upsert"`."""
+    """The arguments of a sink for `mode="upsert"`."""
 
     @property
     def keys(self) -> tuple[str, ...]: ...
@@ -91,7 +91,7 @@ class Merge:
     def check_table(self, session: SparkSession, view: str) -> None:
         """Raise SettingsError for a row in `view` that the table's of its key is not older than.
 
-        Nor newer: where their versions are equal, and they come from several partitions.
+        Nor newer: if their versions are equal, and they come from several partitions.
         """
         version = self.target.version_column
         if version is None or not self.located:
@@ -238,8 +238,8 @@ class Merge:
             found,
             self.label,
             f"one of {', '.join(needed)} is null",
-            cause="they say which row of the table it replaces, and whether it is newer",
-            fix="Filter such rows out in the transform, or give them values",
+            cause="they identify the row that it replaces, and the newer of the two",
+            fix="Filter such rows in the transform, or give them values",
         )
 
 
@@ -255,5 +255,5 @@ def _text(values: Sequence[str]) -> str:
 
 
 def _ordered(window: str) -> str:
-    """Spark numbers no rows without an order; where nothing orders them, any will do."""
+    """Spark numbers no rows without an order; if nothing orders them, any order will do."""
     return window if " ORDER BY " in window else f"{window.removesuffix(')')} ORDER BY 0)"

@@ -20,10 +20,10 @@ def row_origins(
 ) -> Iterator[tuple[str, int, int]]:
     """Topic, partition and offset of each row, in this order; rows without one of them last.
 
-    Spark sorts them, in temporary files where they are many, and sends each run of offsets that
-    follow each other as one row. So what comes here does not grow with the table, but with its
-    gaps. `columns` are the names of the three, `table` is for people. A value that is no number
-    counts as none. Raises SettingsError where a column is absent, and JvmError.
+    Spark sorts them, in temporary files if they are many, and sends each run of consecutive offsets
+    as one row. So the result does not grow with the table, but with its gaps. `columns` are the
+    names of the three, `table` is for display. A value that is not a number counts as none. Raises
+    SettingsError if a column is absent, and JvmError.
     """
     require_origin_columns(table, frame.columns, columns)
     with asking("count the rows of a table"):
@@ -35,7 +35,7 @@ def row_origins(
 def _runs(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """A row for each run of offsets that follow each other; one that is there again begins another.
 
-    So the runs, by where they begin and end, have all offsets in their order.
+    So the runs, sorted by start and end, have all offsets in order.
     """
     from pyspark.sql import Window  # noqa: PLC0415  # no other ledger needs it
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # its usual name; as above

@@ -1,4 +1,4 @@
-"""Whether files can be written where a table is, as far as that can be seen without writing."""
+"""Checks if files can be written in a table's place, as far as that shows without writing."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Apply: TypeAlias = "str | Sequence[str] | Function"
 
 
 class Mode(Enum):
-    """What happens to the rows."""
+    """The effect of a mode on the rows."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -31,7 +31,9 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where rows go, and how. With `apply`, `table` only names the sink in the ledger."""
+    """The destination of rows, and their mode. With `apply`, `table` only names the sink in the
+    ledger.
+    """
 
     table: str
     mode: Mode
@@ -64,8 +66,8 @@ class Target:
         check_keys(how, names, version_column, delete_when)
         if apply is not None and how is not Mode.APPEND:
             raise SettingsError(
-                f"apply= says itself what is written, so mode {mode!r} has no meaning with it",
-                fix="Drop mode= and keys=, or apply=",
+                f"apply= defines what is written, so mode {mode!r} has no meaning with it",
+                fix="Remove mode= and keys=, or apply=",
             )
         return cls(
             table=table,
@@ -92,8 +94,9 @@ def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
         return
     named = f"schema={before!r}, {setting}={after!r}" if has_schemas else f"{setting}={after!r}"
     raise SettingsError(
-        f"there is no table {name!r}, and none with a dot in its name is made",
-        cause=f"{setting}= is one name: a dot in it does not separate a schema from a table",
+        f"table {name!r} does not exist, and the sink does not create a table with a dot in its "
+        "name",
+        cause=f"{setting}= is a single name: a dot in it does not separate a schema from a table",
         fix=f"Write {named}; if the dot belongs to the name, create that table first",
     )
 
@@ -102,8 +105,8 @@ def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | N
     for name in (table, dead_letters, *columns):
         if name is not None and (not name or "\x00" in name):
             raise SettingsError(
-                f"{name!r} cannot be the name of a table or a column",
-                fix="Give a name that is not empty and has no NUL character",
+                f"{name!r} is not a valid name of a table or column",
+                fix="Give a non-empty name without NUL characters",
             )
     tables = [name.lower() for name in (table, dead_letters) if name is not None]
     if len({*tables, HEADS, HISTORY}) < len(tables) + 2:  # SQLite's names have no case
@@ -124,23 +127,24 @@ def check_keys(
             if value:
                 raise SettingsError(
                     f"{name}= has no meaning when rows are appended",
-                    fix=f'Add mode="upsert" and keys=, or drop {name}=',
+                    fix=f'Add mode="upsert" and keys=, or remove {name}=',
                 )
         return
     if not keys:
         raise SettingsError(
-            f"mode {mode.value!r} needs to know which columns identify a row",
+            f"mode {mode.value!r} needs the columns that identify a row",
             fix='Add keys=("column", ...)',
         )
     if version in keys:
         raise SettingsError(
-            f"version_column={version!r} is one of keys=, so rows with one key have one version",
-            fix="Name a column that changes with each version of a row, or take it out of keys=",
+            f"version_column={version!r} is one of keys=, so rows with the same key have the "
+            "same version",
+            fix="Name a column that changes with each version of a row, or remove it from keys=",
         )
     if delete_when is not None and not delete_when.strip():
         raise SettingsError(
             "delete_when= is empty",
-            fix="Give a condition in SQL on the rows of a batch, or drop delete_when=",
+            fix="Give an SQL condition on the rows of a batch, or remove delete_when=",
         )
 
 
@@ -152,8 +156,8 @@ def _checked(apply: object) -> tuple[str, ...] | Function | None:
     if not all(isinstance(one, str) for one in texts) or not any(one.strip() for one in texts):
         raise SettingsError(
             "apply= has no statement, so no row of a batch would be written",
-            cause="it is empty, or holds something that is not text",
-            fix="Give it SQL as text, one statement each, or a function of connection and entry",
+            cause="it is empty, or holds something that is not a string",
+            fix="Give SQL strings, one statement each, or a function of connection and entry",
         )
     return texts
 
@@ -161,7 +165,7 @@ def _checked(apply: object) -> tuple[str, ...] | Function | None:
 def refuse_dropped(
     label: str, key: str, query: str, heads: Mapping[TopicPartition, LedgerRow]
 ) -> None:
-    """Raise SettingsError for a table that is not there, where the ledger says that it has rows.
+    """Raise SettingsError for a missing table of which the ledger has rows.
 
     Recreated, it would continue in the middle. `heads` are all of the sink and query, also of
     partitions that a batch has nothing of.
@@ -173,9 +177,9 @@ def refuse_dropped(
     tp, until = next(iter(stands.items()))
     more = f", and {len(stands) - 1} more" if len(stands) > 1 else ""
     raise SettingsError(
-        f"{label} does not exist, and its ledger says that {tp} was written up to {until}{more}",
-        cause="the table was dropped or renamed after that",
-        fix="Restore the table, or give it its name again. To begin again with an empty one: "
-        f"DELETE FROM {HEADS} WHERE sink = {sql_literal(key)} AND query = {sql_literal(query)}, "
-        "and start with a new checkpointLocation",
+        f"{label} does not exist, but its ledger records that {tp} was written up to {until}{more}",
+        cause="the table was dropped or renamed afterwards",
+        fix="Restore the table, or rename it back. To begin again with an empty table, run "
+        f"DELETE FROM {HEADS} WHERE sink = {sql_literal(key)} AND query = "
+        f"{sql_literal(query)}, and start with a new checkpointLocation",
     )

@@ -1,4 +1,4 @@
-"""Find the Java that runs Spark and the broker, and say so when there is none."""
+"""Finds the Java that runs Spark and the broker, or explains that there is none."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Java:
 def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "this") -> Java:
     """Return `$JAVA_HOME/bin/java`, or the `java` on the PATH.
 
-    Raises JavaError when there is none, when it does not run, or when its feature version is not
-    from `oldest` to `newest`; `user` names who needs that, such as `"Spark 4.0.0"`.
+    Raises JavaError if there is none, if it does not run, or if its feature version is not from
+    `oldest` to `newest`; `user` names who needs that, such as `"Spark 4.0.0"`.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -39,9 +39,7 @@ def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "this")
     if found is None:
         raise JavaError(
             "Java was not found",
-            cause=f"JAVA_HOME is {home}, which holds no bin/java"
-            if home
-            else "no java on the PATH",
+            cause=f"JAVA_HOME is {home}, which has no bin/java" if home else "the PATH has no java",
             fix=f"Install a JDK {OLDEST}: {INSTALL}; or point JAVA_HOME at one",
         )
     feature = _feature(Path(found))
@@ -49,7 +47,7 @@ def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "this")
         wanted = f"Java {oldest} or later" if newest is None else f"Java {oldest} to {newest}"
         raise JavaError(
             f"{found} is Java {feature}, but {user} needs {wanted}",
-            cause=f"it was found through {origin}",
+            cause=f"{origin} names it",
             fix=f"Install a JDK {OLDEST}: {INSTALL}; or point JAVA_HOME at one",
         )
     return Java(executable=Path(found), feature=feature)
@@ -62,7 +60,7 @@ def _feature(executable: Path) -> int:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise JavaError(
-            f"{executable} -version did not run",
+            f"{executable} -version failed to run",
             cause=str(error),
             fix="Point JAVA_HOME at a working JDK",
         ) from error

@@ -1,4 +1,4 @@
-"""The shim: where its jar is, and what it says of a running query, however it is asked."""
+"""The shim: the path of its jar, and its answers about a running query, over any connection."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def jar() -> Path:
         return jars[0]
     found = ", ".join(file.name for file in jars)
     raise UnavailableError(
-        f"{folder} holds several shim jars: {found}" if jars else f"No shim jar in {folder}",
-        cause="every build leaves one" if jars else "it has not been built in this checkout",
-        fix="In a checkout: make jar; else: pip install --force-reinstall eo-listener",
+        f"{folder} holds several shim jars: {found}" if jars else f"{folder} has no shim jar",
+        cause="each build leaves a jar" if jars else "it has not been built in this checkout",
+        fix="In a checkout, run make jar; otherwise pip install --force-reinstall eo-listener",
     )
 
 
@@ -73,7 +73,7 @@ def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
         committed = {index: _offsets(text) for index, text in texts.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise JvmError(
-            "Spark's JVM failed to read the offsets that the query has completed",
+            "Spark's JVM failed to read the completed offsets of the query",
             cause=f"its offsets have an unknown form ({type(error).__name__})",
         ) from error
     return LivePosition(batch_id=batch, committed=MappingProxyType(committed))
@@ -82,8 +82,8 @@ def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
 def outdated(found: object, known: int) -> JvmError:
     """Return the error for an answer of the shim in another format than the known one."""
     return JvmError(
-        f"The shim answers in format {found}, not {known}",
-        cause="the jar given to Spark is of another version than this package",
+        f"the shim answers in format {found}, not {known}",
+        cause="the jar given to Spark has another version than this package",
         fix="Give Spark the jar that `eo-listener jar` names",
     )
 

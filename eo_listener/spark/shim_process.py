@@ -1,7 +1,7 @@
 """The shim in a Java of its own, for commands that have no Spark: Kafka's Java client behind it.
 
-Calls and answers are lines, as the shim's class ShimProcess has them. They hold secrets, so they
-go over the pipes alone; what Java prints beside them is not shown.
+Calls and answers are lines, as in the shim's class ShimProcess. They hold secrets, so they use the
+pipes only; other output of Java is not shown.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class ShimProcess:
             answer: dict[str, str] = json.loads(text)
         except ValueError as error:
             raise self._give_up(
-                "Kafka's Java client answered what is no JSON",
-                cause="Java, or what JAVA_TOOL_OPTIONS adds to it, writes to its output",
+                "Kafka's Java client did not answer in JSON",
+                cause="Java, or an agent added by JAVA_TOOL_OPTIONS, writes to its output",
             ) from error
         return answer
 
@@ -102,12 +102,12 @@ class ShimProcess:
         return self._given_up
 
     def _ended(self) -> JvmError:
-        what = "the Java process that asks Kafka for transactions has ended"
+        what = "the Java process that reads Kafka's transactions has ended"
         if self._given_up is not None:
             return JvmError(
                 what,
-                cause=f"it was ended, since at an earlier question {self._given_up.problem}",
-                fix="Type the command again",
+                cause=f"it was ended, since at an earlier call {self._given_up.problem}",
+                fix="Run the command again",
             )
         return JvmError(
             what,
@@ -138,7 +138,7 @@ class ShimProcess:
 
 
 def _write(pipe: IO[bytes], line: bytes, deadline: float) -> None:
-    """Write it to a pipe that does not block. Raises TimeoutError where nobody reads it in time."""
+    """Write it to a pipe that does not block. Raises TimeoutError if nobody reads it in time."""
     room = select.poll()
     room.register(pipe, select.POLLOUT)
     left = memoryview(line)
@@ -153,7 +153,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-# Beside the client itself; Spark's own jars and those of Kafka have them too.
+# Dependencies of the client; Spark's own jars and those of Kafka have them too.
 _NEEDED: Final = ("jackson-annotations", "jackson-core", "jackson-databind", "slf4j-api")
 # As Ivy names what spark-submit has resolved for --packages, in the cache of Spark 4 or 3.5.
 _IVY: Final = ("~/.ivy2.5.2", "~/.ivy2")
@@ -162,14 +162,14 @@ _IVY: Final = ("~/.ivy2.5.2", "~/.ivy2")
 def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
     """The jars of kafka-clients and of what it needs, the newest of each.
 
-    `named` is a folder that the user has named: then there alone, and among Spark's own jars. Else
-    they are looked for where Spark and Kafka have them. Raises SettingsError for a folder without
-    them, and UnavailableError where there are none.
+    `named` is a folder that the user has named: then only that one is searched, together with
+    Spark's own jars. Otherwise the folders of Spark and Kafka are. Raises SettingsError for a
+    folder without them, and UnavailableError if there are none.
     """
     if named is not None and _newest(named, "kafka-clients") is None:
         raise SettingsError(
-            f"there is no kafka-clients-*.jar in {named}",
-            fix="Name the folder that has it, such as the libs of Kafka",
+            f"{named} has no kafka-clients-*.jar",
+            fix="Name the folder that has it, such as Kafka's libs folder",
         )
     folders = list(_places()) if named is None else [named]
     for folder in folders:
@@ -179,11 +179,13 @@ def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
             if None not in others:
                 return (client, *(jar for jar in others if jar is not None))
     raise UnavailableError(
-        "Kafka's Java client was not found on this machine, with what it needs",
-        cause="librdkafka cannot ask for transactions; kafka-clients-*.jar is in none of "
-        + ", ".join(map(str, folders)),
-        fix="Name a folder that has it: --kafka-clients /opt/kafka/libs; or run the command where "
-        "Spark's Kafka connector is installed, or was used before",
+        "cannot find Kafka's Java client and its dependencies on this machine",
+        cause=(
+            "librdkafka cannot list transactions, and none of these folders has "
+            f"kafka-clients-*.jar: {', '.join(map(str, folders))}"
+        ),
+        fix="Name a folder that has it: --kafka-clients /opt/kafka/libs; or run the command "
+        "on a machine on which Spark's Kafka connector is installed or was used",
     )
 
 

@@ -1,4 +1,4 @@
-"""What every `Sink` must do, as tests that anybody's store can run with pytest.
+"""The obligations of every `Sink`, as tests that any store can run with pytest.
 
     class TestMySink(SinkConformance):
         def open_sink(self, target): return MySink(..., table=target)
@@ -44,8 +44,8 @@ _LOST = OutcomeUnknownError("the answer to COMMIT was lost")
 class SinkConformance:
     """Subclass it as `Test...`, and say how a sink is opened and its target read.
 
-    `fault_points` are those that the sink reaches in each batch, before it commits and after, where
-    a store can say them. Without `shared_ledger` each target has a ledger of its own.
+    `fault_points` are those that the sink reaches in each batch, before it commits and after, if a
+    store can name them. Without `shared_ledger` each target has a ledger of its own.
     """
 
     fault_points: Sequence[str] = (
@@ -57,7 +57,7 @@ class SinkConformance:
     fault_points_after: Sequence[str] = ("sink.committed",)
     shared_ledger: bool = True
 
-    # What a store gives.
+    # The parts that a store provides.
 
     def open_sink(self, target: str) -> Sink:
         """Open another sink on the test's store that appends to `target`, as another driver would.
@@ -67,7 +67,7 @@ class SinkConformance:
         raise NotImplementedError
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read what is durable in `target`, in any order; nothing where it does not exist."""
+        """Read the durable rows in `target`, in any order; nothing if it does not exist."""
         raise NotImplementedError
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
@@ -86,7 +86,7 @@ class SinkConformance:
             sink.close()
 
     def write(self, sink: Sink, entry: Entry, rows: Sequence[Row] | None = None) -> Applied:
-        """Apply `entry`, with a row for each of its offsets where no others are given."""
+        """Apply `entry`, with a row for each of its offsets unless other rows are given."""
         frame = self.make_frame(rows_of(entry) if rows is None else rows)
         return sink.apply(frame, entry, plan_of(entry))
 
@@ -116,9 +116,9 @@ class SinkConformance:
             self.write(sink, entry, [(*_TP, 999, "refused")])
         except ForeignWriterError:
             return
-        raise AssertionError(f"{sink.label} has written over a head that is not as it was found")
+        raise AssertionError(f"{sink.label} overwrote a head that had changed since it was read")
 
-    # What is promised.
+    # The promises.
 
     def test_an_empty_store_has_no_heads(self) -> None:
         """A ledger that does not exist yet is made, and empty, however often it is asked."""
@@ -186,7 +186,7 @@ class SinkConformance:
         self.check([], heads_of(second))
 
     def test_a_batch_without_rows_moves_the_head(self) -> None:
-        """What was read and filtered out was applied too."""
+        """Records that were read and filtered out were applied too."""
         entry = entry_of({}, {_TP: OffsetRange(0, 10)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -322,7 +322,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_a_crash_after_the_commit_keeps_all(self) -> None:
-        """What is committed stays, and is refused the second time."""
+        """A committed batch stays, and is refused the second time."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         for point in self.fault_points_after[:1]:
             with self.opened() as sink:
@@ -333,7 +333,7 @@ class SinkConformance:
             self.check(rows_of(entry), heads_of(entry))
 
     def test_an_unknown_outcome_is_settled_by_the_ledger(self) -> None:
-        """Where the answer to the commit is lost, the ledger says whether to write again."""
+        """If the answer to the commit is lost, the ledger shows if a retry must write."""
         heads: Heads = {}
         rows: list[Row] = []
         points = (*self.fault_points[-1:], *self.fault_points_after[:1])
@@ -366,7 +366,7 @@ class SinkConformance:
             with hooked(snapshot):
                 self.write(sink, second)
         for point, is_before, is_after in checked:
-            assert is_before or is_after, f"at {point} rows and heads do not belong together"
+            assert is_before or is_after, f"at {point} rows and heads do not match"
             if point in (*self.fault_points, *self.fault_points_after):  # else it may be either
                 assert is_after == (point in self.fault_points_after), f"at {point}"
         assert len(checked) >= len(self.fault_points)
@@ -385,7 +385,7 @@ class SinkConformance:
                 ]
                 frames = [self.make_frame(rows_of(entry)) for entry in runs]
                 won = race((one, two), frames, runs)
-                assert won.count(True) == 1, f"{won.count(True)} of two writers have written"
+                assert won.count(True) == 1, f"{won.count(True)} of two writers wrote"
                 entry = runs[won.index(True)]
                 heads, rows = heads_of(entry), rows + rows_of(entry)
                 self.check(rows, heads)

@@ -20,10 +20,10 @@ _ENDLESS = 2**63 - 1
 class MemoryGroups:
     """A `GroupStore` that keeps groups in memory, as the coordinator would.
 
-    `history` lists every commit that landed, in order. Each element of `faults` meets one
-    commit request, the first the first. Logs reach from 0 to the largest number, but for those in
-    `starts` and `ends`; a topic's id is its name, but for those in `topic_ids`, and none where
-    that says "". `refused` are topics that a snapshot may not read, with the error name.
+    `history` lists every commit that landed, in order. Each element of `faults` meets one commit
+    request, the first the first. Logs reach from 0 to the largest number, except those in `starts`
+    and `ends`; a topic's id is its name, except those in `topic_ids`, and none if that is "".
+    `refused` are topics that a snapshot may not read, with the error name.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class MemoryQueries:
         """Return `given`."""
         self.asked += 1
         if self.given is None:
-            raise JvmError(f"query {query_id} cannot be asked")
+            raise JvmError(f"cannot read the state of query {query_id}")
         return self.given
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:  # noqa: ARG002  # the protocol's
@@ -36,13 +36,13 @@ class MemoryQueries:
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
         """Return what `positions` says."""
         if self.given is None:
-            raise JvmError(f"query {query_id} cannot be asked")
+            raise JvmError(f"cannot read the state of query {query_id}")
         return self.positions.get(run_id)
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
         """Return True if `over` has the run."""
         if self.given is None:
-            raise JvmError(f"query {query_id} cannot be asked")
+            raise JvmError(f"cannot read the state of query {query_id}")
         return run_id in self.over
 
     def forget(self, run_id: str) -> None:

@@ -75,7 +75,7 @@ class Transaction:
         return len(self._rows) - before
 
     def move(self, key: str, query: str, tp: TopicPartition, found: Head | None, head: Head) -> int:
-        """Set a head where it is still as it was `found`; says how many heads were set: 0 or 1.
+        """Set a head if it still is as it was `found`; return how many heads were set: 0 or 1.
 
         From here to its end no other transaction moves any. Raises SinkLockedError.
         """
@@ -122,30 +122,30 @@ class Transaction:
             late.commit()
         if not self._store.lock.acquire(timeout=self._store.lock_timeout):
             raise SinkLockedError(
-                "another transaction of the store in memory has not ended in "
+                "another transaction of the in-memory store has not ended within "
                 f"{self._store.lock_timeout:g} s",
-                fix="End it, or wait for longer",
+                fix="End it, or wait longer",
             )
         self._locked = True
 
 
 class SinkFault(Enum):
-    """What happens to one transaction."""
+    """The fault of one transaction."""
 
     REFUSED = "the store refuses it"
-    TRY_AGAIN = "a conflict that repeating it solves"
+    TRY_AGAIN = "a conflict that a retry resolves"
     BUSY = "another connection holds the lock for too long"
     LOST = "the connection is lost, and nothing was committed"
-    ANSWER_LOST = "it is committed, and its answer is lost"
-    LATE = "the connection is lost, and it is committed a moment later"
+    ANSWER_LOST = "it is committed, but its answer is lost"
+    LATE = "the connection is lost, but it is committed a moment later"
 
 
 class MemorySink:
     """A `Sink` that keeps rows and ledger in a `MemoryStore`, moved together.
 
-    A frame is a DataFrame, or any iterable of rows. With `per_partition` each row says where it
-    comes from, as `row["topic"]` and `row["partition"]`. Each element of `faults` meets one
-    transaction, the first the first, None none; the next `unreadable` reads fail.
+    A frame is a DataFrame, or any iterable of rows. With `per_partition` each row names its origin,
+    as `row["topic"]` and `row["partition"]`. Each element of `faults` meets one transaction, the
+    first the first, None none; the next `unreadable` reads fail.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class MemorySink:
 
     @property
     def label(self) -> str:
-        """The name for people."""
+        """The name for display."""
         return f"memory {self._key}"
 
     @property
@@ -227,10 +227,10 @@ class MemorySink:
             moved = transaction.move(self._key, entry.query, tp, move.found, entry.head(tp))
             if moved != 1:
                 raise ForeignWriterError(
-                    f"the ledger of {self.label} was moved by another driver, at {tp}",
+                    f"another driver moved the ledger of {self.label}, at {tp}",
                     ranges={tp: one.range for tp, one in entry.moves.items()},
-                    cause="a second driver runs this query, or this one has a successor",
-                    fix="Stop all drivers of the query but one, and restart it",
+                    cause="a second driver runs this query, or this driver has a successor",
+                    fix="Stop all drivers of the query but one, and restart the query",
                 )
 
     def _commit(self, transaction: Transaction, fault: SinkFault | None) -> None:

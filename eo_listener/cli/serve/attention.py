@@ -1,4 +1,4 @@
-"""What is wrong now, and what to type: the first thing on the page. Pure."""
+"""Problems that need action, with the commands to run: the first thing on the page. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from eo_listener.model.typed_command import ClusterCommands
 UNKNOWN_CHECKPOINT: Final = "CHECKPOINT"
 """Stands in a command for a checkpointLocation that the page does not know."""
 MEANINGS: Final = {
-    LagVerdict.OK: "there is no lag, or it goes down",
-    LagVerdict.WARN: "it commits, and its lag does not go down: it is slow",
-    LagVerdict.STALL: "it commits the same offset again and again, and there is lag",
-    LagVerdict.STOP: "it does not commit any more, and there is lag",
-    LagVerdict.REWIND: "an offset went back",
+    LagVerdict.OK: "there is no lag, or it decreases",
+    LagVerdict.WARN: "it commits, but its lag does not decrease: it is slow",
+    LagVerdict.STALL: "it commits the same offset again and again, while there is lag",
+    LagVerdict.STOP: "it no longer commits, while there is lag",
+    LagVerdict.REWIND: "an offset moved back",
 }
 _CAUSES: Final = {
-    LagVerdict.STALL: "the query hangs in a batch, or its commits are refused; its log says which",
-    LagVerdict.STOP: "the query's driver has ended, it hangs in a batch, or its commits fail; its "
-    "log says which",
-    LagVerdict.REWIND: "the query was started from an older or a new checkpoint, somebody has "
-    "taken the group back, or a second driver commits to it",
+    LagVerdict.STALL: "the query hangs in a batch, or its commits are refused; see its log",
+    LagVerdict.STOP: "the query's driver has ended, the query hangs in a batch, or its commits "
+    "fail; see its log",
+    LagVerdict.REWIND: "the query was started from an older or a new checkpoint, somebody moved "
+    "the group back, or a second driver commits to it",
 }
 
 
@@ -41,20 +41,20 @@ class GroupAlarm:
 
 
 def alarm(one: GroupStatus, cluster: ClusterCommands, checkpoint: str | None) -> GroupAlarm | None:
-    """What is wrong with a group; None where nobody has to act."""
+    """Return the problem of a group; None if no action is needed."""
     preflight = cluster.check_group(one.group)
     if one.error is not None:
         return GroupAlarm(
             kind="not read",
-            what=f"Kafka has refused it: {one.error}",
-            cause="this client lacks a right, or the group's coordinator is away",
+            what=f"Kafka refused it: {one.error}",
+            cause="this client lacks a permission, or the group's coordinator is unavailable",
             commands=(preflight,),
         )
     if not one.rows:
         return GroupAlarm(
             kind="holds no offsets",
             what="nothing was ever committed to it, its offsets expired, or it was deleted",
-            cause="another name or cluster is meant, or its query has not run for a week",
+            cause="the name or cluster is wrong, or its query has not run for a week",
             commands=(preflight,),
         )
     withheld = one.withheld

@@ -4,9 +4,9 @@ Groups are described by requests that may end the whole process while a broker r
 librdkafka, see `eo_listener.kafka`). And a store that does not answer is given up by ending what
 waits for it.
 
-Ledgers in tables are read by a Spark that this process starts and keeps: to start one costs much,
-to ask it again little. Where a table could not be read the process is ended with its Spark, for
-a JVM that has died is not replaced within one process.
+A Spark that this process starts and keeps reads ledgers in tables: starting it is expensive, using
+it again is cheap. If a table could not be read, the process ends together with its Spark, because a
+JVM that died cannot be replaced within one process.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class AuditProcess:
             raise UnavailableError(
                 f"the audit has not ended within {self.longest:g} s",
                 cause="a ledger, the checkpoint's storage or Kafka does not answer",
-                fix="Run eo-listener audit with the same options, which waits for longer",
+                fix="Run eo-listener audit with the same options, which waits longer",
             ) from None
         if isinstance(found, str) or not found.read_tables:
             self._process.close()
@@ -70,7 +70,7 @@ class AuditProcess:
 
 
 class _Kept:
-    """What the process has from one reading to the next."""
+    """What the process keeps from one reading to the next."""
 
     spark: LocalSpark | None = None
 

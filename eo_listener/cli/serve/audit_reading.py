@@ -1,4 +1,4 @@
-"""What an audit has read and found, as plain values: it is read in a process of its own."""
+"""The results of an audit as plain values: a separate process reads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eo_listener.spark.session.local_spark import LocalSpark
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFinding:
-    """One finding. `cause` and `fix` are empty where nobody has to act on it."""
+    """One finding. `cause` and `fix` are empty if no action is needed."""
 
     severity: Severity
     about: str
@@ -30,7 +30,7 @@ class ShownFinding:
 
     @classmethod
     def of(cls, found: PositionFinding) -> ShownFinding:
-        """What a person is shown of a finding."""
+        """Return the displayed part of a finding."""
         return cls(
             severity=found.severity,
             about=found.about,

@@ -1,4 +1,4 @@
-"""What the page shows of an audit: its verdict, what to act on, positions, and last batches."""
+"""The page's section about an audit: verdict, actions, positions and last batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS: Final = {
 
 
 def found_to_act_on(found: AuditReading) -> Iterator[Element]:
-    """The verdict, and what to act on, the gravest first; nothing where nobody has to act."""
+    """The verdict and the findings that need action, the gravest first; nothing without any."""
     wrong = [one for one in reversed(found.findings) if one.severity in _TO_ACT_ON]
     if not wrong:
         return
@@ -51,7 +51,7 @@ def audit_section(found: AuditReading) -> Element:
 
 
 def _fine(rest: Sequence[ShownFinding]) -> Element | None:
-    """What nobody has to act on, folded."""
+    """Findings that need no action, folded."""
     if not rest:
         return None
     more = len(rest) - _FINDINGS
@@ -83,7 +83,7 @@ def _advice(one: ShownFinding) -> Iterator[Element]:
     if one.fix:
         yield node("pre", cut(one.fix, _TEXT))
     if one.at_once:
-        yield node("p", "that commits at once: `eo-listener follow --once` has no dry run")
+        yield node("p", "this commits immediately: `eo-listener follow --once` has no dry run")
 
 
 def _positions(found: AuditReading) -> Element | None:

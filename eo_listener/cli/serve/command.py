@@ -43,13 +43,15 @@ _CLOSING: Final = 5.0  # seconds; what then still waits for Kafka ends with the 
 
 
 Every = Annotated[float, typer.Option(help="Seconds between two readings of the groups.")]
-Port = Annotated[int, typer.Option(help="The port of the page; 0 for any free one.")]
+Port = Annotated[int, typer.Option(help="The port of the page; 0 for any free port.")]
 Address = Annotated[
-    str, typer.Option(help="The address to listen on. Whoever reaches it may read the page.")
+    str, typer.Option(help="The address to listen on. Everyone who can reach it can read the page.")
 ]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(help="A name that the page is called by, such as a proxy's; repeatable."),
+    typer.Option(
+        help="A host name under which the page is requested, such as a proxy's; repeatable."
+    ),
 ]
 AuditEvery = Annotated[
     float | None,
@@ -120,10 +122,10 @@ def serve(
 
 
 def _refuse(*of_an_audit: object) -> None:
-    """Raise SettingsError where something of an audit is given that there is none of."""
+    """Raise SettingsError if an option of an audit is given without an audit."""
     if any(of_an_audit):
         raise SettingsError(
-            "options of an audit are given, and nothing that it could compare",
+            "options of an audit were given, but nothing to compare",
             fix="Add --checkpoint FOLDER, --ledger ADDRESS or -g GROUP",
         )
 
@@ -137,7 +139,7 @@ def _between(audit_every: float | None, request: AuditRequest) -> float:
 
 
 def _checkpoints(request: AuditRequest) -> dict[str, str]:
-    """The checkpoint of each group that is audited, without its secrets, where it is known."""
+    """The checkpoint of each audited group, without its secrets, if it is known."""
     place = request.checkpoint
     return {} if place is None else dict.fromkeys(request.groups, shown(place))
 
@@ -190,14 +192,15 @@ class _Service:
             )
 
     def run(self, address: str, port: int, hosts: AllowedHosts) -> None:
-        """Serve until a signal comes. Raises EoListenerError where it cannot begin."""
+        """Serve until a signal arrives. Raises EoListenerError if serving cannot begin."""
         try:
             server = PageServer(address, port, self._answer, hosts)
         except OSError as error:
             raise UnavailableError(
                 f"the page cannot be served at {address}:{port}: {error.strerror or error}",
-                cause="another program has that port, or the address is not one of this machine",
-                fix="Give another --port, or 0 for any free one",
+                cause="another program uses that port, or the address does not belong to this "
+                "machine",
+                fix="Give another --port, or 0 for any free port",
             ) from error
         try:
             self._watched.read_groups(self._reader)
@@ -220,7 +223,7 @@ class _Service:
         self._stop()
 
     def _stop(self) -> None:
-        """End the readings; at once where they wait for nothing."""
+        """End the readings; immediately if they wait for nothing."""
         self._watched.close()
         each = _CLOSING / len(self._pollers)
         ended = [poller.stop(each, self._interrupt) for poller in self._pollers]

@@ -13,8 +13,8 @@ _LONG: Final = 200  # characters of a name
 def node(tag: str, *children: Element | str | None, **attributes: str | None) -> Element:
     """An element; of attributes `cls` is `class`, and a `_` a hyphen. None is left out.
 
-    What a reader cannot see (control characters, marks that turn the direction of writing) is
-    written as an escape.
+    Characters that a reader cannot see (control characters, marks that change the direction of
+    writing) are written as escapes.
     """
     made = Element(
         tag,
@@ -49,7 +49,7 @@ def cut(text: str, length: int = _LONG) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number for people; `-` where it is unknown."""
+    """Format a number; `-` if it is unknown."""
     if value is None:
         return "-"
     if isinstance(value, int):

@@ -1,4 +1,6 @@
-"""What the page shows of groups: a card for each, the gravest first; of one its partitions too."""
+"""The page's section about groups: a card for each, the gravest first; for a single group its
+partitions too.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tupl
 
 
 def path_of(group: str) -> str:
-    """Where the page of a group is: of equal length, and the same at each start."""
+    """Return the path of a group's page: of fixed length, and the same at each start."""
     digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
     return f"/group/{digest[:16]}"
 
@@ -110,7 +112,7 @@ def _gravity(one: GroupStatus) -> tuple[int, int, float]:
 
 
 def alarms(view: View, ordered: Groups) -> Iterator[Element]:
-    """The gravest groups that somebody has to look at, each with what to type."""
+    """The gravest groups that need action, each with the commands to run."""
     wrong: list[tuple[GroupStatus, GroupAlarm]] = []
     for one in ordered:
         raised = _alarm(view, one)
@@ -140,7 +142,7 @@ def _raised(one: GroupStatus, raised: GroupAlarm) -> Iterator[Element]:
 
 
 def _typed(commands: Sequence[str]) -> Iterator[Element]:
-    yield node("p", "What to type:")
+    yield node("p", "Run:")
     for command in commands:
         yield node("pre", cut(command, 2_000))
     if any(UNKNOWN_CHECKPOINT in shlex.split(command) for command in commands):
@@ -184,7 +186,7 @@ def group_section(view: View, one: GroupStatus) -> Element:
 
 
 def _advice(view: View, one: GroupStatus) -> Iterator[Element]:
-    """What to type where nothing is wrong that can be seen here."""
+    """Commands to run if no problem is visible here."""
     commands = [view.cluster.typed(["status"], arguments=[one.group])]
     if one.held_up:
         commands.append(transactions_command(view.cluster, [one.group]))
@@ -227,7 +229,7 @@ def _card(view: View, one: GroupStatus, *, link: bool = True) -> Element:
 
 
 def _badge(one: GroupStatus) -> Element:
-    """The verdict, or why there is none."""
+    """The verdict, or the reason why there is none."""
     if one.error is not None:
         return node("strong", f"not read: {cut(one.error)}", cls="badge bad")
     if not one.rows:
@@ -255,7 +257,7 @@ def _facts(one: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
     if one.withheld:
         facts["guard"] = f"withholds {counted(len(one.withheld), 'partition')}"
     if one.held_up:
-        facts["open transaction"] = "holds readers up"
+        facts["open transaction"] = "blocks readers"
     if newest is not None:
         facts["query"] = f"{cut(newest.author)}{_batch(newest)}"
     for name, value in facts.items():
@@ -301,7 +303,7 @@ def _gone(view: View) -> Element | None:
 
 
 def legend() -> Element:
-    """What the verdicts mean."""
+    """Explain the verdicts."""
     return node(
         "details",
         node("summary", "what the verdicts mean"),

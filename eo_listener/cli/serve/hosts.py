@@ -22,8 +22,8 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 class AllowedHosts:
     """This machine's own names, the address that is listened on, and `names`.
 
-    Where all addresses are listened on any is allowed: only names can be made to point elsewhere.
-    Raises SettingsError for a name that is none.
+    If the server listens on all addresses, any address is allowed: only names can be made to point
+    elsewhere. Raises SettingsError for an invalid name.
     """
 
     def __init__(self, address: str, names: Iterable[str] = ()) -> None:
@@ -31,7 +31,7 @@ class AllowedHosts:
             if not _NAME.fullmatch(name) and not _is_address(name):
                 raise SettingsError(
                     f"--allow-host must be a host name, got {name!r}",
-                    fix="Write it as in the browser, without scheme and port: lag.example.com",
+                    fix="Write it as in the browser, without scheme or port: lag.example.com",
                 )
         self._every = _is_wildcard(address)
         self._names = {_plain(name) for name in (*_LOCAL, address, *names)}

@@ -58,7 +58,7 @@ class LagHistory:
         return tuple(self._rings.get(group, ()))
 
     def gone(self, found: Sequence[GroupStatus]) -> dict[str, float]:
-        """Groups that hold no offsets any more, and when they did last."""
+        """Return groups that no longer hold offsets, and when they last did."""
         there = {one.group for one in found if one.rows or one.error}
         return {name: at for name, at in sorted(self._seen.items()) if name not in there}
 
@@ -92,7 +92,7 @@ class LagHistory:
 
 
 def _rate(before: float, held_before: _Offsets, at: float, held: _Offsets) -> float | None:
-    """By the partitions of both readings; None where one went back, which is no rate."""
+    """Compute the rate from the partitions in both readings; None if an offset moved back."""
     steps = [held[tp] - offset for tp, offset in held_before.items() if tp in held]
     if at <= before or not steps or min(steps) < 0:
         return None

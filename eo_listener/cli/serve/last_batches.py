@@ -14,7 +14,7 @@ BATCHES_SHOWN: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class WholeBatch:
-    """What one batch has moved. `rows`, `gaps` and `applied_at` are None without a history."""
+    """The moves of one batch. `rows`, `gaps` and `applied_at` are None without a history."""
 
     batch_id: int
     run_id: str
@@ -61,7 +61,8 @@ class LastBatches:
 def last_batches(
     ledger: LedgerPositions, history: Iterable[AppliedBatch], count: int = BATCHES_SHOWN
 ) -> LastBatches:
-    """By the history; where it has no batches, by the heads, which have each partition's last one.
+    """Take the batches from the history, or, if it has none, from the heads, which have each
+    partition's last batch.
 
     A history is pruned by its sink, so it has some thousand entries at most. That of a topic has
     what repairs have found, and no time of it.

@@ -29,7 +29,9 @@ _TEXT: Final = 2_000
 
 
 def overview(view: View, page: int = 1) -> bytes:
-    """What is wrong, with what to type; all groups; the audit; and the last errors."""
+    """Render the overview: problems with commands to run; all groups; the audit; and the last
+    errors.
+    """
     groups = view.groups
     ordered = () if isinstance(groups, Unknown) else by_gravity(groups.value)
     raised = list(alarms(view, ordered))
@@ -49,7 +51,7 @@ def overview(view: View, page: int = 1) -> bytes:
 
 
 def _to_act_on(view: View, raised: Sequence[Element]) -> Element | None:
-    """What is wrong now, before all that is well."""
+    """Present problems, before everything that is well."""
     wrong = list(raised)
     if isinstance(view.audit, Reading):
         wrong += found_to_act_on(view.audit.value)
@@ -57,7 +59,7 @@ def _to_act_on(view: View, raised: Sequence[Element]) -> Element | None:
 
 
 def group_page(view: View, path: str) -> bytes | None:
-    """One group; None where there is none of this path, and none can be unknown."""
+    """Render one group; None if no group has this path and none can be unknown."""
     groups = view.groups
     back = node("nav", node("a", "all groups", href="/"))
     if isinstance(groups, Unknown):
@@ -75,7 +77,7 @@ def group_page(view: View, path: str) -> bytes | None:
 
 
 def _title(view: View, ordered: Groups, raised: Sequence[Element]) -> str:
-    """What a browser's tab says: the gravest verdict first."""
+    """Return the title of a browser tab: the gravest verdict first."""
     if isinstance(view.groups, Unknown):
         return "unknown"
     audited = isinstance(view.audit, Reading) and view.audit.value.to_act_on
@@ -115,10 +117,7 @@ def _document(view: View, title: str, *sections: Element | None) -> Element:
 def _read(view: View) -> Element:
     """Of which cluster this is, and when it was read."""
     groups = view.groups
-    if isinstance(groups, Unknown):
-        when = "nothing is known now"
-    else:
-        when = f"as of {_ago(view, groups.at)}"
+    when = "no current reading" if isinstance(groups, Unknown) else f"as of {_ago(view, groups.at)}"
     text = f"{cut(view.servers)}: {when}, read every {view.every:g} s"
     return node("p", text, id="read")
 

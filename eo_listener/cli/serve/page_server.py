@@ -46,7 +46,7 @@ class _Handler(BoundedHandler):
         self._send(self._found())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the library's
-        """What http.server refuses by itself, with the headers of every answer."""
+        """Answer requests that http.server refuses by itself, with the headers of every answer."""
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:  # its answer to any other method
             status = HTTPStatus.METHOD_NOT_ALLOWED

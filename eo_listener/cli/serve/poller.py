@@ -16,7 +16,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class Poller:
-    """Calls `read` every so many seconds, the first time after `wait`.
+    """Calls `read` every N seconds, the first time after `wait`.
 
     `failed` is given the text of what `read` should not have raised; reading then goes on. One that
     has taken `stuck` seconds is a `problem`.
@@ -60,12 +60,12 @@ class Poller:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing will be read any more, None where all is well."""
+        """The reason why nothing more will be read; None if all is well."""
         since = self._since
         if not self._thread.is_alive() and not self._stop.is_set():
             return f"the thread that reads the {self.name} has ended"
         if since is not None and (waited := time.monotonic() - since) > self._stuck:
-            return f"a reading of the {self.name} has taken {waited:.0f} s, and has not ended"
+            return f"a reading of the {self.name} has taken {waited:.0f} s and has not ended"
         return None
 
     def _run(self) -> None:

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class Moment(NamedTuple):
-    """A moment by both clocks: `wall`, in seconds since 1970, is for people only."""
+    """A moment on both clocks: `wall`, in seconds since 1970, is for display only."""
 
     wall: float
     monotonic: float
@@ -24,7 +24,7 @@ class Moment(NamedTuple):
 
 
 class Reading(Generic[_T]):
-    """What was read. It began `at`, so that nothing of it is older."""
+    """A reading. It began `at`, so that no part of it is older."""
 
     def __init__(self, value: _T, at: Moment) -> None:
         self.value = value
@@ -33,7 +33,7 @@ class Reading(Generic[_T]):
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[_T], bytes]) -> bytes:
-        """What `make` makes of the value, made once however many ask for it at the same time."""
+        """Return what `make` makes of the value, made once however many ask at the same time."""
         with self._lock:
             if name not in self._made:
                 self._made[name] = make(self.value)
@@ -43,7 +43,7 @@ class Reading(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nothing is known: `since` the last reading, None where there was none; `error` says why."""
+    """Nothing is known: `since` the last reading, or None; `error` is the reason."""
 
     since: Moment | None
     error: str
@@ -60,7 +60,7 @@ class Newest(Generic[_T]):
         self._lock = threading.Lock()
         self._reading: Reading[_T] | None = None
         self._since: Moment | None = None
-        self._error = "it was not read yet"
+        self._error = "it has not been read yet"
 
     def took(self, value: _T, at: Moment) -> None:
         """A reading that began `at` has ended well."""
@@ -73,7 +73,7 @@ class Newest(Generic[_T]):
             self._reading, self._error = None, error
 
     def at(self, now: Moment) -> Reading[_T] | Unknown:
-        """What is known at this moment."""
+        """Return the present state of knowledge."""
         with self._lock:
             reading, since, error = self._reading, self._since, self._error
         if reading is None:

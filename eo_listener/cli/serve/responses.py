@@ -1,4 +1,4 @@
-"""What is answered to a path: pure, so that it is tested without a socket."""
+"""Answers a path: pure, so that tests need no socket."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FILES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is sent; `body` is of the type that `kind` names."""
+    """An answer; `body` has the type that `kind` names."""
 
     status: HTTPStatus
     kind: str
@@ -37,7 +37,7 @@ class Response:
 
 
 def respond(view: View, problems: list[str], target: str) -> Response:
-    """The answer to a GET of `target`; `problems` say why nothing is read any more."""
+    """Answer a GET of `target`; `problems` are reasons why nothing more will be read."""
     try:
         parts = urlsplit(target)
         page = _page(parts.query)
@@ -59,11 +59,11 @@ def respond(view: View, problems: list[str], target: str) -> Response:
             return _health(view, problems)
         case path if _GROUP.fullmatch(path) and (body := group_page(view, path)) is not None:
             return Response(HTTPStatus.OK, _HTML, body)
-    return text(HTTPStatus.NOT_FOUND, "there is nothing here; the page is at /")
+    return text(HTTPStatus.NOT_FOUND, "not found; the page is at /")
 
 
 def text(status: HTTPStatus, line: str) -> Response:
-    """One line for people."""
+    """Answer with one line of text."""
     return Response(status, _TEXT, f"{line}\n".encode())
 
 
@@ -85,7 +85,7 @@ def _document(status: HTTPStatus, document: dict[str, Any]) -> Response:
 
 
 def _encoded(document: dict[str, Any]) -> bytes:
-    """Escaped where it is not ASCII: half of a character, in a name, cannot be encoded."""
+    """Escaped unless it is ASCII: a lone surrogate in a name cannot be encoded."""
     return json.dumps(document).encode() + b"\n"
 
 
@@ -118,7 +118,7 @@ def _groups(view: View, reading: Reading[Groups]) -> bytes:
 def _audit(view: View) -> Response:
     found = view.audit
     if found is None:
-        line = "no audit was asked for: start with --checkpoint, --ledger or -g"
+        line = "no audit was requested: start with --checkpoint, --ledger or -g"
         return _document(HTTPStatus.NOT_FOUND, {"error": line})
     if isinstance(found, Unknown):
         return _unknown(view, found)
@@ -165,7 +165,7 @@ def _audited(metrics: Any, reading: Reading[AuditReading]) -> Any:
 
 
 def _health(view: View, problems: list[str]) -> Response:
-    """Whether this process still reads; a Kafka that is away does not make it ill."""
+    """Report if this process still reads; an unreachable Kafka does not make it unhealthy."""
     if problems:
         return text(HTTPStatus.SERVICE_UNAVAILABLE, "; ".join(problems))
     known = "nothing is known of the groups" if isinstance(view.groups, Unknown) else "groups read"

@@ -1,4 +1,4 @@
-"""What is watched: readings of groups and of an audit, their history, and the last errors."""
+"""The watched state: readings of groups and of an audit, their history, and the last errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AuditReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """All of it at one moment. `audit` is None where none was asked for.
+    """The whole state at one moment. `audit` is None if none was requested.
 
     `gone` are groups that were there before, and when, in monotonic seconds. `checkpoints` are the
     checkpointLocations that are known of groups.
@@ -60,7 +60,7 @@ class View:
         return self.cluster.address
 
     def wall(self, monotonic: float) -> float:
-        """That moment for people, in seconds since 1970."""
+        """That moment on the wall clock, in seconds since 1970."""
         return self.now.wall - (self.now.monotonic - monotonic)
 
 
@@ -136,11 +136,11 @@ class Watched:
         self._log("audit", error)
 
     def close(self) -> None:
-        """Report no error any more: what is still being read is interrupted."""
+        """Report no more errors: pending readings are being interrupted."""
         self._closed = True
 
     def view(self) -> View:
-        """What is known now."""
+        """Return the present view."""
         now = self._now()
         groups = self._groups.at(now)
         found = () if isinstance(groups, Unknown) else groups.value
@@ -161,7 +161,7 @@ class Watched:
         )
 
     def _log(self, about: str, error: str) -> None:
-        """Keep it for the page; in the log each is said once, until it passes."""
+        """Keep an error for the page; the log gets each once, until it passes."""
         if self._closed:
             return
         with self._lock:
@@ -169,7 +169,7 @@ class Watched:
             is_new = self._failing.get(about) != error
             self._failing[about] = error
         if is_new:
-            logger.warning("the %s cannot be read: %s", about, escaped(error))
+            logger.warning("cannot read the %s: %s", about, escaped(error))
 
     def _passed(self, about: str) -> None:
         with self._lock:

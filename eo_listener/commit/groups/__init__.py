@@ -5,22 +5,22 @@ each group, which has a `PartitionState` for each partition. The three states ar
 in as an argument, requests go out as values, answers come back. The worker does what they ask for,
 through a `GroupStore`.
 
-What is read before anything is written:
+Reading before writing:
 
 - Before a commit the group is read (`GroupSnapshot`): its offsets and their metadata, the starts
   and ends of the logs, the topic ids. A snapshot is taken again when the last one is more than a
   minute old, after every failure, and when the process stood still for 15 s (SIGSTOP, a suspended
   machine), because a successor may be running by then.
 - A snapshot decides: an offset below the group is refused, unless the rewind is allowed; an offset
-  beyond the log's end is refused, and reported where it was confirmed before; a topic with another
-  id is no longer committed; what was confirmed before and is not there any more is reported
-  (`ForeignCommit`, `GroupOffsetsMissing`) and committed again.
-- What is refused is compared with a new snapshot each minute, so it recovers by itself when the
-  cause is gone. A topic that is gone for good stays unconfirmed until the driver ends: its
+  beyond the log's end is refused, and reported if it was confirmed before; a topic with another id
+  is no longer committed; confirmed offsets that have disappeared are reported (`ForeignCommit`,
+  `GroupOffsetsMissing`) and committed again.
+- Refused offsets are compared with a new snapshot each minute, so they recover by themselves when
+  the cause is gone. A topic that is gone for good stays unconfirmed until the driver ends: its
   partitions are retried each minute, and named at the end.
-- A snapshot reports the error of a topic that the broker refuses beside the facts of the others.
-  OffsetFetch's own errors count too: where it refuses a topic that is described a moment later,
-  the group would seem to hold nothing there.
+- A snapshot reports the error of a topic that the broker refuses together with the facts of the
+  others. OffsetFetch's own errors count too: if it refuses a topic that is described a moment
+  later, the group would seem to hold nothing there.
 - A partition keeps the last 20 starts of its log, each with the time of its snapshot. A batch with
   `failOnDataLoss=false` is judged by the start that was known when it was planned; snapshots taken
   while it runs must not hide that.
@@ -32,11 +32,11 @@ How much is sent:
   UNKNOWN since). So a request has at most 1,000 partitions and 500 KB, half as many after such an
   answer, and a snapshot 2,000. 20,000 partitions take about 8 s on a busy machine.
 - A group plans only the partitions that changed, takes those that have waited longest until a
-  request is full, and keeps those apart that only wait to be repeated. What was served goes behind
-  all others, partitions in their group and groups in their cluster: where a batch comes before all
-  parts of the last one are committed, any fixed order would leave the same partitions behind
-  forever. Groups with fewer failures go first, but no more than ten requests before the one that
-  has waited longest.
+  request is full, and keeps partitions apart that only wait for a retry. What was served goes
+  behind all others, partitions in their group and groups in their cluster: if a batch arrives
+  before all parts of the last one are committed, any fixed order would leave the same partitions
+  behind forever. Groups with fewer failures go first, but no more than ten requests before the one
+  that has waited longest.
 
 Requests of unknown outcome:
 
@@ -55,7 +55,7 @@ no longer shows what was wrong. So the offset that the group holds is committed 
 `"g":1` in its metadata. The next driver finds the mark in its first snapshot, and sends nothing
 newer unless it was started with `guard="warn"`.
 
-The worker of a cluster that no run feeds any more ends five minutes later, with its clients, when
+The worker of a cluster that no run feeds any longer ends five minutes later, with its clients, if
 nothing waits and nothing is withheld. Each set of credentials is a cluster of its own, so a driver
 whose passwords rotate would otherwise collect clients forever. A cluster is identified by the text
 of its settings: its id would be known only after a connection, for which the tracker's thread must

@@ -49,8 +49,8 @@ class DueTimes:
         return self._times
 
 
-# The worker asks at least every 5 s, or when a request of at most 8 s is over. Where it did not,
-# the process stood still, and a successor may be at work: no earlier snapshot counts.
+# The worker calls this at least every 5 s, or when a request of at most 8 s ends. If it did not,
+# the process was suspended, and a successor may be working: no earlier snapshot counts.
 STANDSTILL = 15.0
 
 OUT_OF_TURN = 10  # requests in a row that may go before the group that has waited longest
@@ -136,7 +136,7 @@ class ClusterState:
                 self._due_times.mark_changed(group)
 
     def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
-        """What Kafka has neither confirmed nor refused in these groups."""
+        """Return offsets of these groups that Kafka has neither confirmed nor refused."""
         states = {group: self._groups[group] for group in groups if group in self._groups}
         return frozenset(
             Waiting(self._cluster, group, tp, offset)

@@ -29,9 +29,9 @@ logger = logging.getLogger("eo_listener")
 class Committer:
     """Commits positions to the groups of any number of clusters, a thread for each cluster.
 
-    Every method but `flush` and `close` returns at once. The greatest offset of a partition
-    wins, however offers arrive; nothing is dropped but by `close`. The thread and the clients of a
-    cluster that nothing feeds any more are closed `unused_timeout` seconds later, when all is
+    Every method but `flush` and `close` returns immediately. The greatest offset of a partition
+    wins, whatever the order of offers; only `close` drops any. The thread and the clients of a
+    cluster that nothing feeds any longer are closed `unused_timeout` seconds later, when all is
     confirmed: each set of credentials is a cluster of its own.
     """
 
@@ -116,7 +116,7 @@ class Committer:
                     worker.mark_unused()
 
     def _may_end(self, cluster: Cluster) -> bool:
-        """Return True if a worker is of no use any more; from then on another takes its place."""
+        """Return True if a worker has become useless; from then on another takes its place."""
         with self._lock:
             over = not self._closed and self._workers[cluster].unused_for(self._unused_timeout)
             if over:
@@ -129,7 +129,7 @@ class Committer:
             state.retry_now(names)
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """What Kafka has neither confirmed nor refused in these groups."""
+        """Return offsets of these groups that Kafka has neither confirmed nor refused."""
         found = (state.waiting(names) for state, names in self._of(groups, changes=False))
         return frozenset().union(*found)
 
@@ -153,7 +153,7 @@ class Committer:
     def close(self, timeout: float) -> None:
         """Flush, stop all threads and close the clients, within about `timeout` seconds.
 
-        What is unconfirmed then is given up and reported as CommitAbandoned. Idempotent.
+        Unconfirmed offsets are then given up and reported as CommitAbandoned. Idempotent.
         """
         with self._lock:
             if self._closed:
@@ -195,21 +195,21 @@ class Committer:
 def _by_ourselves(event: CommitterFenced, others: Iterable[Cluster]) -> Event:
     """Say that this driver may be the one that has taken over, under other settings of the cluster.
 
-    Whether it is the same cluster only its brokers know: the servers may have other names.
+    Only the brokers know if it is the same cluster: the servers may have other names.
     """
     addresses = " and ".join(sorted({str(other) for other in others}))
     return replace(
         event,
-        cause=f"this driver commits to a group of that name at {addresses} too, with other "
-        "settings: where that is the same cluster, it has taken over from itself; else "
-        f"{event.cause}",
+        cause=f"this driver also commits to a group of that name at {addresses}, with other "
+        "settings: if that is the same cluster, the driver has taken over from itself; "
+        f"otherwise {event.cause}",
         fix="give all sources of a cluster the same kafka.bootstrap.servers and credentials, or "
         f"each set of settings its own group; else {event.fix}",
     )
 
 
 def _with_command(event: Event, cluster: Cluster) -> Event:
-    """Where a right is missing, name the command that gives it to this client."""
+    """If a permission is missing, name the command that grants it to this client."""
     if not isinstance(event, CommitFailed):
         return event
     command = right_to_add(event, cluster.principal)

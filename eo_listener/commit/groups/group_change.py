@@ -1,8 +1,8 @@
-"""What a repair does to a group, partition by partition, before and after. Pure.
+"""The changes of a repair to a group, partition by partition, before and after. Pure.
 
-A repair either seeds a group (it gets offsets where it holds none, and higher ones than it holds)
-or rewinds it (it gets lower ones than it holds). One repair never does both: a seed that would go
-back, and a rewind that would skip records, are not what was asked for.
+A repair either seeds a group (sets offsets if it holds none, and raises the offsets that it holds)
+or rewinds it (lowers them). One repair never does both: a seed that would go back, and a rewind
+that would skip records, are not what the user requested.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eo_listener.model.offsets import Position, TopicPartition
 
 
 class Direction(Enum):
-    """Where a partition would go."""
+    """The change of one partition."""
 
     NEW = "new"
     FORWARD = "forward"
@@ -29,7 +29,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """What the group holds of one partition, None for nothing, and what was asked for."""
+    """The group's offset of one partition, None for nothing, and the requested offset."""
 
     partition: TopicPartition
     held: Position | None
@@ -37,7 +37,7 @@ class PartitionChange:
 
     @property
     def direction(self) -> Direction:
-        """Where it would go."""
+        """The requested offset."""
         if self.held is None:
             return Direction.NEW
         if self.offset == self.held.offset:
@@ -46,13 +46,13 @@ class PartitionChange:
 
     @property
     def writer(self) -> CommitMetadata | None:
-        """Who has committed what the group holds; None where that was another program."""
+        """The author of the group's commit; None if it was another program."""
         return None if self.held is None else CommitMetadata.parse(self.held.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A whole repair. `author` is what its commits say of themselves.
+    """A whole repair. `author` is the metadata of its commits.
 
     `held` is all that the group held at the plan, also of partitions that are left alone.
     """
@@ -85,19 +85,19 @@ class GroupChange:
         if rewinds and all(one.direction is Direction.NEW for one in partitions):
             raise SettingsError(
                 f"group {group} holds no offsets of {few(one.partition for one in partitions)}",
-                cause="they expired, nobody has committed, or the name is another one",
-                fix="See what it holds: eo-listener status GROUP -b SERVERS. To give it offsets, "
-                "type `eo-listener group seed` with the same arguments",
+                cause="they expired, nobody has committed any, or the name is wrong",
+                fix="Run `eo-listener status GROUP -b SERVERS` to see what it holds. To give "
+                "it offsets, run `eo-listener group seed` with the same arguments",
             )
         back = [one for one in partitions if one.direction is Direction.BACK]
         if back and not rewinds:
             named = few(f"{one.partition} from {_offset(one)} to {one.offset}" for one in back)
             raise SettingsError(
                 f"group {group} would go back: {named}",
-                cause="it is ahead of where its offsets are to be taken from",
-                fix="If it is meant to read these records again, type `eo-listener group rewind` "
-                "with the same --from option, for a file --from-file. Otherwise leave these topics "
-                "out: --topic",
+                cause="it is ahead of the place that its offsets are taken from",
+                fix="To have these records read again, run `eo-listener group rewind` with "
+                "the same --from option (--from-file for a file). Otherwise name the "
+                "other topics with --topic",
             )
         return cls(
             group=group, author=author, rewinds=rewinds, held=dict(held), partitions=partitions
@@ -109,7 +109,7 @@ class GroupChange:
         return one.direction in wanted
 
     def positions(self) -> dict[TopicPartition, Position]:
-        """What is to be committed."""
+        """The offsets to commit."""
         return {
             one.partition: Position(offset=one.offset, metadata=self._metadata(one).text())
             for one in self.partitions
@@ -148,7 +148,7 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOutcome:
-    """What a repair has come to.
+    """The outcome of a repair.
 
     `held` is what the group holds after it: only that counts. `failed` are the errors of its
     commits by Kafka's names, each with what it was of.
@@ -171,12 +171,12 @@ class GroupOutcome:
         moved = sorted(self.change.positions().keys() - set(missing))
         code = next(iter(self.failed), "UNKNOWN")
         raise KafkaError(
-            f"group {self.change.group} does not hold all that was committed to it when it is read "
-            f"back. Moved: {few(moved) or 'none'}. Not moved: {few(missing)}",
+            f"group {self.change.group}, read back, does not hold everything that was committed "
+            f"to it. Moved: {few(moved) or 'none'}. Not moved: {few(missing)}",
             code=code,
-            cause=self.failed.get(code, "another program has committed to it meanwhile"),
-            fix="Look at it with `eo-listener status`, and repeat the command: it begins with "
-            "what the group holds then",
+            cause=self.failed.get(code, "another program committed to it at the same time"),
+            fix="Run `eo-listener status`, then repeat the command: it starts from what the "
+            "group holds then",
         )
 
 

@@ -1,4 +1,4 @@
-"""What is to be committed to one group, and what of it still waits for Kafka."""
+"""The offsets to commit to one group, and those that still wait for Kafka."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def positions_by_topic(
 def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
     """Unite what goes to the same group.
 
-    Where two parts hold the same partition the lower offset counts: only up to there has every
-    part of the query come.
+    If two parts hold the same partition, the lower offset counts: only up to there has every part
+    of the query come.
     """
     groups: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
     lossy: set[tuple[Cluster, str]] = set()

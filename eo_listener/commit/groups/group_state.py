@@ -89,10 +89,10 @@ class GroupState:
     ) -> CommitRefused | None:
         """Take positions in; per partition the greatest offset offered so far stays.
 
-        `recommit` commits again what is confirmed, so that it does not expire, after a snapshot
-        of the group: it would hide that the group was deleted. `lossy` asks for a snapshot of the
-        log, before this very commit and where there is nothing to commit.
-        `rivals` are those that other live runs feed too.
+        `recommit` commits confirmed offsets again, so that they do not expire, after a snapshot of
+        the group: otherwise it would hide that the group was deleted. `lossy` requests a snapshot
+        of the log, before this very commit and even if there is nothing to commit. `rivals` are
+        partitions that other live runs feed too.
         """
         lower: dict[TopicPartition, int] = {}
         by_group = False
@@ -392,7 +392,9 @@ class GroupState:
             self._plan(tp)
 
     def waiting(self) -> Offsets:
-        """What Kafka has neither confirmed nor refused; what may not be sent is not among it."""
+        """Return offsets that Kafka has neither confirmed nor refused; offsets that must not be
+        sent are not included.
+        """
         states = {tp: self._partitions[tp] for tp in self._due}
         waiting = {tp: s.pending for tp, s in states.items() if s.pending and not s.is_refused}
         return as_offsets(waiting)
@@ -447,12 +449,12 @@ def fitting(group: str, ready: Positions) -> Positions:
 
 @dataclass(slots=True)
 class PartSize:
-    """The partitions of one request: half as many where it is too large, and more again later.
+    """The partitions of one request: half as many if it is too large, and more again later.
 
-    `full` counts the full parts that were accepted since the last change; after `grow_after` of
-    them a larger one is tried. Where that one is refused `grow_after` is doubled: what a broker
-    takes is a setting, and each try costs a failure. `suspects` failed once with an error that may
-    mean that their part was too large.
+    `full` counts the full parts accepted since the last change; after `grow_after` of them a larger
+    part is tried. If that is refused, `grow_after` is doubled: the broker's limit is a setting, and
+    each attempt costs a failure. `suspects` failed once with an error that may mean that their part
+    was too large.
     """
 
     partitions: int = MAX_PART

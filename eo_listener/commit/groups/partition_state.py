@@ -1,4 +1,4 @@
-"""One partition of one group: where it stands, where it should, and what is in the way.
+"""One partition of one group: its position, its target, and its obstacles.
 
 Pure. `GroupState` holds one for each partition, and turns what they return into events.
 """
@@ -19,7 +19,7 @@ _STARTS_KEPT = 20  # moves of a log's start: some minutes of them, where it move
 
 
 class Discrepancy(Enum):
-    """What a snapshot shows of one partition that does not fit what was committed."""
+    """A contradiction between a snapshot of one partition and what was committed."""
 
     VANISHED = auto()
     FOREIGN = auto()
@@ -57,20 +57,20 @@ class RetryState:
 class PartitionState:
     """State of one partition.
 
-    A position goes from `pending` to `confirmed`. `refused` is one that must not be sent while
-    the group (at `obstacle`) or the log's end stands in its way; while that is the log's end, a
-    confirmed offset that the group has lost may be `pending` beside it. `withheld`: the guard lets
-    nothing newer through; `mark` is then the metadata to leave its mark with, where the group
-    stands. `repeat` is when a confirmed position is to be sent again, because an earlier
-    request may have been on its way still, and have arrived after it: one of unknown outcome, or
-    the last one of a driver that was killed.
-    `snapshot_at` is when the group and the log were last read, `log_starts` what the log began
-    with and by when that was known, the newest last; `needs_snapshot` asks for a snapshot though
-    there is nothing to commit. `asked` is the greatest offset that was known when the snapshot that
-    is out was asked for. `reported_foreign` is a foreign commit that was reported.
-    `sink_run` is the run whose sink moves the group, in the transactions of its batches. Then the
-    group is read before each commit, and what it holds already is not sent, but where it `renews`
-    that; with an offer of another run it is asked again who moves the group.
+    A position goes from `pending` to `confirmed`. `refused` is a position that must not be sent
+    while the group (at `obstacle`) or the log's end stands in its way; while that is the log's end,
+    a confirmed offset that the group has lost may be `pending` at the same time. `withheld`: the
+    guard lets nothing newer through; `mark` is then the metadata with which to leave its mark at
+    the group's position. `repeat` is when to send a confirmed position again, because an earlier
+    request may still have been on its way and have arrived after it: a request of unknown outcome,
+    or the last request of a killed driver. `snapshot_at` is when the group and the log were last
+    read; `log_starts` are log starts and the times at which they were known, the newest last;
+    `needs_snapshot` requests a snapshot although there is nothing to commit. `asked` is the
+    greatest known offset when the outstanding snapshot was requested. `reported_foreign` is a
+    foreign commit that was reported. `sink_run` is the run whose sink moves the group, in the
+    transactions of its batches. While a sink moves the group, the group is read before every
+    commit, and offsets that it already has are skipped, unless `renews` is set; an offer from
+    another run resets this.
     """
 
     confirmed: Position | None = None
@@ -91,7 +91,7 @@ class PartitionState:
 
     @property
     def wanted(self) -> Position | None:
-        """What is to be committed, whether it may or not; of two the newer one, if not withheld."""
+        """Return the position to commit, allowed or not; of two the newer, unless withheld."""
         if self.pending is not None and self.refused is not None and not self.withheld:
             return max(self.pending, self.refused, key=lambda one: one.offset)
         return self.pending or self.refused
@@ -129,7 +129,7 @@ class PartitionState:
         return time
 
     def sendable(self, now: float) -> Position | None:
-        """What may be sent now, given a fresh snapshot."""
+        """Return the position that may be sent now, given a fresh snapshot."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
@@ -229,7 +229,7 @@ class PartitionState:
             self.retry_state.persistent = None  # Kafka has answered, and nothing is to be sent
 
     def _is_moved_by_sink(self, found: Position | None) -> bool:
-        """Return True if a sink has brought the group to where it is wanted, or beyond."""
+        """Return True if a sink has moved the group to the wanted offset, or beyond."""
         metadata = _parse(found) if found else None
         if found is None or metadata is None or not metadata.by_sink or self.withheld:
             return False
@@ -244,7 +244,9 @@ class PartitionState:
     def _compare_wanted(
         self, found: Position | None, end: int, asked: int | None, policy: Policy
     ) -> Iterator[Discrepancy]:
-        """Decide about what is wanted; of it the log's end says nothing where it came later."""
+        """Decide about the wanted position; the log's end says nothing about a position that came
+        later.
+        """
         wanted = self.wanted
         if wanted is None:
             yield from self._compare_confirmed(found, end)
@@ -263,7 +265,7 @@ class PartitionState:
             yield from self._refuse(wanted, found.offset, Discrepancy.BELOW_GROUP)
 
     def _lost(self, found: Position | None, end: int) -> Position | None:
-        """What was confirmed, where the group holds less by now, and the log still reaches it."""
+        """Return the confirmed position if the group holds less and the log still reaches it."""
         last = self.confirmed
         if last is None or last.offset > end:
             return None
@@ -275,7 +277,7 @@ class PartitionState:
             self.log_starts = (*self.log_starts[-_STARTS_KEPT:], (start, now))
 
     def log_start(self, by: float) -> int | None:
-        """Where the log was known to begin by then; None where it was not known."""
+        """Return the log start known at that time; None if it was unknown."""
         return next((start for start, known in reversed(self.log_starts) if known <= by), None)
 
     def _compare_confirmed(self, found: Position | None, end: int) -> Iterator[Discrepancy]:
@@ -373,7 +375,7 @@ def _rewinding(position: Position, held: int) -> Position:
 
 
 def _declared(position: Position, waiting: Position | None) -> Position:
-    """What takes the place of a rewind that was not sent yet is one itself, if it is as low."""
+    """A position that replaces an unsent rewind is a rewind itself, if it is as low."""
     metadata = _parse(waiting) if waiting else None
     held = metadata.rewound_from if metadata else None
     return position if held is None or position.offset >= held else _rewinding(position, held)

@@ -1,4 +1,4 @@
-"""What the user decides about committing: when to try again, and what never to do."""
+"""The user's decisions about committing: when to retry, and what never to do."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CommitMode(Enum):
 
 
 class OnRewind(Enum):
-    """What to do when a query is to be committed below what its group holds."""
+    """What to do if a query is to be committed below what its group holds."""
 
     REFUSE = "refuse"
     ALLOW = "allow"

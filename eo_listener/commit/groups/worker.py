@@ -35,9 +35,9 @@ logger = logging.getLogger("eo_listener")
 class Worker:
     """Commits to the groups of one cluster; offers never block on Kafka.
 
-    `open_store` is called on the thread itself, at the first commit: building a client may
-    take time, and must not take the caller's. `may_end` is asked, where nothing feeds the cluster
-    any more, whether the thread is to end and to close the store.
+    `open_store` is called on the thread itself, at the first commit: building a client may take
+    time, and must not take the caller's. If nothing feeds the cluster, `may_end` decides if the
+    thread ends and closes the store.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Worker:
         self._thread.join(max(0.1, deadline - time.monotonic()))
         if self._thread.is_alive():
             logger.info(
-                "%s is left behind: Kafka has not answered its last request",
+                "%s is abandoned: Kafka has not answered its last request",
                 self._thread.name,
             )
         with self._changed:
@@ -237,7 +237,7 @@ class Worker:
     def _commit(self, request: CommitRequest) -> Mapping[TopicPartition, str | None]:
         reached("commit.before-request")
         if time.monotonic() - request.started > STANDSTILL or self._was_suspended():
-            raise KafkaError("this process stood still", code=STOOD_STILL)
+            raise KafkaError("this process was suspended", code=STOOD_STILL)
         answer = self._opened().commit(
             request.group, request.positions, timeout=self._request_timeout
         )

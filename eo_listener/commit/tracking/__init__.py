@@ -1,4 +1,4 @@
-"""What each run of a query has made durable, and for which groups.
+"""Tracks the durable offsets of each query run, and the groups that get them.
 
 - `EventBuffer` stands between Spark's thread and ours. It keeps the newest event of each run,
   which holds all offsets. Every event is judged (`SequenceGuard`) before it may be replaced:
@@ -27,7 +27,7 @@
   events are judged but not offered: the commit would be refused, or the group would go back.
   `RunOrder` knows the newest run of each query and those that have ended. Only a start, or an
   event of a batch above those of the newest run, makes another run the newest.
-- Where several runs share a partition of a group, the lowest of their offsets counts
+- If several runs share a partition of a group, the lowest of their offsets counts
   (`SharedPartitions`). The same holds within one event: one stream used twice is one source for
   Spark (a union with itself), or two sources on the same partitions (a join of two aliases).
 - Options are read when the first batch has ended, never at the start of the query: its sources do

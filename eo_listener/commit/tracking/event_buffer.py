@@ -34,9 +34,9 @@ class Started:
 class RunEvents:
     """The events of one run since they were last taken: the newest, and what was wrong.
 
-    The newest holds the whole of the offsets. `first` is the first event of the run, where it is
-    among these. `earlier` are those before the newest, the oldest first, as far as they are kept.
-    `wrong` holds batch, source and violations; `missed` the batches around a gap.
+    The newest event holds all offsets. `first` is the first event of the run, if it is among these.
+    `earlier` are the events before the newest, the oldest first, as far as they are kept. `wrong`
+    holds batch, source and violations; `missed` the batches around a gap.
     """
 
     newest: Progress

@@ -1,8 +1,8 @@
 """Which consumer group the offsets of a topic go to.
 
-In this order: what `groups` says of the query, or of the topic in the query; the source option
+In this order: the entry of `groups` for the query, or for the topic in the query; the source option
 `kafka.consumer.commit.groupid`; the source option `eo.commit.group`; the template. A source with
-none of these is left alone.
+none of these is not committed.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class GroupNames:
         if options is None:
             raise NotCommitted(
                 "the options of this source could not be read, so its group is unknown",
-                "the query had ended, or Spark's JVM is out of reach (Spark Connect)",
+                "the query had ended, or Spark's JVM cannot be reached (Spark Connect)",
                 "name the group: OffsetCommitListener(groups={'<query name>': '<group>'})",
             )
         raise NotCommitted(
-            "no consumer group is named for this source, so it is left alone",
-            f"neither {GROUP_OPTION} nor {OWN_GROUP_OPTION} is among its options",
-            f"add .option('{GROUP_OPTION}', '<group>') to the reader to have it committed",
+            "no consumer group is named for this source, so it is not committed",
+            f"its options set neither {GROUP_OPTION} nor {OWN_GROUP_OPTION}",
+            f"add .option('{GROUP_OPTION}', '<group>') to the reader to commit its offsets",
             misconfigured=False,
         )
 
@@ -137,7 +137,7 @@ def _refuse_near_miss(options: Iterable[str]) -> None:
         own = name.startswith("eo.")
         if own or difflib.get_close_matches(name, (GROUP_OPTION, OWN_GROUP_OPTION), cutoff=0.8):
             raise NotCommitted(
-                f"the source option {name!r} names no group that eo_listener knows",
+                f"eo_listener does not know the source option {name!r}",
                 "the option may be misspelt",
                 f"write .option('{GROUP_OPTION}', '<group>')",
             )
@@ -163,8 +163,8 @@ def require_group(group: object, where: str, *, only_ascii: bool = False) -> Non
     require_name(where, group)
     if only_ascii and not is_printable_ascii(group):
         raise SettingsError(
-            f"{where} is {group!r}, and mode='transactional' takes printable ASCII only",
-            cause="librdkafka refuses a group of other characters in a transaction",
+            f"{where} is {group!r}, but mode='transactional' takes printable ASCII only",
+            cause="librdkafka refuses other characters in the group of a transaction",
             fix="Give the group an ASCII name, or use mode='simple' or mode='member'",
         )
 
@@ -181,6 +181,6 @@ def _check_template(template: str) -> None:
     for _, name, spec, conversion in parts:
         if name is not None and (name not in TEMPLATE_FIELDS or spec or conversion):
             raise SettingsError(
-                f"group_template {template!r} has a field {{{name}}} that cannot be used",
-                fix="Use just " + ", ".join(f"{{{known}}}" for known in TEMPLATE_FIELDS),
+                f"group_template {template!r} has a field {{{name}}} that does not exist",
+                fix=f"Use only {', '.join(f'{{{known}}}' for known in TEMPLATE_FIELDS)}",
             )

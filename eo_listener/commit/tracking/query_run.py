@@ -36,21 +36,21 @@ _POLL = 5.0  # between two checks of a run that is polled
 _SILENCE = 60.0  # after the last event, until the query is asked where it is
 
 UNKNOWN_MODE = (
-    "its events are taken for what is in its checkpoint; under asynchronous progress tracking they "
-    "may be ahead of it, and nothing is caught up at its start"
+    "its progress events are assumed to match its checkpoint; with asynchronous progress "
+    "tracking they may be ahead of it, and nothing is caught up at the start"
 )
 _MODE_EFFECTS = {
     QueryMode.ASYNC_PROGRESS: (
         "its progress events may be ahead of its checkpoint, so its group follows the checkpoint "
-        "instead, some seconds later"
+        "instead, with a delay of some seconds"
     ),
     QueryMode.CONTINUOUS: (
-        "it sends no progress events, so its group follows its checkpoint, and the guard sees "
-        "nothing of it"
+        "it sends no progress events, so its group follows its checkpoint, and the guard cannot "
+        "check it"
     ),
     QueryMode.REAL_TIME: (
-        "its batches last long (5 minutes unless it says otherwise), and its group moves only when "
-        "one has ended: lag grows within a batch"
+        "its batches are long (5 minutes unless configured otherwise), and its group moves only "
+        "at the end of a batch: lag grows within a batch"
     ),
 }
 
@@ -107,11 +107,11 @@ class QueryRun:
         return self.follows_checkpoint or any(map(skips_losses, given))
 
     def mode_effect(self) -> str | None:
-        """What its execution mode means for its group; None for a micro-batch query."""
+        """The meaning of its execution mode for its group; None for a micro-batch query."""
         return _MODE_EFFECTS.get(self.mode) if self.mode is not None else None
 
     def at(self, position: LivePosition) -> Progress:
-        """What is durable, in the form of a progress event."""
+        """The durable position, in the form of a progress event."""
         sources = (
             SourceProgress(index=index, description="", start=None, end=offsets)
             for index, offsets in sorted(position.committed.items())
@@ -128,8 +128,8 @@ class QueryRun:
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
         """Compare the first event with what the run restored from its checkpoint.
 
-        Returns violations by source. The batch id of a position may be too low: where its offsets
-        are the end of the event itself, they are not what the run restored, and nothing is judged.
+        Returns violations by source. The batch id of a position may be too low: if its offsets are
+        the end of the event itself, they are not the restored position, and nothing is judged.
         """
         restored = self.restored
         if restored is None or restored.batch_id != first.batch_id - 1:
@@ -146,8 +146,8 @@ class QueryRun:
     def is_early(self, position: LivePosition) -> bool:
         """Return True if the event of this position's batch is still to come.
 
-        True only once for a batch, since Spark may have dropped its event. Where the position's
-        batch id, which may be too low, is not above the newest event's, its offsets decide.
+        True only once for a batch, since Spark may have dropped its event. If the position's batch
+        id, which may be too low, is not above the newest event's, its offsets decide.
         """
         newest = self.newest
         if newest is None or self.follows_checkpoint:
@@ -169,8 +169,8 @@ class QueryRun:
     def is_late(self, event: Progress) -> bool:
         """Return True if an offered position has passed the event, which is then only judged.
 
-        Where the event's batch id is above the position's, which may be too low, offsets decide;
-        a batch that begins at the position is never late, wherever it ends.
+        If the event's batch id is above the position's, which may be too low, offsets decide; a
+        batch that begins at the position is never late, wherever it ends.
         """
         passed = self.passed
         if passed is None or _is_at_end(passed, event):

@@ -50,9 +50,9 @@ class RoutedOffsets:
 
     @property
     def commits(self) -> tuple[GroupOffsets, ...]:
-        """What is to be committed, each group once.
+        """Yield the offsets to commit, each group once.
 
-        Where two sources hold the same partition for the same group, the lower offset counts.
+        If two sources hold the same partition for the same group, the lower offset counts.
         """
         return combine(part for parts in self.sources.values() for part in parts)
 
@@ -135,23 +135,23 @@ class GroupRouting:
             run_id=progress.run_id,
             source=None,
             problem="the query reads nothing from Kafka, so there is nothing to commit",
-            cause="none of its sources is a Kafka source",
-            fix="leave it out of `groups`, or check that the right query has this name",
+            cause="it has no Kafka source",
+            fix="remove it from `groups`, or check that the right query has this name",
             misconfigured=self.names.mention(progress),
         )
 
     def cluster(self, given: Mapping[str, str] | None) -> Cluster:
         """The cluster that a source reads, by its reader options.
 
-        Raises NotCommitted where they name no servers, or cannot be used.
+        Raises NotCommitted if the options name no servers, or cannot be used.
         """
         given = given or {}
         servers = self.kafka.get(SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
         if not servers:
             raise NotCommitted(
-                "the bootstrap servers of this source are unknown",
+                "cannot determine the bootstrap servers of this source",
                 "its options could not be read from the running query",
-                "give them: OffsetCommitListener(bootstrap_servers='host:port')",
+                "pass them: OffsetCommitListener(bootstrap_servers='host:port')",
             )
         source = tuple(sorted((k, v) for k, v in given.items() if k.startswith(_KAFKA)))
         try:

@@ -1,4 +1,4 @@
-"""Whether a query's progress events follow one another: monotonic, and without a gap. Pure.
+"""Checks if a query's progress events follow one another: monotonic, and without a gap. Pure.
 
 Spark plans batch N+1 to start where batch N ended, in every source and partition. Whatever breaks
 that rule was either read twice, or never.
@@ -19,7 +19,7 @@ _NO_STARTS: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class GuardMode(Enum):
-    """What a violation leads to."""
+    """The consequence of a violation."""
 
     WITHHOLD = "withhold"
     WARN = "warn"
@@ -47,10 +47,10 @@ def judge(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceVerdict:
-    """What is wrong with one event: violations by the index of the source.
+    """The problems of one event: violations by the index of the source.
 
-    `missed_after` is the last known batch when events are missing before this one, so that
-    nothing can be said of what lies between; else None. `repeated` says that the event was judged
+    `missed_after` is the last known batch if events are missing before this one, so that the
+    batches between cannot be judged; otherwise None. `repeated` means that the event was judged
     before.
     """
 

@@ -13,7 +13,7 @@ from eo_listener.model.offsets import Position, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunOffsets:
-    """What one run has reached in one group."""
+    """The position of one run in one group."""
 
     query: str
     commit: GroupOffsets
@@ -24,7 +24,7 @@ class _RunOffsets:
 
 
 class SharedPartitions:
-    """What every live run has reached, by group. For one thread."""
+    """The position of every live run, by group. For one thread."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Cluster, str], dict[str, _RunOffsets]] = {}

@@ -61,7 +61,7 @@ class RunOrder:
         return self._newest.get(run.query_id, run.run_id) == run.run_id
 
     def has_ended(self, run_id: str) -> bool:
-        """Return True if a run has ended, and is not there any more."""
+        """Return True if a run has ended and is no longer tracked."""
         return run_id in self._ended_runs
 
     def set_newest(self, query_id: str, run_id: str) -> None:
@@ -89,7 +89,7 @@ class RunOrder:
             self._ended_runs.popitem(last=False)
 
     def drop(self, run: QueryRun) -> None:
-        """A run is not there any more."""
+        """Forget a run that no longer exists."""
         if self._newest.get(run.query_id) == run.run_id:
             del self._newest[run.query_id]
 
@@ -117,7 +117,7 @@ class Moment:
 class QueryTracker:
     """Serves what the event buffer holds. Not thread-safe: one thread calls all of it.
 
-    What a query has made durable is also read from the query itself: when it starts (an event may
+    The durable offsets of a query are also read from the query itself: when it starts (an event may
     have been lost with the last driver), when it ends, and every `recommit_interval` seconds, so
     that all of its offsets are committed again before they can expire.
     """
@@ -297,8 +297,8 @@ class QueryTracker:
         The position may be ahead of the newest event; the guard has not judged that batch then. So
         its event is waited for, except at the `last` check, before which all events were delivered.
 
-        A run that has ended feeds no group any more. It is kept until the next check, as its last
-        events may still come. (Spark does not report the end of a query whose SparkContext ends.)
+        An ended run no longer feeds any group. It is kept until the next check, as its last events
+        may still come. (Spark does not report the end of a query whose SparkContext ends.)
         """
         self._due_times.mark_changed(run.run_id)
         run.plan_check(now)
@@ -325,17 +325,20 @@ class QueryTracker:
         try:
             return self._queries.has_ended(run.query_id, run.run_id)
         except JvmError as error:
-            logger.debug("query %s cannot be asked whether it runs: %s", run.query, error)
+            logger.debug("cannot tell if query %s is running: %s", run.query, error)
             return False
 
     def _position(self, run: QueryRun) -> LivePosition | None:
         try:
             position = self._queries.position(run.query_id, run.run_id)
         except JvmError as error:
-            logger.debug("query %s cannot be asked: %s", run.query, error)
+            logger.debug("cannot read the state of query %s: %s", run.query, error)
             run.unanswered += 1
             if run.follows_checkpoint and run.unanswered == _UNANSWERED:
-                problem = f"its group stays where it is, since the query cannot be asked: {error}"
+                problem = (
+                    "its group stays where it is, since the state of the query cannot be "
+                    f"read: {error}"
+                )
                 self._observers.notify(InternalError(where=f"query {run.query}", problem=problem))
             return None
         run.unanswered = 0
@@ -415,7 +418,7 @@ class RunGuard:
         routed: RoutedOffsets,
         monotonic: Callable[[float], float],
     ) -> None:
-        """Report missed events and violations; withhold the sources, where the mode says so.
+        """Report missed events and violations; withhold the sources if the mode requires it.
 
         `routed` is what the newest event was routed to; `monotonic` takes a time of an event to
         the monotonic clock.

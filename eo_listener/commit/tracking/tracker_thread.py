@@ -75,8 +75,9 @@ class TrackerThread:
                 self._changed.notify_all()
         if late:
             logger.warning(
-                "query %s: batch %d came after the listener was closed and is not committed, nor "
-                "is any later one. Fix: spark.streams.removeListener(listener) with its close()",
+                "query %s: batch %d arrived after the listener was closed; it and later batches "
+                "will not be committed. Fix: call spark.streams.removeListener(listener) "
+                "together with close()",
                 progress.query,
                 progress.batch_id,
             )
@@ -120,7 +121,9 @@ class TrackerThread:
             self._buffer = EventBuffer()
             self._changed.notify_all()
         self._thread.join(max(0.1, deadline - time.monotonic()))
-        why = "it came while the listener was closed" if done else "Spark did not answer in time"
+        why = (
+            "it arrived while the listener was closing" if done else "Spark did not answer in time"
+        )
         for progress in left:
             self._observers.notify(
                 InternalError(

@@ -24,15 +24,15 @@ from eo_listener.spark.checkpoint import (
 def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
     """How far a query was applied, by the heads of its sinks.
 
-    What is not Kafka has no part in it. Raises SinkError when a store cannot be asked, and
-    SettingsError where it holds nothing of the query, or nothing of Kafka, or where several sinks
-    do not agree: no start would fit them all.
+    Sources other than Kafka take no part. Raises SinkError if a store cannot be read, and
+    SettingsError if it holds nothing of the query, or no Kafka offsets, or if several sinks differ:
+    no start would fit them all.
     """
     sinks = list(ledger) if isinstance(ledger, Sequence) else [ledger]
     if not query or not sinks:
         raise SettingsError(
-            "a ledger is kept by sink and by the name of the query: one of them is missing",
-            fix="Give ledger=sink and query='the name given to exactly_once, or the queryName'",
+            "a ledger is kept for each sink and query name: one of them is missing",
+            fix="Give ledger=sink and query='the name passed to exactly_once, or the queryName'",
         )
     offsets: dict[TopicPartition, int] = {}
     topic_ids: dict[TopicPartition, str] = {}
@@ -40,9 +40,10 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
         heads = sink.applied(query)
         if not heads:
             raise SettingsError(
-                f"the ledger of {sink.label} holds nothing of query {query!r}",
-                cause="the name is another one, or nothing was written yet",
-                fix="Give the name that the ledger has; for a first start, no startingOffsets",
+                f"the ledger of {sink.label} has no entry for query {query!r}",
+                cause="the name is wrong, or no batch was written yet",
+                fix="Give the name that the ledger has; for a first start, leave "
+                "startingOffsets out",
             )
         of_sink = of_heads(sink.label, query, heads)
         found, ids = of_sink.offsets, of_sink.topic_ids
@@ -58,14 +59,14 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
 def of_heads(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
     """How far a query was applied, by its heads in one ledger, of the sink or store `label`.
 
-    Raises SettingsError where none of them is of Kafka.
+    Raises SettingsError if none of them is a Kafka source.
     """
     kafka = {tp: head for tp, head in heads.items() if tp != BATCHES}
     if not kafka:
         raise SettingsError(
-            f"the ledger of {label} holds no offsets of Kafka for query {query!r}",
-            cause="the query reads other sources alone, of which it has the number of batches",
-            fix="Let such a source begin by its own options",
+            f"the ledger of {label} has no Kafka offsets for query {query!r}",
+            cause="the query reads other sources only, for which the ledger counts batches",
+            fix="Use the source's own options to choose its start",
         )
     return Origin(
         what=f"the ledger of {label} (query {query!r})",
@@ -75,12 +76,12 @@ def of_heads(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Or
 
 
 def of_checkpoint(location: str) -> Origin:
-    """Where the newest committed batch of a checkpoint ended.
+    """Return the end of the newest committed batch of a checkpoint.
 
-    Raises StorageError, JvmError, SettingsError where there is no such batch, and CheckpointError
-    where a newer one is done but cannot be read: what it has written would be read again.
+    Raises StorageError, JvmError, SettingsError if no batch is committed, and CheckpointError if a
+    newer batch is committed but unreadable: its records would be read again.
     """
-    # Without a scheme it is where Spark has it, or local where there is no session to be asked.
+    # Without a scheme it is looked up as Spark does, or is local if there is no session to ask.
     from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
     found_at = location if has_scheme(location) else qualified(location) or location
@@ -99,8 +100,8 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
     if durable is None or durable.offsets is None:
         found = "; ".join(map(str, durable.findings)) if durable is not None else ""
         raise SettingsError(
-            f"the checkpoint {where} has no finished batch",
-            cause=found or "the query has not finished one yet, or the path is another one",
+            f"the checkpoint {where} has no committed batch",
+            cause=found or "the query has not completed a batch yet, or the path is wrong",
             fix="Check the path; it is the query's checkpointLocation",
         )
     if durable.findings or durable.offsets.batch < newest:
@@ -110,7 +111,7 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
 
 
 def of_batch(where: str, batch: BatchOffsets) -> Origin:
-    """Where a batch of a checkpoint ended."""
+    """Return the end of a batch of a checkpoint."""
     offsets: dict[TopicPartition, int] = {}
     for held in batch.kafka().values():
         for tp, offset in held.items():  # of a topic that is read twice, what both have
@@ -128,11 +129,11 @@ def _refuse_disagreement(
     if before and wrong:
         tp = wrong[0]
         raise SettingsError(
-            f"the ledgers of {first.label} and {sink.label} do not agree: {tp} is at "
-            f"{before.get(tp)} and at {found.get(tp)}",
+            f"the ledgers of {first.label} and {sink.label} differ: {tp} is at {before.get(tp)} "
+            f"and at {found.get(tp)}",
             cause="the last batch reached only one of them before the query ended",
-            fix="Start once more from the old checkpoint: it writes that batch to the other. Or "
-            "give each sink a query of its own",
+            fix="Start again from the old checkpoint: it writes that batch to the other "
+            "sink. Or give each sink a query of its own",
         )
 
 
@@ -145,10 +146,10 @@ def _refuse_two_topics(
     wrong = sorted(tp for tp in before.keys() & found.keys() if before[tp] != found[tp])
     if wrong:
         raise SettingsError(
-            f"the ledgers of {first.label} and {sink.label} do not agree: {wrong[0]} is of a "
-            "recreated topic in one of them, and of the topic before it in the other",
+            f"the ledgers of {first.label} and {sink.label} differ: {wrong[0]} belongs to a "
+            "recreated topic in one, and to the earlier topic in the other",
             cause="the first batch of the new topic reached only one of them before the query "
             "ended",
-            fix="Start once more from the checkpoint of that batch: it writes it to the other. Or "
-            "give each sink a query of its own",
+            fix="Start again from the checkpoint of that batch: it writes the batch to the "
+            "other sink. Or give each sink a query of its own",
         )

@@ -54,7 +54,7 @@ class Origin:
     topic_ids: Mapping[TopicPartition, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def where(self, keep: Callable[[TopicPartition], bool]) -> Origin:
-        """What it says of the partitions for which `keep` is true."""
+        """Return the offsets for the partitions for which `keep` is true."""
         return replace(self, offsets={tp: at for tp, at in self.offsets.items() if keep(tp)})
 
 
@@ -69,11 +69,11 @@ def choose(
 ) -> dict[TopicPartition, int]:
     """Return where each of `partitions` is to begin; -2 is the earliest offset, -1 the latest.
 
-    `partitions` are all that the topics have now. A topic of another id, or with partitions gone,
-    counts as recreated; what is known to be a position in the new one goes on all the same. Raises
-    TopicRecreatedError and PartitionVanishedError unless `recreated` accepts it (a topic of which
-    nothing is there it never does); GapError, RegressionError and SettingsError as the policies
-    say.
+    `partitions` are all partitions that the topics have now. A topic with another id, or with
+    missing partitions, counts as recreated; a position known to be in the new topic continues
+    nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless `recreated` accepts
+    it (it never accepts a topic that no longer exists); GapError, RegressionError and SettingsError
+    as the policies say.
     """
     there = sorted(tp for tp in partitions if tp in logs.starts)
     found: dict[TopicPartition, int] = {}
@@ -107,11 +107,11 @@ def choose(
         _refuse_beyond(origin, beyond)
     if lost:
         raise GapError(
-            f"Kafka no longer has what follows {origin.what}: {_listed(lost)}",
+            f"Kafka no longer has the records after {origin.what}: {_listed(lost)}",
             ranges=lost,
-            cause="retention or a tool has deleted these records before they were read",
-            fix='To go on without them, give out_of_range="earliest"; a sink with a ledger then '
-            'needs exactly_once(..., on_gap="accept") too',
+            cause="retention or a tool deleted these records before they were read",
+            fix='To continue without them, give out_of_range="earliest"; a sink with a '
+            'ledger then also needs exactly_once(..., on_gap="accept")',
         )
     return found
 
@@ -128,9 +128,9 @@ def choose_for_group(
 ) -> dict[TopicPartition, int]:
     """Return the offset of each partition that a group is to get, as `choose` finds it.
 
-    A group holds real offsets, so the earliest and the latest are those that the logs have now.
-    What the origin says nothing of is left as it is where the group holds an offset (`held`); where
-    it holds none, `missing` decides, None to leave it so. Raises as `choose` does.
+    A group holds real offsets, so the earliest and the latest are those that the logs have now. A
+    partition without an offset in the origin stays as it is if the group holds an offset (`held`);
+    if it holds none, `missing` decides, None to leave it. Raises as `choose` does.
     """
     wanted = [
         tp for tp in partitions if tp in origin.offsets or (missing is not None and tp not in held)
@@ -152,8 +152,8 @@ def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
         raise SettingsError(
             f"{origin.what} has no position for {tp}",
             cause="the partition was added later, or never read",
-            fix='Give missing="earliest" to read it whole, or missing="latest" to leave out what '
-            "it holds now",
+            fix='Give missing="earliest" to read it from its beginning, or missing="latest" '
+            "to skip what it holds now",
         )
     return _POSITIONS[policy]
 
@@ -191,8 +191,8 @@ def _refuse_recreated(
         raise TopicRecreatedError(
             f"{origin.what} belongs to an older topic of the same name: {_listed(wrong)}",
             ranges=wrong,
-            cause="the topic was deleted and recreated, so the offsets now mean other records",
-            fix="To read the new topic from its beginning while the others go on, give "
+            cause="the topic was deleted and recreated, so the offsets now name other records",
+            fix="To read the new topic from its beginning while the others continue, give "
             'recreated="earliest", and write with exactly_once(..., on_recreated="restart")',
         )
 
@@ -204,8 +204,8 @@ def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> 
         raise PartitionVanishedError(
             f"Kafka lacks partitions for which {origin.what} has offsets: {_listed(ranges)}",
             ranges=ranges,
-            cause="the topic was deleted, or recreated with fewer partitions; or this is another "
-            "cluster",
+            cause="the topic was deleted or recreated with fewer partitions, or this is "
+            "another cluster",
             fix="Check the bootstrap servers; name the topics that the new query reads in topics=; "
             'for a recreated topic, give recreated="earliest"',
         )
@@ -213,12 +213,13 @@ def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> 
 
 def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, OffsetRange]) -> NoReturn:
     raise RegressionError(
-        f"{origin.what} is beyond the end of the log: {_listed(beyond)}",
+        f"{origin.what} lies beyond the end of the log: {_listed(beyond)}",
         ranges=beyond,
         cause="the topic was recreated, its log was truncated (an unclean election), or this is "
         "another cluster",
-        fix='Find out which; out_of_range="latest" continues at the end of the log. A sink refuses '
-        'offsets that its ledger has: give the query another name, exactly_once(..., name="...")',
+        fix='Find out which of these happened; out_of_range="latest" continues at the end of '
+        "the log. A sink refuses offsets that its ledger has: give the query another "
+        'name, exactly_once(..., name="...")',
     )
 
 

@@ -1,4 +1,4 @@
-"""What Kafka is asked for a start: the partitions there are, groups, logs, points in time."""
+"""Reads Kafka for a start: partitions, groups, logs, points in time."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Subscription:
     def of(
         cls, topics: str | Iterable[str] | None, options: Mapping[str, str]
     ) -> Subscription | None:
-        """Read what is asked for; None where nothing is given. `options` have keys in lower case.
+        """Read the option; None if it is not given. `options` have keys in lower case.
 
         Raises SettingsError for what names nothing, or partitions and topics at once.
         """
         if _ASSIGN in options:
             if topics is not None:
                 raise SettingsError(
-                    "topics= names topics, and the reader's option assign names partitions",
+                    "topics= names topics, but the reader's option assign names partitions",
                     fix="Leave one of them out",
                 )
             return cls(assigned=_assigned(options[_ASSIGN]))
@@ -54,7 +54,7 @@ class Subscription:
         found = frozenset(name.strip() for name in names)
         if not found or "" in found:
             raise SettingsError(
-                f"topics is {topics!r}, which names no topic", fix="Name a topic, or several"
+                f"topics is {topics!r}, which names no topic", fix="Name at least one topic"
             )
         return cls(topics=found)
 
@@ -64,7 +64,7 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error:
         raise SettingsError(
-            f"{_PATTERN} is {text!r}, which is not a regular expression of Python",
+            f"{_PATTERN} is {text!r}, which is not a Python regular expression",
             fix="Correct it, or name the topics in topics=",
         ) from None
 
@@ -81,7 +81,7 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
     if not found or not all(type(tp.partition) is int and tp.partition >= 0 for tp in found):
         raise SettingsError(
             f"{_ASSIGN} is {text!r}, which names no partitions",
-            fix='Give it as Spark reads it: {"topic": [0, 1]}',
+            fix='Write it as Spark reads it: {"topic": [0, 1]}',
         )
     return found
 
@@ -131,13 +131,13 @@ class SourceCluster:
             raise SettingsError(
                 f"group {group!r} holds no offsets for these topics",
                 cause="its offsets expired, nobody has committed to it, or it is misspelled",
-                fix="See what it holds: eo-listener status GROUP -b SERVERS",
+                fix="Run eo-listener status GROUP -b SERVERS to see what it holds",
             )
         offsets = {tp: position.offset for tp, position in held.items()}
         return Origin(what=f"group {group!r}", offsets=offsets)
 
     def of_time(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
-        """The first record of that time or later; where there is none, the end of the log."""
+        """Return the first record of that time or later, or the end of the log if there is none."""
         return self.of_times(f"the time {timestamp_ms} ms", dict.fromkeys(partitions, timestamp_ms))
 
     def of_times(self, what: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
@@ -148,7 +148,7 @@ class SourceCluster:
         return Origin(what=what, offsets={**ends, **found})
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
-        """Where the logs of these partitions start and end."""
+        """Return the start and end of the logs of these partitions."""
         return self._logs.snapshot(NOTHING_HELD, partitions, time.monotonic() + _TIMEOUT).whole()
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class SourceCluster:
 def _lacking(what: str, named_by: str) -> SettingsError:
     return SettingsError(
         f"Kafka has no {what}",
-        cause="it was deleted or misspelled, this user has no right to Describe it, or this is "
-        "another cluster",
+        cause="it was deleted or misspelled, this user may not Describe it, or this is another "
+        "cluster",
         fix=f"Check {named_by} and the bootstrap servers",
     )

@@ -58,9 +58,10 @@ def starting_offsets(
     partitions that are gone. `recreated="fail"` refuses it; with "earliest" it is read from its
     beginning, and the others go on; `exactly_once` wants `on_recreated="restart"` then.
 
-    Name the new query's `checkpoint_location`: where a checkpoint is already, Spark goes on from
-    it and ignores `startingOffsets`, so that is refused. One without a scheme is searched for where
-    Spark would; without a session of Spark in this process it must have one (`file:///...`).
+    Name the new query's `checkpoint_location`: if a checkpoint already exists there, Spark
+    continues from it and ignores `startingOffsets`, so that is refused. A location without a scheme
+    is looked up as Spark would; without a Spark session in this process it must have one
+    (`file:///...`).
 
     Raises SettingsError, GuardError (see `resolve.choose`), KafkaError, StorageError,
     CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.
@@ -95,7 +96,7 @@ def _cluster(options: Mapping[str, str]) -> SourceCluster:
     """
     shim_client = JvmShimClient()
     cluster = SourceLogs(shim_client).cluster(options)
-    cluster.require_librdkafka(f"the partitions at {cluster} cannot be listed from Python")
+    cluster.require_librdkafka(f"cannot list the partitions at {cluster} from Python")
     return SourceCluster(librdkafka_properties(cluster, shim_client))
 
 
@@ -146,13 +147,14 @@ def _options(options: Mapping[str, str], servers: str | None) -> dict[str, str]:
 def _milliseconds(timestamp: object, wanted: Subscription | None) -> int:
     if wanted is None:
         raise SettingsError(
-            "a timestamp alone does not say which topics to read", fix="Name them in topics="
+            "a timestamp alone does not name the topics to read", fix="Name them in topics="
         )
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
             raise SettingsError(
-                f"the timestamp {timestamp} has no time zone, so it may mean several moments",
-                fix="Give one: datetime(..., tzinfo=timezone.utc), or milliseconds since the epoch",
+                f"the timestamp {timestamp} has no time zone, so it is ambiguous",
+                fix="Give a time zone, datetime(..., tzinfo=timezone.utc), or milliseconds "
+                "since the epoch",
             )
         found: object = (timestamp - _EPOCH) // dt.timedelta(milliseconds=1)
     else:
@@ -170,10 +172,10 @@ def _milliseconds(timestamp: object, wanted: Subscription | None) -> int:
 def _refuse_existing(location: str | None) -> None:
     if location is not None and Checkpoint(_where(location)).exists():
         raise SettingsError(
-            f"there is a checkpoint at {shown(location)} already",
-            cause="Spark goes on from it and ignores startingOffsets",
-            fix="Give the query another checkpointLocation, or move that folder away; without "
-            "startingOffsets it continues where it was",
+            f"a checkpoint already exists at {shown(location)}",
+            cause="Spark continues from it and ignores startingOffsets",
+            fix="Give the query another checkpointLocation, or move that folder away; "
+            "without startingOffsets the query continues where it stopped",
         )
 
 
@@ -186,9 +188,9 @@ def _where(location: str) -> str:
     found = qualified(location)
     if found is None:
         raise SettingsError(
-            f"which file system {location} is on is not known",
-            cause="Spark looks a location without a scheme up in fs.defaultFS, and this process "
-            "has no session of Spark that could be asked for it",
+            f"cannot tell which file system {location} is on",
+            cause="Spark looks up a location without a scheme in fs.defaultFS, and this "
+            "process has no Spark session to read that setting from",
             fix=f"Give the full URI: file://{location}, hdfs://..., s3a://...; or start the "
             "session first",
         )

@@ -24,6 +24,6 @@ def require_address(address: object, setting: str = "metrics_address") -> None:
     if not isinstance(address, str) or not address.strip():
         raise SettingsError(
             f"{setting} must be a host name or an IP address, got {address!r}",
-            cause="a variable may be unset; an empty address would listen on all interfaces",
+            cause="a variable may be unset; an empty address would mean all interfaces",
             fix=f"Give {LOOPBACK} for this machine only, or 0.0.0.0 for the whole network",
         )

@@ -1,4 +1,4 @@
-"""What has happened so far, counted: events in, numbers out.
+"""Counts events: events in, numbers out.
 
 Events come on the committer's threads, so counting one must be cheap and must not raise. A scrape
 takes a copy of the numbers, and does its arithmetic on that.
@@ -147,7 +147,7 @@ class EventCounters:
         self._count(Counted.COMMITS, *group)
         self._now.last_commits[group] = now = self._wall()
         held, ours = self._now.held[group], event.offsets
-        # What is committed again so that it does not expire has not moved.
+        # A commit that only keeps offsets from expiring has not moved them.
         if any(held.get(tp) != offset for tp, offset in ours.items()):
             self._now.last_moves[group] = now
         if group == (event.cluster, event.group):  # of all others there is no one offset
@@ -263,7 +263,7 @@ class EventCounters:
         return query
 
     def _run(self, run_id: str, query: str) -> Run:
-        """The run, created where there is room: else one that is not kept."""
+        """The run, created if there is room: otherwise one that is not kept."""
         run = self._now.runs.get(run_id)
         if run is None:
             run = Run(query)

@@ -107,7 +107,7 @@ class TimeLag:
         self.since: float | None = None
 
     def progressed(self, started: float, ends: Offsets, log_ends: Offsets) -> None:
-        """Take in a batch: when its trigger began, where it ended, and where its logs did."""
+        """Record a batch: when its trigger began, where it ended, and where its logs ended."""
         # The same ends again are not newer: Trigger.AvailableNow reads them once, at its start.
         if log_ends != self._newest:
             self._ahead.append((started, log_ends))
@@ -115,7 +115,7 @@ class TimeLag:
         while self._ahead and _covers(ends, self._ahead[0][1]):
             self.since = self._ahead.popleft()[0]
         if len(self._ahead) > _KEPT:
-            # What is dropped makes the bound coarser, never wrong.
+            # Dropped entries make the bound coarser, never wrong.
             self._ahead = deque(list(self._ahead)[::2])
 
     def lag(self, now: float) -> float | None:
@@ -131,7 +131,8 @@ def _covers(ends: Offsets, log_ends: Offsets) -> bool:
 
 @dataclass(slots=True)
 class Sinks:
-    """What the ledgers of a query's sinks hold, by the sink's label, as far as `run_id` moved it.
+    """The contents of the ledgers of a query's sinks, by the sink's label, as far as `run_id` moved
+    them.
 
     `errors` are the classes of errors that have a series of their own.
     """
@@ -156,7 +157,7 @@ class Run:
 
     `reported` is when Spark has sent something of it last, in seconds since the epoch.
 
-    What a scrape reads is replaced, never changed, so that a shallow copy is one.
+    Values that a scrape reads are replaced, never changed, so that a shallow copy is a snapshot.
     """
 
     query: str
@@ -178,7 +179,7 @@ class Run:
         return None if started is None or took is None else started + took
 
     def progressed(self, source: SourceProgressed) -> None:
-        """Take in where a source is; `metrics` are those of its batch already."""
+        """Record the position of a source; `metrics` already belong to its batch."""
         self.sources = {**self.sources, source.source: source}
         started, done = self.metrics.started, self.done
         if source.log_ends is None or started is None or done is None:

@@ -1,7 +1,7 @@
 """The metrics: their names, labels, and how many series there may be.
 
-The names are those of kafka_exporter with `eo_listener_` for `kafka_`, where it has one for the
-same thing; docs/reference/metrics.md has the table.
+The names are those of kafka_exporter with `eo_listener_` for `kafka_`, if it has one for the same
+thing; docs/reference/metrics.md has the table.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Families:
         self._say(beyond)
         yield gauge(
             "partitions_without_series",
-            "Partitions that have no series of their own, because of the limit of series.",
+            "Partitions without a series of their own, because of the limit on series.",
             (),
             [((), beyond)],
         )
@@ -88,7 +88,7 @@ class Families:
         if beyond and not self._said:
             self._said = True
             logger.warning(
-                "metrics: %d partitions are beyond the limit of %d; their topics have only sums",
+                "metrics: %d partitions exceed the limit of %d; their topics have sums only",
                 beyond,
                 self._limit,
             )
@@ -136,7 +136,7 @@ def _applied(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
     name = "sink_applied_offset"
     each = gauge(
         name,
-        "Next offset to apply, by partition; of several sinks the lowest.",
+        "Next offset to apply, by partition; the lowest if there are several sinks.",
         ("query", "topic", "partition"),
     )
     whole = gauge(

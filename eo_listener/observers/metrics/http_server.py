@@ -22,7 +22,9 @@ class _Handler(BoundedHandler, MetricsHandler):
             super().do_GET()
 
     def do_HEAD(self) -> None:  # noqa: N802  # http.server's name for it
-        """What a GET would begin with, for those that only ask whether somebody is there."""
+        """Answer a HEAD request as a GET would begin, for clients that only check if the server is
+        up.
+        """
         if self._is_ours():
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

@@ -79,7 +79,7 @@ class OpenTelemetry:
             self._latency.record(event.seconds, {"cluster": event.cluster})
 
     def _observe(self, name: str) -> Iterable[Observation]:
-        """What one instrument shows; all are asked one after the other, for each export."""
+        """The values of one instrument; all are read one after the other, for each export."""
         with self._lock:
             # Drawn once for all instruments: one that comes back begins the next export, and what
             # an export that was broken off has left is too old for it.
@@ -95,9 +95,9 @@ def _take(provider: MeterProvider) -> None:
     with _lock:
         if provider in _given:
             raise SettingsError(
-                "this MeterProvider has the metrics of eo_listener already",
-                cause="there is another OpenTelemetry() on it",
-                fix="Give that one as observer to all who are to be counted",
+                "this MeterProvider already has the metrics of eo_listener",
+                cause="another OpenTelemetry() uses it",
+                fix="Pass that object as an observer to every listener and sink function to count",
             )
         _given.add(provider)
 

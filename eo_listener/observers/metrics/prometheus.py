@@ -42,9 +42,9 @@ class Prometheus(Collector):
             self._registry.register(self)
         except ValueError as error:
             raise SettingsError(
-                "this registry has the metrics of eo_listener already",
-                cause="there is another Prometheus() on it",
-                fix="Give that one as observer to all who are to be counted",
+                "this registry already has the metrics of eo_listener",
+                cause="another Prometheus() uses it",
+                fix="Pass that object as an observer to every listener and sink function to count",
             ) from error
         self._server: MetricsServer | None = None
 
@@ -62,7 +62,7 @@ class Prometheus(Collector):
 
     @property
     def port(self) -> int | None:
-        """Where the numbers are served; None while they are not."""
+        """The address at which the numbers are served; None while they are not."""
         server = self._server  # another thread may close it
         return None if server is None else int(server.server_address[1])
 
@@ -81,8 +81,8 @@ class Prometheus(Collector):
         except OSError as error:
             raise UnavailableError(
                 f"metrics cannot be served at {address}:{port}: {error.strerror or error}",
-                cause="another program, or another listener, has that port, or the address is not "
-                "one of this machine",
+                cause="another program or listener uses that port, or the address does not "
+                "belong to this machine",
                 fix="Give another port, or 0 for a free one",
             ) from error
         self._server.start()

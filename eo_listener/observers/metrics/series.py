@@ -1,4 +1,4 @@
-"""What makes series of numbers: gauges, their limit, and labels that can be encoded."""
+"""Builds series of numbers: gauges, their limit, and labels that can be encoded."""
 
 from __future__ import annotations
 

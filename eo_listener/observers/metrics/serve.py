@@ -1,4 +1,4 @@
-"""Open the observer for Prometheus, where the extra that it needs is installed."""
+"""Open the observer for Prometheus, if the extra that it needs is installed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _opened: weakref.WeakSet[Prometheus] = weakref.WeakSet()
 def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
     """An observer whose numbers are served at `http://address:port/metrics` until it is closed.
 
-    What `exactly_once` does in this process is counted by itself. Port 0 takes a free one. Raises
-    MissingExtraError without the extra, SettingsError when the port is out of range, and
-    UnavailableError when the address cannot be listened on.
+    It counts every `exactly_once` of this process by itself. Port 0 takes a free one. Raises
+    MissingExtraError without the extra, SettingsError if the port is out of range, and
+    UnavailableError if the address cannot be listened on.
     """
     from eo_listener.observers.metrics.prometheus import Prometheus  # noqa: PLC0415  # needs the extra
 

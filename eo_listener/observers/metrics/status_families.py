@@ -27,7 +27,7 @@ _PREFIX: Final = "status_consumergroup"
 class GroupNumbers(NamedTuple):
     """One group as it was read; `seconds` is the age of the oldest record still to be read.
 
-    `read` is False where it could not be read.
+    `read` is False if it could not be read.
     """
 
     group: str
@@ -38,7 +38,7 @@ class GroupNumbers(NamedTuple):
 
 
 class AuditNumbers(NamedTuple):
-    """What an audit has found; `at` in seconds since the epoch."""
+    """The results of an audit; `at` in seconds since the epoch."""
 
     at: float
     lost: int
@@ -49,7 +49,7 @@ class AuditNumbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusNumbers:
-    """What is known now. `at`, in seconds since the epoch, is None while nothing is known.
+    """The present numbers. `at`, in seconds since the epoch, is None while nothing is known.
 
     `groups` is then empty: an old number would be taken for a current one.
     """
@@ -91,7 +91,7 @@ class _Drawn(Collector):
 def _draw(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
     yield gauge(
         "status_known",
-        "1 while what Kafka holds is known, 0 while it cannot be read.",
+        "1 while Kafka's offsets are known, 0 while they cannot be read.",
         (),
         [((), int(numbers.at is not None))],
     )
@@ -104,7 +104,7 @@ def _draw(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
     groups = numbers.groups[:_GROUPS]
     yield gauge(
         "status_groups_not_read",
-        "Groups that Kafka refused, or that are beyond the limit of groups.",
+        "Groups that Kafka refused, or that exceed the limit on groups.",
         (),
         [((), sum(not one.read for one in groups) + len(numbers.groups) - len(groups))],
     )
@@ -114,7 +114,7 @@ def _draw(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
     yield _log_ends(numbers.cluster, groups, SeriesBudget(partitions))
     yield gauge(
         "status_partitions_without_series",
-        "Partitions that have no series of their own, because of the limit of series.",
+        "Partitions without a series of their own, because of the limit on series.",
         (),
         [((), budget.beyond)],
     )
@@ -144,7 +144,7 @@ def _ends(one: GroupNumbers) -> dict[TopicPartition, int]:
 def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
     yield gauge(
         f"{_PREFIX}_lag_seconds",
-        "Age of the oldest record that the group has still to read, in seconds.",
+        "Age of the oldest record that the group has not read, in seconds.",
         GROUP,
         (((cluster, one.group), one.seconds) for one in groups),
     )
@@ -177,7 +177,11 @@ def audit_families(found: AuditNumbers | None) -> Iterator[Metric]:
     """Yield those of an audit, empty ones too."""
     for name, meaning, value in (
         ("timestamp_seconds", "Time at which the audit began.", found and found.at),
-        ("complete", "1 where the audit could read all that it was asked for.", _complete(found)),
+        (
+            "complete",
+            "1 if the audit could read everything that it was asked for.",
+            _complete(found),
+        ),
         ("lost_records", "Records that are lost or not applied.", found and found.lost),
         ("doubled_records", "Records that were applied twice.", found and found.doubled),
         ("findings", "Findings of the audit to act on.", found and found.to_act_on),

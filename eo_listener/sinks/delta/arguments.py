@@ -21,7 +21,7 @@ def at(location: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where rows go, and how; one of `table` and `path` is set."""
+    """The place and the mode of writing; one of `table` and `path` is set."""
 
     table: str | None
     path: str | None
@@ -72,7 +72,7 @@ class Target:
         is_name = ".".join(_PART.findall(place)) == place
         if not is_name and "/" not in place:
             raise SettingsError(
-                f"{place!r} is neither the name of a table nor a path",
+                f"{place!r} is neither a table name nor a path",
                 fix="Write delta:lake.delays, or a path with a slash: delta:/lake/delays, "
                 "delta:./delays, delta:s3a://bucket/delays",
             )
@@ -90,7 +90,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """The table or the path, for people."""
+        """The table or the path, for display."""
         return f"Delta table {self.table}" if self.table else f"Delta table at {self.path}"
 
     @property
@@ -112,16 +112,16 @@ class Target:
 def _check_place(table: str | None, path: str | None) -> None:
     if (table is None) == (path is None) or not (table or path):
         raise SettingsError(
-            "a DeltaSink writes to a table or to a path: exactly one of them",
+            "a DeltaSink needs either a table or a path",
             fix='DeltaSink("lake.delays"), or DeltaSink(path="s3a://bucket/delays")',
         )
     if table is not None:
         parts = _PART.findall(table)
         if ".".join(parts) != table or len(parts) > 3:
             raise SettingsError(
-                f"{table!r} is not the name of a table",
+                f"{table!r} is not a table name",
                 cause="a name has up to three parts, as in catalog.database.table; a part with "
-                "other characters than letters, digits and _ stands in backticks",
+                "characters other than letters, digits and _ needs backticks",
                 fix='For a path: DeltaSink(path="...")',
             )
 
@@ -129,7 +129,5 @@ def _check_place(table: str | None, path: str | None) -> None:
 def _names(setting: str, given: str | Sequence[str]) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given)
     if not all(names):
-        raise SettingsError(
-            f"{setting}= names columns, got {given!r}", fix="Leave out the empty one"
-        )
+        raise SettingsError(f"{setting}= names columns, got {given!r}", fix="Remove the empty name")
     return names

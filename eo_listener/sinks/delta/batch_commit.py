@@ -105,10 +105,12 @@ class BatchCommit:
                 raise explained(error, self._label) from without_secrets(error)
 
     def _found_ledger(self, log: TableLog | None) -> QueryLedger:
-        """The ledger, where it is as the entry has found it."""
+        """The ledger, if it still is as the entry has it."""
         found = self._connection.ledger_in(log, self._entry.query)
         if log is None:
-            raise SinkError(f"{self._label} was made, and is not there", cause="it was dropped")
+            raise SinkError(
+                f"{self._label} was created, but does not exist", cause="it was dropped"
+            )
         try:
             refuse_moved(self._label, self._entry, found.heads)
         except ForeignWriterError:
@@ -120,7 +122,7 @@ class BatchCommit:
         return found
 
     def _record(self, found: QueryLedger) -> BatchRecord:
-        """What the commit is to say."""
+        """Return the commit's text."""
         ledger = LedgerText(self._entry.query, found.number, found.heads)
         return BatchRecord(
             ledger=ledger.after(self._entry),
@@ -131,7 +133,7 @@ class BatchCommit:
         )
 
     def _matched(self, rows: Columns, there: Columns, location: str) -> tuple[str, ...]:
-        """Return the columns to write; where it is wanted, the table gets those it lacks."""
+        """Return the columns to write; if requested, adds missing columns to the table."""
         known = {name.casefold() for name in there}
         new = [name for name in rows if name != REASON and name.casefold() not in known]
         wanted = {*there, *(new if self._target.new_columns else ())}
@@ -152,8 +154,8 @@ class BatchCommit:
         missing = [name for name in target.partition_by if name not in columns and not there]
         if missing:
             raise SettingsError(
-                f"partition_by= names {', '.join(map(repr, missing))}, which the rows do not have",
-                fix="Name columns of the transform's result, upper and lower case included",
+                f"partition_by= names {', '.join(map(repr, missing))}, which the rows lack",
+                fix="Name columns of the transform's result, with the same case",
             )
         if target.mode is Mode.UPSERT:
             written = part_of(self._frame.schema, columns)
@@ -198,8 +200,8 @@ class BatchCommit:
             overtaken = None if found is not None else self._overtaken(record, location)
         except RetriableSinkError as unread:
             raise OutcomeUnknownError(
-                f"{self._label}: whether batch {self._entry.batch_id} was written is not known",
-                cause="its commit was sent, and the log could not be read after that",
+                f"{self._label}: cannot tell if batch {self._entry.batch_id} was written",
+                cause="its commit was sent, but the log could not be read afterwards",
             ) from without_secrets(failed or unread)
         if found is None:
             wrong = overtaken or self._not_written(record, failed)
@@ -225,7 +227,7 @@ class BatchCommit:
         return None
 
     def _overtaken(self, record: BatchRecord, location: str) -> Exception | None:
-        """The error for another driver's batch, where there is one."""
+        """Return the error for another driver's batch, if there is one."""
         log = self._connection.log_at(self._session, location)
         ledger = self._connection.ledger_in(log, record.query)
         if ledger.number == record.number - 1:

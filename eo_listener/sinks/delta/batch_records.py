@@ -1,4 +1,4 @@
-"""What a batch's commit to a Delta table says of itself, in `userMetadata`. No I/O.
+"""The record of a batch in a commit to a Delta table, in `userMetadata`. No I/O.
 
 Format 1, a JSON object. It has all heads of its query, and where the last commits of the table's
 other queries are, so that none has to be searched for far back in the log.
@@ -33,11 +33,10 @@ class Doubt(Enum):
 
 
 class QueryState(NamedTuple):
-    """Where a query's ledger is, at some version of the table.
+    """The ledger of a query at some version of the table.
 
-    `number` is that of its last batch. `version` is the commit that has the heads which count,
-    None where there are none. With `doubt` the heads cannot be known, because of the version
-    `doubted`.
+    `number` is that of its last batch. `version` is the commit with the valid heads, None if there
+    are none. With `doubt` the heads cannot be known, because of the version `doubted`.
     """
 
     number: int
@@ -65,9 +64,9 @@ NO_BATCH: Final = QueryState(0, None)
 class BatchRecord:
     """A batch that was written to the table with the id `table`; `ledger` is what it left.
 
-    `base` is the table's version when the ledger was read, `states` the queries there were at that
-    version. `attempt` distinguishes each try to write a batch. `renamed` is the ledger under its
-    new name, where the query was renamed by it: then it has no rows, and the old name no heads.
+    `base` is the table's version when the ledger was read, `states` the queries at that version.
+    `attempt` distinguishes attempts to write a batch. `renamed` is the ledger under its new name,
+    if this commit renamed the query: then it has no rows, and the old name no heads.
     """
 
     ledger: LedgerText
@@ -78,7 +77,9 @@ class BatchRecord:
     renamed: LedgerText | None = None
 
     def ledger_of(self, query: str) -> LedgerText:
-        """What it left of this query, which is its own or the one that it was renamed to."""
+        """Return the record's heads for this query, which is its own or the one that it was renamed
+        to.
+        """
         if self.renamed is not None and self.renamed.query == query:
             return self.renamed
         return self.ledger
@@ -127,9 +128,9 @@ class BatchRecord:
             given = json.loads(text)
             if given[_MARK] != FORMAT:
                 raise FormatError(
-                    f"the ledger in a Delta table is of format {given[_MARK]}",
-                    cause="a newer eo-listener has written it",
-                    fix="Use that version, or a later one",
+                    f"the ledger in a Delta table has format {given[_MARK]}",
+                    cause="a newer eo-listener wrote it",
+                    fix="Use that version or a later one",
                 )
             return cls(
                 ledger=LedgerText.decode(given["ledger"]),
@@ -148,7 +149,7 @@ class BatchRecord:
 
 
 def application_id(query: str) -> str:
-    """What Delta keeps the number of a query's last batch under (`txnAppId`)."""
+    """The key under which Delta keeps the number of a query's last batch (`txnAppId`)."""
     return PREFIX + quote(query, safe="")
 
 

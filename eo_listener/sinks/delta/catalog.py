@@ -45,11 +45,12 @@ def table_columns(session: SparkSession, reference: str) -> Columns:
 def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[str]) -> None:
     """Make the table, empty, with these columns of `frame`, by a commit of its own.
 
-    Raises SettingsError without `create=`, and what Spark raises, also where it is there meanwhile.
+    Raises SettingsError without `create=`, and Spark's error, also if another program has since
+    created it.
     """
     if not target.create:
         raise SettingsError(
-            f"there is no table {reference}, and create=False",
+            f"table {reference} does not exist, and create=False",
             fix=f"Create it: CREATE TABLE {reference} (...) USING delta",
         )
     writer = _empty(frame, columns).writeTo(reference).using("delta")
@@ -75,9 +76,9 @@ def check_no_number(session: SparkSession) -> None:
     if given:
         raise SettingsError(
             f"the session of the query has {given[0]}",
-            cause="Delta would number with it the commit that makes a table, or adds a column to "
-            "it, and leave out the second one of the same number",
-            fix="Unset it, and give txnAppId and txnVersion to your own writes as options of each",
+            cause="Delta would use it to number the commit that creates a table or adds a "
+            "column, and skip the second commit of the same number",
+            fix="Unset it, and pass txnAppId and txnVersion as options of each of your own writes",
         )
 
 
@@ -98,12 +99,13 @@ def check_storage(label: str, location: str, log_stores: Collection[str]) -> Non
         return
     setting = f"spark.{chosen[1]}"
     raise SettingsError(
-        f"{label} is on S3, and two drivers could both write one version of its log: the later one "
-        "replaces the batch of the other",
-        cause=f"without {setting} Delta lets one JVM write at a time, and a driver that still "
-        "lives when its successor starts is another",
-        fix=f"Set {setting}=io.delta.storage.S3DynamoDBLogStore when the application is started. "
-        "Where never more than one driver can write, io.delta.storage.S3SingleDriverLogStore",
+        f"{label} is on S3, where two drivers could both write one version of its log: the later "
+        "write replaces the other's batch",
+        cause=f"without {setting} Delta supports one writing JVM at a time, and a driver that "
+        "is still alive when its successor starts is a second one",
+        fix=f"Set {setting}=io.delta.storage.S3DynamoDBLogStore when you start the "
+        "application. If there can never be more than one writing driver, use "
+        "io.delta.storage.S3SingleDriverLogStore",
     )
 
 
@@ -112,13 +114,13 @@ def check_table(label: str, reference: str, table: DeltaTable) -> None:
     if FORGETS in table.settings:
         raise SettingsError(
             f"{label} has {FORGETS}={table.settings[FORGETS]}",
-            cause="Delta forgets the number of a query's last batch after that time, and with it "
-            "what keeps an older driver out",
+            cause="Delta forgets the number of a query's last batch after that time, and that "
+            "number keeps an older driver out",
             fix=f"ALTER TABLE {reference} UNSET TBLPROPERTIES ('{FORGETS}')",
         )
     if COORDINATED in table.settings:
         raise SettingsError(
-            f"{label} has its commits coordinated by {table.settings[COORDINATED]}",
-            cause="they do not stand in _delta_log at once, where the ledger is read",
+            f"the commits of {label} are coordinated by {table.settings[COORDINATED]}",
+            cause="they do not appear in _delta_log immediately, from which the ledger is read",
             fix="Use a table without coordinated commits",
         )

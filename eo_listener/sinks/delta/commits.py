@@ -34,11 +34,11 @@ _ROWS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What one version did.
+    """The contents of one version.
 
     `record` is a batch's, of any of our queries. `restored` is the version that a RESTORE has gone
-    back to, None where it does not say. `metrics` are Delta's own numbers. `at` is when the commit
-    was made, in milliseconds since 1970.
+    back to, None if it does not name it. `metrics` are Delta's own numbers. `at` is the time of the
+    commit, in milliseconds since 1970.
     """
 
     version: int
@@ -106,8 +106,8 @@ def _parsed(version: int, line: str) -> dict[str, Any]:
 
 
 def _record(text: object, applications: Mapping[str, int]) -> BatchRecord | None:
-    """The record of a batch; of a commit that only repeats its text, as a compaction that follows
-    a write does, there is none.
+    """Return the record of a batch; None for a commit that only repeats its text, as a compaction
+    after a write does.
     """
     record = BatchRecord.parse(text) if isinstance(text, str) else None
     if record is None or applications.get(application_id(record.query)) != record.number:

@@ -1,4 +1,4 @@
-"""What a DeltaSink keeps between batches: which table it is, and what its log says."""
+"""The state of a DeltaSink between batches: the identity of its table, and its log."""
 
 from __future__ import annotations
 
@@ -80,11 +80,13 @@ class TableLog:
         return self._ledger.states(self.newest)
 
     def doubt(self, commit: Commit) -> Doubt | None:
-        """Why a batch may not be in the table that it was judged by; None where it is."""
+        """Return the reason why a batch may not be in the table that it was judged by; None if it
+        is.
+        """
         return self._ledger.doubt(commit)
 
     def taken_back_by(self, query: str) -> TakenBackBy | None:
-        """What has taken the heads of a query back."""
+        """Return the commit that has rolled back the heads of a query."""
         return self._ledger.taken_back_by(self.newest, query)
 
     def _numbers(self) -> dict[str, int]:
@@ -114,15 +116,15 @@ class Connection:
         return self._target.reference(self._place, self._database)
 
     def session(self) -> SparkSession:
-        """The session where no batch brings one. Raises SettingsError without any."""
+        """The session to use if no batch brings one. Raises SettingsError without any."""
         found = delta_log.session_here()
         if found is None:
             raise SettingsError(
-                f"{self._label} cannot be read: there is no Spark session here",
-                cause="none was made yet, or it is one of Spark Connect, which a DeltaSink cannot "
-                "use: it has no JVM to ask",
-                fix="Make a classic session first: configure(SparkSession.builder, delta=True)"
-                ".getOrCreate()",
+                f"cannot read {self._label}: there is no Spark session here",
+                cause="no session was created yet, or it is a Spark Connect session, which a "
+                "DeltaSink cannot use: it has no JVM",
+                fix="Create a classic session first: configure(SparkSession.builder, "
+                "delta=True).getOrCreate()",
             )
         return found
 
@@ -138,7 +140,7 @@ class Connection:
             yield
 
     def log(self, session: SparkSession) -> TableLog | None:
-        """The log of what is the table now, up to its newest commit; None where there is none.
+        """Return the log of the present table, up to its newest commit; None if there is none.
 
         Raises SettingsError, and RetriableSinkError where the storage does not answer.
         """
@@ -148,9 +150,8 @@ class Connection:
     def judged(self, session: SparkSession) -> TableLog | None:
         """The log of the table that was judged by last, up to its newest commit.
 
-        Without one, or where it is no longer there, that of what is the table now. A name is
-        resolved when the ledger is read; a batch goes to the table that was found then. Raises as
-        `log` does.
+        Without one, or if it no longer exists, that of the present table. A name is resolved when
+        the ledger is read; a batch goes to the table of that moment. Raises as `log` does.
         """
         if self._table is None:
             return self.log(session)
@@ -161,7 +162,7 @@ class Connection:
     def log_at(
         self, session: SparkSession, location: str, *, settled: bool = False
     ) -> TableLog | None:
-        """The log of the table there, up to its newest commit; None where there is none.
+        """Return the log of the table there, up to its newest commit; None if there is none.
 
         `settled`: with what its LogStore has begun to write. Raises as `log` does.
         """
@@ -177,17 +178,17 @@ class Connection:
         return log
 
     def ledger(self, session: SparkSession, query: str) -> QueryLedger:
-        """What the newest version of what is the table now has of `query`.
+        """Return the state of `query` in the newest version of the present table.
 
         Raises as `ledger_in` does.
         """
         return self.ledger_in(self.log(session), query)
 
     def ledger_in(self, log: TableLog | None, query: str) -> QueryLedger:
-        """What the newest version of a table has of `query`.
+        """Return the state of `query` in the newest version of a table.
 
-        Raises SinkError where it cannot be known, and once SettingsError where it is another table
-        than the time before.
+        Raises SinkError if it cannot be known, and SettingsError once if it is a different table
+        from last time.
         """
         before, self._table = self._table, None if log is None else log.table
         if before is not None and (self._table is None or self._table.id != before.id):
@@ -207,7 +208,7 @@ class Connection:
         )
 
     def heads(self, log: TableLog, query: str, state: QueryState) -> Mapping[TopicPartition, Head]:
-        """The heads of a query in this state. Raises SinkError where they cannot be known."""
+        """Return the heads of a query in this state. Raises SinkError if they cannot be known."""
         if state.doubt is not None:
             raise in_doubt(self._label, self.reference, query, state)
         if state.version is None:
@@ -253,12 +254,10 @@ class Connection:
             log = TableLog(session, table)
             if log.advance():
                 return log
-        raise RetriableSinkError(
-            f"{self._label} cannot be read", cause="its schema is changed again and again"
-        )
+        raise RetriableSinkError(f"cannot read {self._label}", cause="its schema keeps changing")
 
     def location(self, session: SparkSession) -> str | None:
-        """Where the table is now, or where its path is; None where its name is not known.
+        """Return the table's location, or that of its path; None if its name is not known.
 
         Raises SettingsError, and RetriableSinkError where the catalog does not answer.
         """
@@ -276,7 +275,7 @@ class Connection:
                     raise SettingsError(
                         f"{self._label} is not a Delta table",
                         cause=shown(str(error.__cause__).partition("\n")[0]),
-                        fix="Name another one, or drop it: the sink makes one"
+                        fix="Name another table, or drop this one: the sink creates it"
                         if self._writes
                         else "Name the table that DeltaSink was given",
                     ) from error
@@ -290,13 +289,13 @@ class Connection:
         wanted = delta_lake.coordinates(session.version, scala_version(session))
         if wanted is None:
             raise SettingsError(
-                f"no Delta Lake is known that fits Spark {session.version}",
+                f"no release of Delta Lake is known to fit Spark {session.version}",
                 fix=f"Use Spark {delta_lake.supported()}",
             )
         if loaded is None or not delta_lake.fits(loaded, session.version):
             there = "no Delta Lake" if loaded is None else f"Delta Lake {loaded}"
             raise SettingsError(
-                f"the session has {there}, and a DeltaSink with Spark {session.version} needs "
+                f"the session has {there}, but a DeltaSink with Spark {session.version} needs "
                 f"{wanted}",
                 fix="configure(SparkSession.builder, delta=True).getOrCreate(), or "
                 f"spark-submit --packages {wanted}"

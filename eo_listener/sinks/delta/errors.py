@@ -1,4 +1,4 @@
-"""What Spark and Delta throw, and what a log cannot say, as typed errors."""
+"""Errors of Spark and Delta, and gaps of a log, as typed errors."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _OF_TASKS: Final = (  # no task commits
 )
 _LOST: Final = "java.io.IOException"
 _ENDED: Final = "java.io.EOFException"
-"""What Spark throws where a Python worker has ended, as by a function of the user's."""
+"""Spark's error if a Python worker has ended, for example in a function of the user's."""
 
 
 def explained(error: Exception, label: str) -> Exception:
-    """What a write that failed means, where the log does not show its commit.
+    """Return the error of a failed write whose commit is not in the log.
 
     The storage may still carry out what it has not answered. A refusal is certain: of Delta, of
     Spark's analysis, or of a task, which runs before the commit. Errors of the rows themselves,
@@ -57,25 +57,25 @@ def explained(error: Exception, label: str) -> Exception:
     chain = thrown(error)
     if not chain:
         return OutcomeUnknownError(
-            f"{label}: Spark's JVM has not answered whether a batch was written",
+            f"{label}: Spark's JVM did not answer if a batch was written",
             cause=f"it may have ended ({type(error).__name__})",
         )
     if (conflict := _of(chain, lambda name: name.startswith(_CONFLICTS))) is not None:
         return RetriableSinkError(
-            f"{label}: a commit of another writer came first",
+            f"{label}: another writer committed first",
             cause=conflict.classes[0].rpartition(".")[2],
-            fix="It is tried again; where it fails each time, let the other writer pause, or give "
-            "it other partitions of the table",
+            fix="Nothing to do: the batch is retried. If it fails each time, let the other "
+            "writer pause, or give it other partitions of the table",
         )
     if _of(chain, lambda name: name.endswith(_MADE)) is not None:
         return RetriableSinkError(
-            f"{label} is being made by another driver",
-            cause="its folder is there, and no commit yet",
-            fix="Where nobody makes it, remove the folder",
+            f"another driver is creating {label}",
+            cause="its folder exists, but has no commit yet",
+            fix="If no driver is creating it, remove the folder",
         )
     if (refusal := _of(chain, lambda name: name in _REFUSED)) is not None:
         return SettingsError(
-            f"{label} does not take such rows: {_without_secrets(refusal.text)}",
+            f"{label} does not accept such rows: {_without_secrets(refusal.text)}",
             fix="Select, rename or cast the columns in the transform, or change the table",
         )
     if (feature := _of(chain, lambda name: name in _FEATURES)) is not None:
@@ -93,10 +93,10 @@ def explained(error: Exception, label: str) -> Exception:
         return error if lost is None or not _is_of_storage(chain) else _refused(lost, label)
     if lost is not None:
         return OutcomeUnknownError(
-            f"{label}: the storage has not confirmed that a batch was written ({_in_short(lost)})",
-            cause="it is away, full, or may not be written",
-            fix="Check the storage and the rights of the program's user. The log is read, and then "
-            "decided",
+            f"{label}: the storage did not confirm that a batch was written ({_in_short(lost)})",
+            cause="it is unavailable, full or not writable",
+            fix="Check the storage and the permissions of the program's user. The sink reads "
+            "the log to see if the batch was written",
         )
     return error
 
@@ -105,18 +105,18 @@ def unsupported(label: str, thrown_by: Thrown) -> SettingsError:
     """Say that a table needs what this Delta Lake, or the table so far, does not have."""
     return SettingsError(
         f"{label} has or needs a table feature: {_without_secrets(thrown_by.text)}",
-        cause="another program has turned it on, or the type of a column needs it",
-        fix="Use a Delta Lake that knows it, or ALTER TABLE ... DROP FEATURE; where the table only "
-        "lacks it: ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.<name>' = 'supported')",
+        cause="another program enabled it, or a column type needs it",
+        fix="Use a Delta Lake that supports it, or ALTER TABLE ... DROP FEATURE; if the table "
+        "only lacks it: ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.<name>' = 'supported')",
     )
 
 
 def unreadable(error: JvmError, label: str) -> SinkError | SettingsError:
-    """What it means that the table could not be read."""
+    """Return the error of a table that could not be read."""
     chain = () if error.__cause__ is None else thrown(error.__cause__)
     if (feature := _of(chain, lambda name: name in _FEATURES)) is not None:
         return unsupported(label, feature)
-    return RetriableSinkError(f"{label} cannot be read", cause=str(error))
+    return RetriableSinkError(f"cannot read {label}", cause=str(error))
 
 
 def _is_of_storage(chain: Sequence[Thrown]) -> bool:
@@ -127,10 +127,10 @@ def _is_of_storage(chain: Sequence[Thrown]) -> bool:
 
 def _refused(lost: Thrown, label: str) -> RetriableSinkError:
     return RetriableSinkError(
-        f"{label}: the storage has not taken a file of a batch ({_in_short(lost)})",
-        cause="it is away, full, or may not be written",
-        fix="Check the storage and the rights of the program's user; nothing of the batch is in "
-        "the table, and it is written once more",
+        f"{label}: the storage did not accept a file of a batch ({_in_short(lost)})",
+        cause="it is unavailable, full or not writable",
+        fix="Check the storage and the permissions of the program's user; nothing of the "
+        "batch is in the table, and it is retried",
     )
 
 
@@ -149,80 +149,82 @@ def _of(chain: Sequence[Thrown], is_meant: Callable[[str], bool]) -> Thrown | No
 
 def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> SettingsError:
     """Say that a name or a path no longer means the table that the query has written to."""
-    there = "there is none now" if now is None else f"it is {now.id} in {now.location} now"
+    there = "the table no longer exists" if now is None else f"it is now {now.id} in {now.location}"
     return SettingsError(
-        f"{label} is another table than before: it was {before.id} in {before.location}, "
+        f"{label} has been replaced by another table: it was {before.id} in {before.location}, "
         f"and {there}",
         cause="DROP, CREATE OR REPLACE or ALTER TABLE ... SET LOCATION while the query was running",
-        fix="Restart the query for it to go on by what this table has of it, from the ledger where "
-        "that lacks it: starting_offsets(ledger=...); or let the name mean the old table again",
+        fix="Restart the query to continue from this table's ledger; if its checkpoint does "
+        "not fit, start from the ledger: starting_offsets(ledger=...). Or let the name "
+        "refer to the old table again",
     )
 
 
 def taken_back(reference: str, by: TakenBackBy, newest: int) -> TakenBack:
-    """What has taken the heads of a query back, and how a RESTORE is undone."""
+    """The commit that has rolled back the heads of a query, and how a RESTORE is undone."""
     commit = by.commit
     if commit is None:
         return TakenBack(
-            cause=f"the table was restored or replaced: the last batch of the query, number "
-            f"{by.last} of its ledger, is not in it any more, and its log does not say by which "
-            "version",
+            cause="the table was restored or replaced: it no longer has the last batch of the "
+            f"query, number {by.last} of its ledger, and its log does not show in which "
+            "version that happened",
             fix="",
         )
     if commit.replaces:
         return TakenBack(
-            cause=f"version {commit.version} replaced the table ({commit.operation}): the batches "
-            "before it are not in it any more",
+            cause=f"version {commit.version} replaced the table ({commit.operation}): it no "
+            "longer has the batches before it",
             fix="",
         )
-    more = "" if newest == commit.version else ", which also takes back what was committed since"
+    more = (
+        "" if newest == commit.version else ", which also removes everything committed since then"
+    )
     return TakenBack(
-        cause=f"version {commit.version} restored the table to version {commit.restored}: later "
-        "batches are not in it any more",
+        cause=f"version {commit.version} restored the table to version {commit.restored}: it "
+        "no longer has later batches",
         fix=f"RESTORE TABLE {reference} TO VERSION AS OF {commit.version - 1}{more}",
     )
 
 
 def taken_back_meanwhile(label: str, batch_id: int, back: TakenBack) -> SinkError:
     """Say that a table was taken back between the reading of its ledger and the batch."""
-    undo = f"Where it was not meant, undo it: {back.fix}. " if back.fix else ""
+    undo = f"If it was not intended, undo it: {back.fix}. " if back.fix else ""
     return SinkError(
-        f"{label} was taken back while the query was running, and its ledger with it: batch "
-        f"{batch_id} was not written",
+        f"{label} and its ledger were rolled back while the query was running: batch {batch_id} "
+        "was not written",
         cause=back.cause,
-        fix=f"{undo}To go on from what the table has now, start the query with a new "
-        "checkpointLocation, from the ledger where that has anything left: "
-        "starting_offsets(ledger=...)",
+        fix=f"{undo}To continue from the table's present state, start the query with a new "
+        "checkpointLocation, from the ledger if it still has offsets: starting_offsets(ledger=...)",
     )
 
 
 def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkError:
     """Say why the heads of a query cannot be known, and how they can be again."""
-    at, problem = state.doubted, f"{label}: what {query!r} has applied cannot be known"
+    at, problem = state.doubted, f"{label}: cannot determine what {query!r} has applied"
     restore = f"RESTORE TABLE {reference} TO VERSION AS OF"
     match state.doubt:
         case Doubt.MEANWHILE:
             back = f"{restore} {at - 1}" if at > 0 else f"Remove the table {reference}"
             return SinkError(
                 f"{problem}: version {at} has a batch that was judged before the table was "
-                "restored or replaced, or the ledger renamed, and was committed after that",
+                "restored or replaced, or the ledger renamed, but committed afterwards",
                 cause="RESTORE, CREATE OR REPLACE, DROP, or eo-listener ledger rename while the "
                 "query was running",
-                fix=f"{back}, which takes this batch back, and what came after it; "
-                "then start from the ledger: starting_offsets(ledger=...)",
+                fix=f"{back}, which removes this batch and everything after it; then start "
+                "from the ledger: starting_offsets(ledger=...)",
             )
         case Doubt.TIMESTAMP:
             return SinkError(
                 f"{problem}: version {at} restored the table to a timestamp, and its commit does "
-                "not say which version that was",
+                "not name that version",
                 fix=f"DESCRIBE HISTORY {reference}, then name the version: {restore} ...",
             )
         case _:
             return SinkError(
-                f"{problem}: Delta has batch {state.number} of it, but its log was cleaned, and "
-                "no longer has the commits that show the offsets",
+                f"{problem}: Delta has batch {state.number} of it, but its log was cleaned and "
+                "no longer has the commits with the offsets",
                 cause="the query has written nothing for longer than delta.logRetentionDuration",
-                fix="Find the last rows of the query in the table, and start it behind them under "
-                'another name, with a new checkpointLocation: exactly_once(..., name="...", '
-                'on_first="accept"). Then raise delta.logRetentionDuration',
+                fix="(1) Find the last rows of the query in the table. (2) Start the query after "
+                "them under another name, with a new checkpointLocation: exactly_once(..., "
+                'name="...", on_first="accept"). (3) Raise delta.logRetentionDuration',
             )

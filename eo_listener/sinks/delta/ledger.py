@@ -3,7 +3,7 @@
 - The newest commit of a query has the number of its last batch, and all its heads.
 - A RESTORE to version t takes the heads back to those of version t, and no number back: Delta keeps
   `txnVersion`.
-- What replaces the table (CREATE OR REPLACE, CLONE) leaves numbers, and no heads.
+- Replacing the table (CREATE OR REPLACE, CLONE) leaves numbers, and no heads.
 - A rename is one commit, with the number of the old name. Under the new one it leaves all heads.
 - Delta compares numbers only. So a batch can be written although a RESTORE, or a new table, came
   between its judgement and its commit. Its `base` shows it: then nobody can say what the heads are.
@@ -31,8 +31,8 @@ States = Mapping[str, QueryState]
 class QueryLedger:
     """The heads of a query at `version` of a table, and the number of its last batch.
 
-    `table` is the table's id, `location` where it is, `states` the queries there are at that
-    version. Both are empty where there is no table.
+    `table` is the table's id, `location` its place, `states` the queries at that version. Both are
+    empty if there is no table.
     """
 
     table: str
@@ -46,7 +46,7 @@ class QueryLedger:
 class TakenBackBy(NamedTuple):
     """That a table no longer has a query's last batch, number `last` of its ledger.
 
-    `commit` has taken it back; None where that is far back, or was cleaned.
+    `commit` has rolled it back; None if that is long ago, or was cleaned.
     """
 
     last: int
@@ -153,7 +153,7 @@ class TableLedger:
         return states
 
     def taken_back_by(self, version: int, query: str) -> TakenBackBy | None:
-        """What has taken the heads of `query` back that count at `version`.
+        """Return the commit that has rolled back the heads of `query` that are valid at `version`.
 
         None where its newest batch counts.
         """
@@ -181,7 +181,8 @@ class TableLedger:
         return None
 
     def doubt(self, commit: Commit) -> Doubt | None:
-        """Why a batch may not be in the table that it was judged by; None where it is.
+        """Return the reason why a batch may not be in the table that it was judged by; None if it
+        is.
 
         The log is cleaned from its beginning: of what came between judgement and commit it may
         lack some, and with it a RESTORE.

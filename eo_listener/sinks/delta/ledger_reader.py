@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 _REFUSALS: Final = ("AccessDeniedException", "AccessControlException")
-"""What a file system throws, by the last part of its class, where a right is missing."""
+"""Errors of file systems about missing permissions, by the last part of their class."""
 
 
 class DeltaLedgerReader:
     """The `LedgerReader` of a table; `place` is its name or its path, as the sink was given it.
 
-    With `query` the ledger of any other one has no heads where it cannot be known; without, that is
-    an error. The history is that of the newest `batches`. Raises SettingsError for a place that
-    cannot be.
+    With `query` the ledger of any other query has no heads if it cannot be known; without it, that
+    is an error. The history is that of the newest `batches`. Raises SettingsError for an impossible
+    place.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class DeltaLedgerReader:
         found = self.stored(log)
         if not found:
             raise SettingsError(
-                f"{self.label} has no ledger: no batch of a sink is in its log",
-                cause="no DeltaSink has written to it yet, it was dropped and made again, or it is "
-                "another table",
-                fix="Name the table or the path that DeltaSink was given",
+                f"{self.label} has no ledger: its log has no batch of a sink",
+                cause="no DeltaSink has written to it yet, it was dropped and recreated, or it "
+                "is the wrong table",
+                fix="Name the table or path that was passed to DeltaSink",
             )
         return {one.key: one for one in found}
 
@@ -164,23 +164,23 @@ class DeltaLedgerReader:
         except RetriableSinkError as error:
             if any(one in str(error.cause) for one in _REFUSALS):
                 raise error.as_kind(
-                    SinkError, fix="Give the user of this command the right to read the table"
+                    SinkError, fix="Allow the user of this command to read the table"
                 ) from error
             raise error.as_kind(
                 RetriableSinkError,
-                fix="Where its file system or its catalog lacks a setting or a jar, give those of "
+                fix="If its file system or catalog lacks a setting or a jar, pass those of "
                 "the query: --spark-conf KEY=VALUE, or spark-defaults.conf",
             ) from error
         if log is None:
             by_name = self._target.table is not None
             raise SettingsError(
-                f"there is no {self.label}",
-                cause="Spark has no catalog here that has it"
+                f"{self.label} does not exist",
+                cause="no catalog of this Spark has it"
                 if by_name
-                else "it is elsewhere, or this user may not look into its folder",
-                fix="Name it by its path: delta:/PATH; or give the catalog's settings: "
+                else "it is in another place, or this user may not read its folder",
+                fix="Name it by its path, delta:/PATH, or pass the catalog's settings: "
                 "--spark-conf KEY=VALUE, or spark-defaults.conf"
                 if by_name
-                else "Name the path that DeltaSink was given",
+                else "Name the path that was passed to DeltaSink",
             )
         return log

@@ -50,10 +50,10 @@ class DeltaLedgerRepair:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What becomes of a batch that is under way."""
+        """The effect on a batch in progress."""
         said = (
-            "it takes the number that the query's next commit would have: a batch that a driver is "
-            "writing is refused, and nothing of it is written"
+            "it takes the number of the query's next commit: a batch that a driver is writing is "
+            "refused, and nothing of it is written"
         )
         return (said,)
 
@@ -100,7 +100,9 @@ class DeltaLedgerRepair:
         session = self._spark.session()
         location = self._connection.location(session)
         if location is None:
-            raise SettingsError(f"there is no {self._reader.label}", fix="Name the table or path")
+            raise SettingsError(
+                f"{self._reader.label} does not exist", fix="Name the table or path"
+            )
         return session.read.format("delta").load(location).limit(0)
 
 

@@ -19,13 +19,13 @@ from eo_listener.spark.checkpoint import shown
 class DeltaSink:
     """Writes batches into a Delta table, each of them once, in the commit that has its ledger.
 
-    `table` is a name as in SQL (`lake.delays`), or `path` is where the table is.
-    `mode`: "append"; "upsert" by `keys`, a MERGE (the newest row of a key, by `version_column` if
-    there is one, else by offset). Where `delete_when`, a condition in SQL on the batch's rows, is
-    true for the newest row of a key, the row in the table is deleted.
-    A table that is absent is made, with the columns of the first batch, unless `create` is False;
-    `partition_by` names columns of one that is made. With `new_columns` columns that the table
-    lacks are added to it; else they are refused.
+    `table` is a name as in SQL (`lake.delays`), or `path` is the location of the table. `mode`:
+    "append"; "upsert" with `keys`, a MERGE (the newest row of a key, by `version_column` if there
+    is one, otherwise by offset). If `delete_when`, an SQL condition on the batch's rows, is true
+    for the newest row of a key, the row in the table is deleted. A table that does not exist is
+    created, with the columns of the first batch, unless `create` is False; `partition_by` names
+    partition columns for it. With `new_columns` missing columns are added to the table; otherwise
+    they are refused.
 
     There are no dead letters: another table would be another transaction. Raises SettingsError for
     arguments that cannot be.
@@ -52,8 +52,8 @@ class DeltaSink:
                 "a DeltaSink has no dead letters",
                 cause="Delta commits one table at a time: rows and dead letters could not become "
                 "visible together, or not at all",
-                fix="Drop dead_letters=, and filter such rows in the transform; they can go to a "
-                "sink of their own",
+                fix="Remove dead_letters=, and filter such rows in the transform; they can "
+                "go to a sink of their own",
             )
         self._target = Target.of(
             table=table,
@@ -70,7 +70,7 @@ class DeltaSink:
 
     @property
     def label(self) -> str:
-        """The table or the path, for people."""
+        """The table or the path, for display."""
         return self._target.label
 
     @property
@@ -84,7 +84,7 @@ class DeltaSink:
         return LedgerPlace(address=f"delta:{shown(self.key)}", more=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`; none where there is no table yet."""
+        """Read the heads of `query`; none if there is no table yet."""
         return self._connection.ledger(self._connection.session(), query).heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
@@ -107,8 +107,8 @@ class DeltaSink:
         session = frame.sparkSession
         if getattr(session, "_jsparkSession", None) is None:
             raise SettingsError(
-                f"{self.label} cannot be written to from Spark Connect",
-                cause="the log of a Delta table is read by Spark's JVM, which is elsewhere",
+                f"cannot write to {self.label} from Spark Connect",
+                cause="Spark's JVM reads the log of a Delta table, and runs in another process",
                 fix="Run the query in classic PySpark",
             )
         with self._connection.working_in(session):  # the transform may have used another one

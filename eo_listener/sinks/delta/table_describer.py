@@ -1,4 +1,4 @@
-"""What preflight is to know of the table of a DeltaSink. Changes nothing."""
+"""Reads the table of a DeltaSink for preflight. Changes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OWN: Final = "spark_catalog"
 def describe(plan: TablePlan, spark: LocalSpark) -> DeltaFacts:
     """Look at it by a Spark of the command's own. Raises SettingsError for a name that cannot be.
 
-    What keeps it from being read, and what the sink refuses it for, stands in the facts.
+    Reasons why it cannot be read, or why the sink refuses it, are among the facts.
     """
     target = Target.to_read(plan.name)
     connection = Connection(target, target.label)

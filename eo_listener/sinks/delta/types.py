@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def widened(name: str, rows: Columns, table: Columns) -> Column:
-    """A column of the rows; in the table's type, where that holds each of its values.
+    """A column of the rows; in the table's type, if that holds each of its values.
 
-    What else differs Delta refuses.
+    Delta refuses any other difference.
     """
     column, wanted = F.col(quoted(name)), table.get(name)
     if wanted is not None and is_wider(wanted, rows[name]):

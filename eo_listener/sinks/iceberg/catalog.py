@@ -27,7 +27,7 @@ _FORMAT: Final = "format-version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """How a table is made that is absent; `create` is False where it must not be."""
+    """How a missing table is created; `create` is False if it must not be."""
 
     create: bool
     partition_by: tuple[str, ...]
@@ -50,7 +50,7 @@ def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> I
     statement = creation.statement(name, columns)
     if not creation.create:
         raise SettingsError(
-            f"there is no table {name.key}, and create=False", fix=f"Create it: {statement}"
+            f"table {name.key} does not exist, and create=False", fix=f"Create it: {statement}"
         )
     try:
         with java_errors():
@@ -58,7 +58,7 @@ def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> I
     except ThrownError as error:
         if error.is_any(*NO_NAMESPACE):
             raise SettingsError(
-                f"there is no namespace {name.namespace}",
+                f"namespace {name.namespace} does not exist",
                 fix=f"Create it: CREATE NAMESPACE {name.namespace}",
             ) from error
         if not error.is_any(*EXISTS):
@@ -66,8 +66,8 @@ def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> I
     found = find(spark, name)
     if found is None:
         raise SettingsError(
-            f"table {name.key} was made, and dropped again at once",
-            fix="Find out who drops it",
+            f"table {name.key} was created, and dropped immediately afterwards",
+            fix="Find out which program drops it",
         )
     return found
 
@@ -110,9 +110,9 @@ def _refuse_case(lacking: Sequence[str], there: Sequence[str]) -> None:
     alike = [one for one in lacking if one.casefold() in {name.casefold() for name in there}]
     if alike:
         raise SettingsError(
-            f"the rows have the column {alike[0]!r}, which the table spells otherwise",
-            cause="Spark takes names that differ in nothing but case for one",
-            fix="Rename the column in the transform as the table has it",
+            f"the rows have the column {alike[0]!r}, which the table spells differently",
+            cause="Spark treats names that differ in case only as equal",
+            fix="Rename the column in the transform to the table's spelling",
         )
 
 

@@ -21,20 +21,20 @@ def check_runtime(spark: Any) -> None:
     """Raise SettingsError where the session has no Iceberg, or that of another Spark."""
     if not hasattr(spark, "_jvm"):
         raise SettingsError(
-            "IcebergSink works through Spark's JVM, which Spark Connect does not give",
+            "IcebergSink needs Spark's JVM, which Spark Connect does not provide",
             fix="Run the query in a classic session",
         )
     scala = scala_version(spark)
     jar = runtime_jar(spark)
     if jar is None:
         raise SettingsError(
-            "Spark has no Iceberg: its runtime jar was not given to it",
+            "Spark has no Iceberg: its runtime jar was not passed to Spark",
             fix=_fitting(spark.version, scala),
         )
     made_for = iceberg_runtime.misfit(jar, spark.version, scala)
     if made_for is not None:
         raise SettingsError(
-            f"the Iceberg runtime is one for {made_for}, and this is Spark {spark.version} with "
+            f"the Iceberg runtime is for {made_for}, but this is Spark {spark.version} with "
             f"Scala {scala}",
             cause=jar.rpartition("/")[2],
             fix=_fitting(spark.version, scala),
@@ -42,7 +42,7 @@ def check_runtime(spark: Any) -> None:
 
 
 def find(spark: Any, name: TableName) -> IcebergTable | None:
-    """Load the table; None where there is none. Raises ThrownError, JvmError, SettingsError."""
+    """Load the table; None if it does not exist. Raises ThrownError, JvmError, SettingsError."""
     check_runtime(spark)
     catalog = name.parts[0]
     try:
@@ -57,11 +57,12 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
     if found is None:
         raise SettingsError(
             f"the Spark session has no catalog {catalog!r}",
-            cause="it is not set; or by spark.conf.set in another session, which no other knows. "
-            "Asked are that of the query, of this thread, and the first of the process",
-            fix=f"Set spark.sql.catalog.{catalog}=org.apache.iceberg.spark.SparkCatalog, and its "
-            "type, uri and warehouse, by the builder of the first session or by --conf: then each "
-            "session has it",
+            cause="it is not set, or was set with spark.conf.set in another session, which "
+            "only that session sees. The sink looks in the sessions of the query and of "
+            "this thread, and in the first session of the process",
+            fix=f"Set spark.sql.catalog.{catalog}=org.apache.iceberg.spark.SparkCatalog, and "
+            "its type, uri and warehouse, in the builder of the first session or with "
+            "--conf, so that every session has it",
         )
     return found
 
@@ -89,8 +90,8 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
     if given and table.has_property("write.wap.enabled"):
         raise SettingsError(
             f"{label} has write.wap.enabled, and the query's session has {given[0]}",
-            cause="what is written would not come to the branch of the batch",
-            fix=f"Take {given[0]} away from the session of the query",
+            cause="rows would not be written to the branch of the batch",
+            fix=f"Remove {given[0]} from the session of the query",
         )
 
 
@@ -110,7 +111,7 @@ def _fitting(spark: str, scala: str) -> str:
     wanted = iceberg_runtime.coordinates(spark, scala)
     if wanted is None:
         return (
-            f"There is no Iceberg runtime for Spark {spark} with Scala {scala}: take a Spark of "
+            f"No Iceberg runtime exists for Spark {spark} with Scala {scala}: use Spark "
             f"{iceberg_runtime.supported()}"
         )
     return (

@@ -1,11 +1,11 @@
 """The dead letters of an Iceberg table, in a table of their own.
 
-Two tables have no commit in common. So the letters of a batch are first written on a branch of
-their table, which nobody reads; the commit that publishes the batch names that branch, beside the
-ledger; and then it is published too. Whoever reads the ledger next, before the next batch or after
-a restart, publishes what was not. So there is one moment at which batch and letters come to be: a
-batch that was never published, of a zombie or an earlier try, leaves no letter, and one that was
-loses none.
+Two tables have no commit in common. So the letters of a batch are first written to a branch of
+their table, which nobody reads; the commit that publishes the batch names that branch, next to the
+ledger; and then the branch is published too. Whoever reads the ledger next, before the next batch
+or after a restart, publishes pending letters. So batch and letters come to be at one moment: a
+batch that was never published, of a zombie or an earlier attempt, leaves no letter, and a batch
+whose answer was lost loses none.
 
 The table of letters has a ledger of its own for each table and query, which counts the batches
 with letters: one of that number or a greater one says that they are published.
@@ -62,7 +62,7 @@ logger = logging.getLogger("eo_listener")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LettersOfBatch:
-    """Where the letters of a batch are: on `branch` of `table`, as number `number` of its ledger.
+    """The place of a batch's letters: on `branch` of `table`, as number `number` of its ledger.
 
     `owner` is the name that this ledger has.
     """
@@ -99,14 +99,14 @@ class LettersOfBatch:
             known = given["v"] == _VERSION
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(
-                f"what a commit says of its dead letters is none of format {_VERSION}",
-                cause="another program has written it, or a newer release of eo_listener",
+                f"a commit's record of its dead letters does not have format {_VERSION}",
+                cause="another program or a newer release of eo_listener wrote it",
                 fix="Use that release here too",
             ) from error
         if not known:
             raise FormatError(
-                f"what a commit says of its dead letters is not of format {_VERSION}",
-                cause="a newer release of eo_listener has written it",
+                f"a commit's record of its dead letters has a format other than {_VERSION}",
+                cause="a newer release of eo_listener wrote it",
                 fix="Use that release here too",
             )
         return found
@@ -167,7 +167,8 @@ class DeadLetterTables:
                 table.drop_branch(found.branch)
         except (ThrownError, JvmError, SettingsError) as error:
             logger.warning(
-                "%s: branch %s of a batch that failed is left for the next one with letters: %s",
+                "%s: branch %s of a failed batch is kept until the next batch with dead letters: "
+                "%s",
                 name.label,
                 found.branch,
                 type(error).__name__,
@@ -196,9 +197,9 @@ class DeadLetterTables:
                     self._published = text
                     return
         raise RetriableSinkError(
-            f"{name.label}: other commits came first while dead letters were published",
+            f"{name.label}: other commits came first while dead letters were being published",
             cause="other programs write to the table, or compact it, at the same time",
-            fix="Nothing to do: it is tried once more",
+            fix="Nothing to do: it is retried",
         )
 
     def _is_published(
@@ -269,16 +270,16 @@ class DeadLetterTables:
             f"branch {found.branch} with them is gone",
             cause="the table of dead letters was dropped, replaced or rolled back, or that branch "
             "was dropped",
-            fix='To go on without them: on_expired="accept", for one start',
+            fix='To continue without them, pass on_expired="accept" for one start',
         )
 
 
 def unpublished(error: SinkError, name: str) -> OutcomeUnknownError:
-    """What an error means that came when the batch was published, and its letters were not yet."""
+    """Return the error for a failure after the batch was published and before its letters were."""
     return OutcomeUnknownError(
-        f"the batch is published, and its dead letters are not yet in {name}: {error.problem}",
+        f"the batch is published, but its dead letters are not yet in {name}: {error.problem}",
         cause=error.cause,
-        fix="Nothing to do: they are published when the ledger is read",
+        fix="Nothing to do: they are published when the ledger is next read",
     )
 
 
@@ -313,7 +314,7 @@ class Sifted:
 
 @contextmanager
 def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> Iterator[Sifted]:
-    """Compute the rows of `frame` once, and sift them: each of `reasons` is null where it is none.
+    """Compute the rows of `frame` once, and sift them: each of `reasons` is null unless it applies.
 
     So each row is either written or refused, whatever the transform does. Without any reason they
     are left as they are. Raises PoisonRowError where more are refused than `refusals` allow.
@@ -334,14 +335,16 @@ def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> I
 
 
 def marks(frame: DataFrame) -> list[Column]:
-    """What the transform has marked. Raises SettingsError for a mark that is no text."""
+    """Return the rows that the transform has marked. Raises SettingsError for a mark that is not
+    text.
+    """
     if REASON not in frame.columns:
         return []
     kind = frame.schema[REASON].dataType
     if not isinstance(kind, StringType | NullType):
         raise SettingsError(
             f"the column {REASON} holds {kind.simpleString()}, not text",
-            fix="Give it the reason as a string, and null where the row is fine",
+            fix="Set it to the reason as a string, and to null if the row is fine",
         )
     return [F.col(REASON).cast("string")]
 
@@ -349,7 +352,7 @@ def marks(frame: DataFrame) -> list[Column]:
 def flaws(
     frame: DataFrame, columns: Sequence[str], there: StructType, target: UpsertTarget
 ) -> list[Column]:
-    """What a table of the schema `there` does not take of these columns.
+    """Return the reasons why a table of the schema `there` would not take these columns.
 
     A null in a key, in the version, or in a column that it requires; a number that its column
     cannot hold. Of a row that deletes only the key and the version count.
@@ -372,7 +375,7 @@ def flaws(
 def _flaws_of(given: StructField, there: StructField, deletes: Column) -> Iterator[Column]:
     column = F.col(quoted(given.name))
     if not there.nullable:
-        why = f"column {given.name!r} is null, which the table does not take"
+        why = f"column {given.name!r} is null, which the table does not allow"
         yield F.when(column.isNull() & ~deletes, F.lit(why))
     kinds = given.dataType.simpleString(), there.dataType.simpleString()
     both = isinstance(given.dataType, NumericType) and isinstance(there.dataType, NumericType)

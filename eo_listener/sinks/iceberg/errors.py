@@ -1,4 +1,4 @@
-"""What the errors of Iceberg and of its catalogs mean for a batch."""
+"""The meaning of Iceberg's and its catalogs' errors for a batch."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _REFUSED: Final = (
 )
 _ANSWERED: Final = ("BadRequestException", "ValidationException", "IllegalArgumentException")
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id is behind")
-"""What a server of Iceberg's REST catalog up to 1.10 calls a malformed request: the commit was made
-on metadata that another commit has followed since (apache/iceberg#15001)."""
+"""A server of Iceberg's REST catalog up to 1.10 calls this a malformed request: the commit was made
+on metadata that another commit has since followed (apache/iceberg#15001).
+"""
 _CLOCK: Final = ("Invalid update timestamp", "Invalid snapshot timestamp")
 _AWAY: Final = (
     "ServiceFailureException",
@@ -50,7 +51,7 @@ _NULL: Final = (
     "Null value appeared in non-nullable field",  # of Spark 3.5
 )
 _ANOTHER: Final = "Table UUID does not match"
-"""What Iceberg says of a table that is read again, and is another one of its name."""
+"""Iceberg's error if a table that is read again is another table of that name."""
 _SHOWN: Final = 300
 """How many characters of what an exception says are shown."""
 
@@ -67,18 +68,19 @@ def is_temporary(error: ThrownError) -> bool:
 
 
 def refused_alone(error: ThrownError, label: str) -> SinkError:
-    """What a refusal means that no other commit is the reason of: the next one would be alike."""
+    """Return the error of a refusal that no other commit caused and a retry would repeat."""
     if is_of_clock(error):
         return _of_clock(error, label)
     return SinkError(
         f"{label} refuses the commit of a batch ({in_short(error)})",
-        cause="nobody else has changed the table meanwhile, so it would be refused again",
-        fix="Read Spark's log for the whole of it; nothing was written",
+        cause="no other program has changed the table in the meantime, so it would be refused "
+        "again",
+        fix="Read the whole error in Spark's log; nothing was written",
     )
 
 
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
-    """What an error means that came before the batch was published: nothing of it was written."""
+    """Return the error of a failure before the batch was published: nothing of it was written."""
     said = in_short(error)
     if is_of_clock(error):
         return _of_clock(error, label)
@@ -86,43 +88,41 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
         return RetriableSinkError(
             f"{label}: another commit came first ({said})",
             cause="other programs write to the table at the same time",
-            fix="Nothing to do: the batch is written once more",
+            fix="Nothing to do: the batch is retried",
         )
     if error.says(_SEVERAL):
         return SinkError(
             f"{label}: several rows of the batch match one row of the table",
-            cause="the columns of keys= are compared otherwise in a MERGE than within the batch",
+            cause="a MERGE compares the columns of keys= differently than within the batch",
             fix="Use keys of simple types, such as numbers and strings; nothing was written",
         )
     if error.says(*_NULL):
         return SinkError(
             f"{label}: a row has a null in a column that the table requires (NOT NULL)",
-            fix='Fill or filter it in the transform, or keep such rows apart: dead_letters="..."; '
-            "nothing was written",
+            fix="Fill or filter it in the transform, or send such rows to "
+            'dead_letters="..."; nothing was written',
         )
     if error.is_any(_ABSENT_TABLE) or error.says(_ANOTHER):
         return table_dropped(label, said)
     if error.is_any(*_FORBIDDEN):
         return SinkError(
             f"{label}: the catalog or the storage refuses access ({said})",
-            fix="Give the program's user the right to write this table",
+            fix="Allow the program's user to write to this table",
         )
     if error.is_any(*_AWAY):
         return RetriableSinkError(
             f"{label}: the catalog or the storage has failed ({with_cause(error)})",
-            cause="it is away, locked or full, or may not be written",
-            fix="Check whether both run, have room and let this user write; then the settings of "
-            "the catalog, spark.sql.catalog.*",
+            cause="it is unavailable, locked, full or not writable",
+            fix="Check that both are running, have free space and let this user write; then "
+            "check the settings of the catalog, spark.sql.catalog.*",
         )
     if error.is_any("AnalysisException", "ValidationException", "IllegalArgumentException"):
         return SettingsError(
-            f"{label} does not take these rows ({said})",
+            f"{label} does not accept these rows ({said})",
             cause="a column's type or a setting of the table does not fit them",
             fix="Cast the columns in the transform, or alter the table",
         )
-    return SinkError(
-        f"{label}: Iceberg failed ({said})", fix="Read Spark's log for the whole of it"
-    )
+    return SinkError(f"{label}: Iceberg failed ({said})", fix="Read the whole error in Spark's log")
 
 
 @contextmanager
@@ -137,56 +137,57 @@ def translating(label: str) -> Iterator[None]:
 
 
 def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | SettingsError:
-    """What an error means that came when a table was only read."""
+    """Return the error of a failed read of a table."""
     said = in_short(error)
     if error.is_any(*_FORBIDDEN):
         return SinkError(
             f"{label}: the catalog or the storage refuses access ({said})",
-            fix="Give the user of this command the right to read the table",
+            fix="Allow the user of this command to read the table",
         )
     if error.is_any(*_AWAY) and not error.says(_NO_DRIVER):
         return translated(error, label)
     if error.is_any("NotFoundException"):
         return SinkError(
-            f"{label} cannot be read ({said})",
-            cause="the user of this command may not read the files of the table, or they are gone",
-            fix="Give it the right to read them, or restore them",
+            f"cannot read {label} ({said})",
+            cause="the user of this command may not read the files of the table, or they no "
+            "longer exist",
+            fix="Allow the user to read them, or restore them",
         )
     return SinkError(
-        f"{label} cannot be read ({said})",
-        cause=f"the settings of catalog {catalog} are not those of the query, a jar is missing "
-        "(a database's driver, a file system), or the table's files are damaged",
-        fix="Give the jars and settings of the query: --spark-conf spark.jars.packages=..., "
+        f"cannot read {label} ({said})",
+        cause=f"the settings of catalog {catalog} differ from those of the query, a jar is "
+        "missing (a database driver, a file system), or the table's files are damaged",
+        fix="Pass the jars and settings of the query: --spark-conf spark.jars.packages=..., "
         f"--spark-conf spark.sql.catalog.{catalog}...=..., or spark-defaults.conf",
     )
 
 
 def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
-    """What an error means that came when the batch was published, and does not say whether."""
+    """Return the error of a failed publication whose outcome is unknown."""
     said = with_cause(error) if isinstance(error, ThrownError) else type(error).__name__
     return OutcomeUnknownError(
-        f"{label}: whether the batch was published is not known ({said})",
-        cause="the catalog was asked to commit it, and its answer was lost",
-        fix="Nothing to do: the table is read, and then decided",
+        f"{label}: cannot tell if the batch was published ({said})",
+        cause="the commit was sent to the catalog, but its answer was lost",
+        fix="Nothing to do: the sink reads the table to find out",
     )
 
 
 def not_on_branch(label: str, branch: str) -> SettingsError:
     """Say that a batch was written elsewhere."""
     return SettingsError(
-        f"{label}: what was written is not on branch {branch}",
+        f"{label}: the rows were not written to branch {branch}",
         cause="a setting of the session or the table sends writes elsewhere, such as "
         "spark.wap.id or spark.wap.branch with write.wap.enabled",
-        fix="Take that setting away",
+        fix="Remove that setting",
     )
 
 
 def branch_dropped(label: str, branch: str) -> RetriableSinkError:
     """Say that the branch of a batch is gone."""
     return RetriableSinkError(
-        f"{label}: branch {branch} of this batch is not there any more",
+        f"{label}: branch {branch} of this batch no longer exists",
         cause="another driver of this query has published a batch, or the branch was dropped",
-        fix="Nothing to do: the batch is written once more",
+        fix="Nothing to do: the batch is retried",
     )
 
 
@@ -194,28 +195,27 @@ def branch_damaged(label: str, branch: str) -> RetriableSinkError:
     """Say that what was written cannot be read."""
     return RetriableSinkError(
         f"{label}: branch {branch} of this batch has lost its manifest list",
-        cause="up to 1.10 Iceberg deletes it after a commit that was made and not confirmed",
-        fix="Use Iceberg 1.11. This branch is not published, and the batch is written once more",
+        cause="up to 1.10 Iceberg deletes it after a commit that succeeded but was not confirmed",
+        fix="Use Iceberg 1.11. This branch is not published, and the batch is retried",
     )
 
 
 def table_replaced(label: str, query: str, branch: str) -> SinkError:
     """Say that the table is a new one, and which branch has the rows of before."""
     return SinkError(
-        f"{label} was replaced: the rows and the ledger of {query!r} are not in it any more",
-        cause="another program has run CREATE OR REPLACE TABLE while the query was running",
-        fix="To write all of it into the new table, start the query with a new "
-        f"checkpointLocation; the rows of before are in branch {branch}",
+        f"{label} was replaced: it no longer has the rows and the ledger of {query!r}",
+        cause="another program ran CREATE OR REPLACE TABLE while the query was running",
+        fix="To write everything into the new table, start the query with a new "
+        f"checkpointLocation; the previous rows are in branch {branch}",
     )
 
 
 def table_dropped(label: str, found: str) -> SinkError:
     """Say that the table with the ledger is gone; `found` is how that was seen."""
     return SinkError(
-        f"{label} is not the table any more that the ledger was read from ({found}); nothing was "
-        "written",
-        cause="it was dropped or renamed while the query was running, and perhaps made again",
-        fix="Restore the table, or give it its name again. To write all of it into a new one, "
+        f"{label} is no longer the table whose ledger was read ({found}); nothing was written",
+        cause="it was dropped or renamed while the query was running, and perhaps recreated",
+        fix="Restore the table, or rename it back. To write everything into a new table, "
         "start the query with a new checkpointLocation",
     )
 
@@ -223,9 +223,9 @@ def table_dropped(label: str, found: str) -> SinkError:
 def overtaken(label: str, batch_id: int) -> RetriableSinkError:
     """Say that a batch could not be published because others always came first."""
     return RetriableSinkError(
-        f"{label}: other commits came first while batch {batch_id} was written",
+        f"{label}: other commits came first while batch {batch_id} was being written",
         cause="other programs write to the table, or compact it, at the same time",
-        fix="Nothing to do: the batch is written once more",
+        fix="Nothing to do: the batch is retried",
     )
 
 
@@ -237,21 +237,21 @@ def computed_in_vain(
     `seconds` is what all of it took.
     """
     return RetriableSinkError(
-        f"{label}: others have moved main each time that batch {batch_id} was written, {times} "
+        f"{label}: other writers moved main each time that batch {batch_id} was written, {times} "
         f"times in {seconds:.1f} s (the last time: {by})",
-        cause=f"what a MERGE or apply= writes takes {seconds / times:.1f} s to compute, and main "
-        "moves more often than that by commits that may change it: another MERGE, UPDATE or "
+        cause=f"a MERGE or apply= takes {seconds / times:.1f} s to compute, and commits that "
+        "may change its result move main more often than that: another MERGE, UPDATE or "
         "DELETE, rows with its keys, or a compaction of the files that it changes",
-        fix="Have the other program pause or commit less often; compact other partitions than "
-        "those that batches change (where =>), or between two batches: maintain_iceberg(...) in "
-        "the function that foreachBatch calls. The batch is written once more",
+        fix="Let the other program pause or commit less often; compact partitions that batches do "
+        "not change (where =>), or compact between two batches: maintain_iceberg(...) in the "
+        "function that foreachBatch calls. The batch is retried",
     )
 
 
 def is_conflict(error: ThrownError) -> bool:
     """Return True if another commit came first, or the same one."""
-    # A commit that was made, and refused all the same, is a conflict with itself when Iceberg
-    # repeats it: nobody else writes to the branch of a batch.
+    # A commit that succeeded but was refused conflicts with itself when Iceberg repeats it: nobody
+    # else writes to the branch of a batch.
     itself = error.is_any("ValidationException") and error.says("conflicting")
     named = error.is_any("CommitFailedException", "CommitStateUnknownException")
     return itself or named or _is_overtaken(error)
@@ -269,9 +269,9 @@ def is_of_clock(error: ThrownError) -> bool:
 def _of_clock(error: ThrownError, label: str) -> RetriableSinkError:
     return RetriableSinkError(
         f"{label} refuses a commit that is older than its last one ({in_short(error)})",
-        cause="the clock of this machine is more than a minute behind that of a program which has "
-        "written to the table",
-        fix="Set both clocks (NTP); the batch is written once more",
+        cause="the clock of this machine is more than a minute behind that of a program that "
+        "wrote to the table",
+        fix="Synchronise both clocks (NTP); the batch is retried",
     )
 
 
@@ -281,7 +281,7 @@ def in_short(error: ThrownError) -> str:
 
 
 def with_cause(error: ThrownError) -> str:
-    """The same, and what is behind it in the end where that says more: what the storage said."""
+    """The same text, with the root cause if that has more: the storage's own error."""
     said = in_short(error)
     if not error.causes or first_line(error.causes[-1]) in said:
         return said

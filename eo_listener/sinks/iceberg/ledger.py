@@ -3,13 +3,12 @@
 A batch's rows and its ledger are published together, as one snapshot of the branch main. So the
 ledger of a query is that of the newest snapshot, from main's head back by parents, that has one.
 
-Its branch keeps that snapshot when others expire. Where an expired snapshot between it and main's
-head breaks the chain, three things can have happened to the head of such a branch: it was
-published; it was published and taken back by a rollback; it was never published. Older metadata of
-the table still have the parents of what has expired, and prove which. Where those were deleted too:
-sequence numbers grow along a chain, so what is newer than the last snapshot that is known of main's
-cannot be behind it; of the rest, files of it in main prove that it was published; without any
-nobody can tell.
+Its branch keeps that snapshot when others expire. If an expired snapshot between it and main's head
+breaks the chain, three things can have happened to the head of such a branch: it was published; it
+was published and removed by a rollback; it was never published. Older metadata of the table still
+have the parents of expired snapshots, and prove which. If those were deleted too: sequence numbers
+grow along a chain, so anything newer than the last snapshot known to be main's cannot be behind it;
+of the rest, files of it in main prove that it was published; without any, nobody can tell.
 
 A cherry-picked snapshot has the rows of another one and not its summary. So one of a batch's that
 is in main behind no ledger of it means rows that the ledger does not have.
@@ -52,11 +51,11 @@ class PublishedLedgers:
         accept_expired: bool = False,
         known: bool = False,
     ) -> Published:
-        """Return the ledger of `query`; one without heads where it has none.
+        """Return the ledger of `query`; one without heads if it has none.
 
         `known`: it is certain that main has had one.
 
-        Raises SinkError where that cannot be told, or where it has another format.
+        Raises SinkError if that cannot be determined, or if it has another format.
         """
         self._before, self._known = self._known, {}
         heads = self._of(table, query)
@@ -84,7 +83,7 @@ class PublishedLedgers:
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Return all heads that a query id has moved last, of any query of the table.
 
-        `key` is the sink's. Where nothing says whether a ledger still counts, it does. Raises
+        `key` is the sink's. A ledger still counts if nothing shows that it does not. Raises
         SinkError.
         """
         found = {
@@ -134,7 +133,8 @@ class PublishedLedgers:
         return at is not None
 
     def steps(self, table: Snapshots, query: str) -> Iterator[LedgerStep]:
-        """What batches of the query have left in main, the newest first, until one has expired.
+        """Yield the ledgers that batches of the query left in main, the newest first, until one has
+        expired.
 
         Raises SinkError.
         """
@@ -156,7 +156,7 @@ class PublishedLedgers:
     def read(
         self, table: Snapshots, snapshot_id: int, *, child: Snapshot | None = None
     ) -> Snapshot | None:
-        """Read one snapshot; None where it has expired, or with `child`, is known nowhere.
+        """Read one snapshot; None if it has expired or, with `child`, is known nowhere.
 
         `child` was made of it: what has expired, the metadata of that time have. Raises SinkError.
         """
@@ -182,7 +182,7 @@ class PublishedLedgers:
     def _chain(self, table: Snapshots, heads: Mapping[str, Snapshot]) -> Iterator[Snapshot]:
         """From main's head back, as far as there are snapshots.
 
-        Also those that have expired, where one of `heads` may be behind them.
+        Also expired snapshots, if one of `heads` may be behind them.
         """
         at, child = table.main, None
         while at is not None and (found := self.read(table, at, child=child)) is not None:
@@ -241,12 +241,13 @@ class PublishedLedgers:
             return first if older else None
         raise SinkError(
             f"{self._label}: the ledger of {query!r} is in snapshot {first.id}, and nothing "
-            "says whether main still has the rows of it",
+            "shows if main still has its rows",
             cause=f"snapshot {oldest.parent}, between it and main's head, has expired, and "
-            f"{_searched(table.search)}; no file of the batch is left: they were compacted, main "
-            "was rolled back or replaced, or the driver was killed before it published the batch",
-            fix='If the batch\'s rows are in the table, on_expired="accept" takes this ledger; if '
-            "not, read the lost offsets again with a new checkpoint",
+            f"{_searched(table.search)}; no file of the batch remains: the files were "
+            "compacted, main was rolled back or replaced, or the driver was killed "
+            "before it published the batch",
+            fix='If the batch\'s rows are in the table, pass on_expired="accept" to use '
+            "this ledger; if not, read the lost offsets again with a new checkpoint",
         )
 
     def _check_whole(self, query: str, since: Sequence[Snapshot]) -> None:
@@ -259,11 +260,11 @@ class PublishedLedgers:
             if one.batch_of == query:
                 back = "" if one.parent is None else f" to snapshot {one.parent}"
                 raise SinkError(
-                    f"{self._label}: rows of a batch of {query!r} are in main without their ledger",
-                    cause=f"main was rolled back, or forwarded, to the middle of the batch that "
-                    f"begins with snapshot {one.id}",
-                    fix=f"Roll main back{back}, to before the batch; or fast-forward it to the "
-                    "branch that has the whole of it",
+                    f"{self._label}: main has rows of a batch of {query!r} without their ledger",
+                    cause="main was rolled back or fast-forwarded to the middle of the batch "
+                    f"that begins with snapshot {one.id}",
+                    fix=f"Roll main back{back}, to before the batch, or fast-forward it to "
+                    "the branch that has the whole batch",
                 )
 
     def _check_picked(
@@ -275,7 +276,7 @@ class PublishedLedgers:
         known: bool,
         accept_expired: bool,
     ) -> None:
-        """Raise SinkError where one of these has rows of a batch that the ledger does not have."""
+        """Raise SinkError if one of these has rows of a batch that the ledger does not have."""
         for one in since:
             if one.source is None:
                 continue
@@ -286,9 +287,9 @@ class PublishedLedgers:
     def _is_of_batch(
         self, table: Snapshots, query: str, picked: Snapshot, source: int, *, expired: bool
     ) -> bool | None:
-        """Whether a batch of the query has written `source`, of which `picked` was made.
+        """Return True if a batch of the query has written `source`, of which `picked` was made.
 
-        None where nothing says that. With `expired`, older metadata are read.
+        None if nothing shows that. With `expired`, older metadata are read.
         """
         found = first = self.read(table, source, child=picked if expired else None)
         if first is not None and first.source is not None:
@@ -308,30 +309,30 @@ class PublishedLedgers:
         fix = f"Roll main back{back}; fast-forward brings rows back together with their ledger"
         if known:
             return SinkError(
-                f"{self._label}: rows of a batch of {query!r} are in main without their ledger",
+                f"{self._label}: main has rows of a batch of {query!r} without their ledger",
                 cause=f"snapshot {one.id} was cherry-picked from {one.source}, which has them",
                 fix=fix,
             )
         return SinkError(
-            f"{self._label}: nothing says whether snapshot {one.id} of main has rows of a batch "
-            f"of {query!r} without their ledger",
-            cause=f"it was cherry-picked from {one.source}, which, or what is before it, has "
+            f"{self._label}: nothing shows if snapshot {one.id} of main has rows of a batch of "
+            f"{query!r} without their ledger",
+            cause=f"it was cherry-picked from {one.source}, which or whose ancestor has "
             f"expired, and {_searched(table.search)}",
-            fix=f'If it has none, on_expired="accept" goes on. If it has: {fix}',
+            fix=f'If it has none, pass on_expired="accept" to continue. If it has: {fix}',
         )
 
 
 def _searched(search: MetadataSearch) -> str:
-    """What was searched for a snapshot that has expired, and how far, for people."""
+    """Describe the search for an expired snapshot, and its extent."""
     files = f"{search.files} older metadata files of the table were read"
     if search.back_to is not None:
         at = datetime.fromtimestamp(search.back_to / 1000, timezone.utc)
         files += f", back to {at:%Y-%m-%d %H:%M:%S} UTC"
     if search.bounded:
-        return f"{files}, and no more are"
+        return f"{files}, and no more are read"
     if search.deleted is not None:
         return f"{search.deleted.rpartition('/')[2]} of that time was deleted ({files})"
-    return f"no older metadata of the table have it ({files})"
+    return f"no older metadata file of the table has it ({files})"
 
 
 def _step(one: Snapshot, before: Heads | None, *, several: bool) -> LedgerStep:
@@ -347,7 +348,7 @@ def _renamed(one: Snapshot) -> LedgerStep:
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
     """Return True if a ledger of the query can be behind a snapshot of main.
 
-    Where all heads are newer than it they are not, and before a first batch there was no ledger.
+    If all heads are newer than it, they are not; and before a first batch there was no ledger.
     """
     return any(
         head.sequence <= oldest.sequence or (head.ledger is not None and head.ledger.number > 1)

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 _UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version": "V0"}
-"""Keep a JDBC catalog from being made where there is none, and its tables from being altered."""
+"""Keep a JDBC catalog from being created if there is none, and its tables from being altered."""
 
 
 class IcebergLedgerReader:
     """The `LedgerReader` of a table; `name` is as the sink was given it.
 
-    With `query` the ledger of any other one has no heads where it cannot be known; without, that is
-    an error. The history is that of the newest `batches`. Raises SettingsError for a name that
-    cannot be.
+    With `query` the ledger of any other query has no heads if it cannot be known; without it, that
+    is an error. The history is that of the newest `batches`. Raises SettingsError for an impossible
+    name.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class IcebergLedgerReader:
         if not found:
             raise SettingsError(
                 f"{self.label} has no ledger: no snapshot of main has one",
-                cause="no IcebergSink has written to it yet, it was dropped and made again, main "
-                "was rolled back to before its first batch, or it is another table",
-                fix="Name the table that IcebergSink was given",
+                cause="no IcebergSink has written to it yet, it was dropped and recreated, "
+                "main was rolled back to before its first batch, or it is the wrong table",
+                fix="Name the table that was passed to IcebergSink",
             )
         return found
 
@@ -85,7 +85,7 @@ class IcebergLedgerReader:
         return [one for one in found if one is not None]
 
     def opened(self) -> IcebergTable | None:
-        """Load the table; None where there is none. Raises SettingsError and SinkError."""
+        """Load the table; None if it does not exist. Raises SettingsError and SinkError."""
         with self.explained():
             return self._loaded()
 
@@ -110,7 +110,7 @@ class IcebergLedgerReader:
         self._table = None
 
     def _stored(self, table: IcebergTable, query: str) -> StoredLedger | None:
-        """None where no batch of it was ever in main; without heads where they cannot be known."""
+        """None if no batch of it was ever in main; without heads if they cannot be known."""
         key = LedgerKey(self._name.key, query)
         try:
             found = self._ledgers.published(table, query)
@@ -127,7 +127,7 @@ class IcebergLedgerReader:
         )
 
     def _steps(self, table: IcebergTable, found: Published, snapshot: int) -> Iterator[LedgerStep]:
-        """The snapshot that has the ledger by itself, for main may not lead there any more."""
+        """The snapshot that has the ledger itself, since main may no longer lead there."""
         read = self._ledgers.read(table, snapshot)
         if read is not None:
             yield LedgerStep(found.heads, None, None, read.committed)
@@ -136,23 +136,27 @@ class IcebergLedgerReader:
     def _taken_back(self, table: IcebergTable, found: Published) -> TakenBack | None:
         if found.rolled_back is not None:
             cause = (
-                f"main was rolled back: the batches after number {found.ledger.number} of its "
-                f"ledger are not in it any more, but in branch {found.rolled_back}"
+                "main was rolled back: it no longer has the batches after number "
+                f"{found.ledger.number} of its ledger, which are in branch {found.rolled_back}"
             )
             if self._ledgers.leads_to(table, found.rolled_back):
                 return TakenBack(cause, self._name.fast_forward(found.rolled_back))
-            return TakenBack(f"{cause}, to which main does not lead: others have written since", "")
+            return TakenBack(
+                f"{cause}, which main cannot be fast-forwarded to: other writers have "
+                "committed since",
+                "",
+            )
         if found.replaced is not None:
             return TakenBack(
-                cause="the table was replaced (CREATE OR REPLACE TABLE): the rows of before are in "
-                f"branch {found.replaced}",
+                cause="the table was replaced (CREATE OR REPLACE TABLE): the previous rows are "
+                f"in branch {found.replaced}",
                 fix="",
             )
         return None
 
     @property
     def published(self) -> PublishedLedgers:
-        """What finds the ledgers of the table."""
+        """Finds the ledgers of the table."""
         return self._ledgers
 
     def _loaded(self) -> IcebergTable | None:
@@ -165,33 +169,33 @@ class IcebergLedgerReader:
         if not has_catalog:
             raise SettingsError(
                 f"Spark has no catalog {name.parts[0]!r}",
-                cause="its settings were not given, and are not in spark-defaults.conf",
-                fix="Give the settings of the query: --spark-conf "
+                cause="its settings were neither given nor in spark-defaults.conf",
+                fix="Pass the settings of the query: --spark-conf "
                 f"{setting}=org.apache.iceberg.spark.SparkCatalog --spark-conf {setting}.type=...",
             )
         table = find(spark, name)
         # Of lake.db.t.branch_b Spark loads lake.db.t, whose main is not what was asked for.
         if table is not None and not table.name.casefold().endswith(name.parts[-1].casefold()):
-            cause = f"it is a branch, a tag or a snapshot of {table.name}; a ledger is in main"
+            cause = f"it is a branch, a tag or a snapshot of {table.name}; the ledger is in main"
             raise self._absent(cause)
         return table
 
     def found(self) -> IcebergTable:
-        """The table. Raises SettingsError where there is none, ThrownError and JvmError."""
+        """The table. Raises SettingsError if it does not exist, ThrownError and JvmError."""
         table = self._loaded()
         if table is None:
             raise self._absent(
-                "its name is another one, or the catalog's settings are not the query's"
+                "its name is wrong, or the catalog's settings differ from the query's"
             )
         return table
 
     def _absent(self, cause: str) -> SettingsError:
         setting = f"spark.sql.catalog.{self._name.parts[0]}"
         return SettingsError(
-            f"there is no table {self._name.key}",
+            f"table {self._name.key} does not exist",
             cause=cause,
-            fix="Name the table that IcebergSink was given, and give its catalog's settings: "
-            f"--spark-conf {setting}...=..., or spark-defaults.conf",
+            fix="Name the table that was passed to IcebergSink, and pass its catalog's "
+            f"settings: --spark-conf {setting}...=..., or spark-defaults.conf",
         )
 
     def _has_files_of(self, snapshot: int) -> bool:

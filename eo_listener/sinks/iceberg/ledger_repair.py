@@ -43,10 +43,10 @@ class IcebergLedgerRepair:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What becomes of a batch that is under way."""
+        """The effect on a batch in progress."""
         said = (
-            "the branches of the query's batches are dropped: of a batch that a driver is writing "
-            "on one of them nothing is published"
+            "the branches of the query's batches are dropped: a batch that a driver is writing "
+            "to one of them is not published"
         )
         return (said,)
 
@@ -62,7 +62,9 @@ class IcebergLedgerRepair:
                 name for name in self._reader.found().branches if is_branch_of(key.query, name)
             )
         changed = self._branches.setdefault(key, now) ^ now
-        return tuple(f"branch {name} of a batch, made or dropped meanwhile" for name in changed)
+        return tuple(
+            f"branch {name} of a batch, created or dropped in the meantime" for name in changed
+        )
 
     def check_rename(self, rename: Rename) -> None:
         """Nothing: the ledger is in the table."""
@@ -108,7 +110,7 @@ class IcebergLedgerRepair:
         self._reader.close()
 
     def _letters(self, table: IcebergTable, query: str) -> str | None:
-        """Where the dead letters of the last batch are: the next one has them published."""
+        """The place of the last batch's dead letters: the next batch publishes them."""
         ledgers = self._reader.published
         at = ledgers.published(table, query).snapshot
         found = None if at is None else ledgers.read(table, at)
@@ -129,7 +131,7 @@ class IcebergLedgerRepair:
 
 
 class _NoRows:
-    """What a repair writes."""
+    """The changes of a repair."""
 
     appends = False
 

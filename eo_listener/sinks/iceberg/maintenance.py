@@ -23,7 +23,7 @@ from eo_listener.spark.jvm.iceberg_table import MAIN, session
 from eo_listener.spark.session.iceberg_runtime import EXTENSION
 
 _SHORTEST: Final = timedelta(days=1)
-"""What Iceberg itself asks for: a younger file may be one that is just being written."""
+"""Iceberg's own minimum: a younger file may be one that is being written."""
 _NO_PROCEDURES: Final = ("ParseException", "NoSuchProcedureException")
 _MB: Final = 1024 * 1024
 _FILES: Final = "content, count(*), sum(file_size_in_bytes)"
@@ -34,8 +34,8 @@ _SNAPSHOTS: Final = "snapshot_id, parent_id, unix_millis(committed_at)"
 class MaintenanceStep:
     """One procedure: what it was for, the statement, and what it answered.
 
-    `result` are the columns of its answer, None where it was not run. `kept` says why fewer
-    snapshots expire than was asked for.
+    `result` are the columns of its answer, None if it was not run. `kept` is the reason why fewer
+    snapshots expire than requested.
     """
 
     found: str
@@ -79,7 +79,7 @@ def maintain_iceberg(
     the session is the active one, or the first of the process if only that one has the catalog, and
     needs Iceberg's SQL extensions.
 
-    Raises SettingsError, and SinkError where a procedure fails: what came before it is done.
+    Raises SettingsError, and SinkError if a procedure fails: the steps before it are done.
     """
     for setting, age, shortest in (
         ("expire_after", expire_after, timedelta(0)),
@@ -88,8 +88,8 @@ def maintain_iceberg(
         if age is not None and age < shortest:
             raise SettingsError(
                 f"{setting} must be at least {shortest}, got {age}",
-                cause="files that a batch is just writing are in no snapshot yet",
-                fix="Give it more, such as timedelta(days=3), or None to leave the step out",
+                cause="files of a batch that is being written are not in any snapshot yet",
+                fix="Give a longer time, such as timedelta(days=3), or None to skip the step",
             )
     name = TableName.parse(table)
     work = _Work(session(name.parts[0]), name, execute=execute)
@@ -109,9 +109,9 @@ def expiry_limit(
 ) -> Limit:
     """Return how far snapshots may expire, at most up to `cutoff`. Pure.
 
-    A branch of a sink whose head is in main is the ledger of a query. What came to main after it
-    must not expire, or nobody could tell that its batch was not rolled back. Raises KeyError where
-    the snapshots lack main's head: they were read before the branches.
+    A branch of a sink whose head is in main is the ledger of a query. Snapshots that came to main
+    after it must not expire, or nobody could tell that its batch was not rolled back. Raises
+    KeyError if the snapshots lack main's head: they were read before the branches.
     """
     known = {one.id: one for one in snapshots}
     limit = Limit(cutoff, None)
@@ -135,7 +135,7 @@ class _Work:
             found = find(spark, name)
         if found is None:
             raise SettingsError(
-                f"there is no table {name.key}", fix="Check its name and the catalog's settings"
+                f"table {name.key} does not exist", fix="Check its name and the catalog's settings"
             )
         self._table = found
 
@@ -168,11 +168,11 @@ class _Work:
         limit = expiry_limit(snapshots, branches, cutoff)
         older = sum(one.committed_at < limit.older_than for one in snapshots)
         kept = limit.branch and (
-            f"what came since {_utc(limit.older_than)} is kept: it proves that main has the last "
-            f"batch of the query of branch {limit.branch}. If that query will never run again: "
-            f"ALTER TABLE {self._name.sql} DROP BRANCH {limit.branch}"
+            f"snapshots since {_utc(limit.older_than)} are kept: they prove that main has the "
+            f"last batch of the query of branch {limit.branch}. If that query will never run "
+            f"again: ALTER TABLE {self._name.sql} DROP BRANCH {limit.branch}"
         )
-        found = f"{older} of {len(snapshots)} snapshots are from before {_utc(limit.older_than)}"
+        found = f"{older} of {len(snapshots)} snapshots are older than {_utc(limit.older_than)}"
         return self._step(found, "expire_snapshots", _before(limit.older_than), kept=kept)
 
     def remove_orphans(self, cutoff: datetime) -> MaintenanceStep:
@@ -181,7 +181,7 @@ class _Work:
         dry = self._statement("remove_orphan_files", [*_before(cutoff), "dry_run => true"])
         orphans = len(self._sql(statement if self._execute else dry))  # both name the files
         return MaintenanceStep(
-            found=f"{orphans} orphan files are from before {_utc(cutoff)}",
+            found=f"{orphans} orphan files are older than {_utc(cutoff)}",
             statement=statement,
             result={"removed_files_count": orphans} if self._execute else None,
         )
@@ -228,14 +228,14 @@ def _failing(name: TableName) -> Iterator[None]:
             raise SettingsError(
                 f"this session cannot run Iceberg's procedures ({said})",
                 cause="they are part of Iceberg's SQL extensions",
-                fix="Start it by configure(SparkSession.builder, iceberg=True).getOrCreate(), or "
-                f"with spark.sql.extensions={EXTENSION}",
+                fix="Start the session with configure(SparkSession.builder, "
+                f"iceberg=True).getOrCreate(), or with spark.sql.extensions={EXTENSION}",
             ) from error
         raise SinkError(
             f"{name.key}: maintenance stopped ({said})",
-            cause="what came before it is done; it has changed no rows itself. Of an expiry that "
-            "was cut off, files can be left, which are orphan files",
-            fix="Run it once more; where other writers came first, at a time with fewer of them",
+            cause="the steps before it are done; this step has changed no rows. An interrupted "
+            "expiry can leave files, which are orphan files",
+            fix="Run it again; if other writers came first, at a time with fewer of them",
         ) from error
     except JvmError as error:
         raise error.as_kind(SinkError, label=name.key) from error

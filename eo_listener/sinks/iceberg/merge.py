@@ -1,7 +1,7 @@
 """Rows that are upserted by their keys: one MERGE on the branch of the batch.
 
 It compares them with the table as main had it when the branch was made. So it may be published
-behind another commit only where that has neither a row of one of these keys, nor has moved one.
+behind another commit only if that commit neither has a row of one of these keys nor has moved one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What others have done to main since a batch began to be written, by their snapshots. Pure."""
+"""The changes of others to main since a batch began to be written, by their snapshots. Pure."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def has_appends(moves: Sequence[Snapshot]) -> bool:
 
 
 def described(moves: Sequence[Snapshot] | None) -> str:
-    """Which commits they are, and who made the last one, for people."""
+    """Describe these commits, and the author of the last one."""
     if not moves:
-        return "main was rolled back, or snapshots of it have expired"
+        return "main was rolled back, or its snapshots have expired"
     counts = Counter(str(one.operation) for one in moves)
     listed = ", ".join(f"{count} {operation}" for operation, count in sorted(counts.items()))
     last = moves[0]
     who = f"a batch of {last.ledger.query!r}" if last.ledger is not None else last.written_by
-    return f"{listed}, the last by {who or 'a program that does not say its name'}"
+    return f"{listed}, the last by {who or 'a program that does not give its name'}"

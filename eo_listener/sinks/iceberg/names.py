@@ -36,15 +36,16 @@ class TableName:
             at += 1
         if at != len(text) or text[-1:] in ("", ".") or any(not one.strip() for one in parts):
             raise SettingsError(
-                f"{text!r} is not the name of a table",
-                fix="Write catalog.namespace.table; in backticks what has a dot: lake.db.`a.b`",
+                f"{text!r} is not a table name",
+                fix="Write catalog.namespace.table; put a part with a dot in backticks: "
+                "lake.db.`a.b`",
             )
         if len(parts) < _LEAST:
             raise SettingsError(
-                f"{text!r} does not say the catalog and the namespace",
-                cause="what a shorter name means depends on the session, and the ledger is in "
-                "this very table",
-                fix=f'Write all of it, such as "lake.db.{parts[-1]}"',
+                f"{text!r} does not name the catalog and the namespace",
+                cause="the meaning of a shorter name depends on the session, but the ledger is "
+                "in this very table",
+                fix=f'Write the full name, such as "lake.db.{parts[-1]}"',
             )
         return cls(tuple(parts))
 
@@ -55,7 +56,7 @@ class TableName:
 
     @property
     def label(self) -> str:
-        """The table, for people."""
+        """The table, for display."""
         return f"Iceberg table {self.key}"
 
     @property

@@ -73,8 +73,8 @@ class Staged(NamedTuple):
 class Publication:
     """Writes one entry into one table, once.
 
-    `letters` says where the dead letters of the batch are; it is published with the ledger. What
-    that of the batch before says, `settle` is given before anything is written.
+    `letters` is the place of the batch's dead letters; it is published with the ledger. `settle`
+    gets the place recorded by the batch before, before anything is written.
     """
 
     label: str
@@ -103,8 +103,8 @@ class Publication:
                         seconds=monotonic() - began,
                     ) from None
                 logger.warning(
-                    "%s: main was moved while batch %d was written (%s), which may change it: it "
-                    "is computed again from the same rows",
+                    "%s: main moved while batch %d was being written (%s); recomputing the batch "
+                    "from the same rows",
                     self.label,
                     self.entry.batch_id,
                     error,
@@ -186,7 +186,7 @@ class Publication:
             raise
 
     def _compared(self) -> Published:
-        """The ledger, where it is as the entry has found it.
+        """The ledger, if it still is as the entry has it.
 
         Raises ForeignWriterError, and SinkError where the table was replaced.
         """
@@ -310,7 +310,7 @@ class Publication:
             return False
         return not moves.has_appends(moved) or not self.rows.concerns(seen, main)
 
-    # What a batch and a repair of the ledger differ in.
+    # The differences between a batch and a repair of the ledger.
 
     def _first_summary(self) -> Mapping[str, str] | None:
         """That of the snapshot that the branch begins with; None where rows come first.
@@ -325,7 +325,7 @@ class Publication:
         return given if self.letters is None else {**given, LETTERS: self.letters}
 
     def _ledger(self, found: Published) -> LedgerText:
-        """What the ledger is to be."""
+        """Return the new ledger."""
         return found.ledger.after(self.entry)
 
     def _is_in(self, heads: Mapping[TopicPartition, Head]) -> bool:
@@ -367,14 +367,14 @@ class Publication:
                 raise not_on_branch(self.label, staged.branch)
 
     def drop(self, branch: str) -> None:
-        """Drop the branch of a batch that failed; where that fails too, the next batch does it."""
+        """Drop the branch of a failed batch; if that fails too, the next batch does it."""
         try:
             self.table.refresh()
             if branch in self.table.branches:
                 self.table.drop_branch(branch)
         except (ThrownError, JvmError) as error:
             logger.warning(
-                "%s: branch %s of a batch that failed is left for the next one: %s",
+                "%s: branch %s of a failed batch is kept until the next batch: %s",
                 self.label,
                 branch,
                 type(error).__name__,

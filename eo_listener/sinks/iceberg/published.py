@@ -1,4 +1,4 @@
-"""The ledger of a query in main, and what its branches say of batches that main does not have."""
+"""The ledger of a query in main, and the batches on its branches that main does not have."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Published:
 
 
 def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | None:
-    """The branch with the last batch, where a rollback to before the first one has taken all out.
+    """The branch with the last batch, if a rollback to before the first batch has removed all.
 
     `first` is main's first snapshot, and there is no ledger since. A batch after the first is
     staged only where main has the one before. Format 1 has no sequence numbers to tell it from a

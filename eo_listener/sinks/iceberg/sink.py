@@ -61,22 +61,20 @@ class IcebergSink:
     """Writes batches into an Iceberg table, each in the commit that moves its ledger.
 
     `table` is its full name, catalog and namespace included, of a catalog of the query's session.
-    `mode`: "append"; "upsert" by `keys`, a MERGE (the newest row of a key, by `version_column` if
-    there is one, else by offset). Where `delete_when`, a condition in SQL on the batch's rows, is
-    true for the newest row of a key, the row in the table is deleted.
-    `dead_letters` names a table for rows that cannot be written, at most `max_dead_letters` of a
-    batch: a number, or a share of its rows as a float.
-    With `apply` your own SQL statements, or a function of (branch, entry), run on the rows instead.
-    They are then in the view eo_batch, and `{table}` in a statement stands for the table, which
-    must exist.
-    Where it is absent it is made, in format 2, with the columns of the first batch, partitioned by
-    `partition_by` (as Spark SQL has it: "days(departed)") and with `properties`; with
-    `create=False` it must be there. Columns that the rows lack become null. With `new_columns`
-    those that the table lacks are added to it, else they are refused. `on_expired="accept"` takes a
-    ledger of which nothing says any more whether a rollback took its rows back: expired snapshots
-    behind main's head leave it so where the table's older metadata were deleted, and no file of it
-    is left. The catalog must refuse a commit that another one came before, as those on a database,
-    Hive's and REST's do.
+    `mode`: "append"; "upsert" with `keys`, a MERGE (the newest row of a key, by `version_column` if
+    there is one, otherwise by offset). If `delete_when`, an SQL condition on the batch's rows, is
+    true for the newest row of a key, the row in the table is deleted. `dead_letters` names a table
+    for rows that cannot be written, at most `max_dead_letters` of a batch: a number, or a share of
+    its rows as a float. With `apply` your own SQL statements, or a function of (branch, entry), run
+    on the rows instead. They are then in the view eo_batch, and `{table}` in a statement stands for
+    the table, which must exist. A table that does not exist is created, in format 2, with the
+    columns of the first batch, partitioned by `partition_by` (as in Spark SQL: "days(departed)")
+    and with `properties`; with `create=False` it must exist. Columns that the rows lack become
+    null. With `new_columns` columns that the table lacks are added to it, otherwise they are
+    refused. `on_expired="accept"` uses a ledger for which nothing any longer shows if a rollback
+    removed its rows: expired snapshots behind main's head leave it so if the table's older metadata
+    were deleted, and no file of it remains. The catalog must refuse a commit that another commit
+    came before, as catalogs in a database, Hive's and REST's do.
 
     Raises SettingsError for arguments that cannot be.
     """
@@ -119,7 +117,7 @@ class IcebergSink:
         if self._letters == self._name:
             raise SettingsError(
                 "dead_letters= names the table itself",
-                fix="Name another one, which is made when it is absent",
+                fix="Name another table, which is created if it does not exist",
             )
         self._creation = catalog.Creation(
             create=create,
@@ -138,7 +136,7 @@ class IcebergSink:
 
     @property
     def label(self) -> str:
-        """The table, for people."""
+        """The table, for display."""
         return self._name.label
 
     @property
@@ -152,7 +150,7 @@ class IcebergSink:
         return LedgerPlace(address=f"iceberg:{self.key}", more=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`; none where there is no table."""
+        """Read the heads of `query`; none if there is no table."""
         with translating(self.label):
             table = self._found()
             self._uuid = None if table is None else table.uuid
@@ -254,20 +252,22 @@ class IcebergSink:
     def _checked(self, spark: Any, entry: Entry) -> IcebergTable | None:
         """The table, if there is one. Raises as `find` and `check_wap` do.
 
-        And SinkError where it is not the one that the ledger was read from.
+        And SinkError if it is not the table that the ledger was read from.
         """
         found = find(spark, self._name)
         if any(move.found is not None for move in entry.moves.values()):
             if found is None:
-                raise table_dropped(self.label, "there is none")
+                raise table_dropped(self.label, "it no longer exists")
             if self._uuid not in (None, found.uuid):
-                raise table_dropped(self.label, f"it was {self._uuid}, and is {found.uuid}")
+                raise table_dropped(self.label, f"it was {self._uuid} and is now {found.uuid}")
         if found is not None:
             check_wap(spark, found, self.label)
         return found
 
     def _flaws(self, frame: DataFrame) -> list[Column]:
-        """What the table does not take of the rows of `frame`; of your own SQL nothing is known."""
+        """Return the reasons why the table would not take rows of `frame`; nothing is known for
+        your own SQL.
+        """
         if self._target.apply is not None:
             return []
         rows = frame.drop(REASON)
@@ -284,14 +284,14 @@ class IcebergSink:
         self.close()
 
     def _found(self) -> IcebergTable | None:
-        """The table, where no batch brings a session. Raises as `find` does."""
+        """The table, if no batch brings a session. Raises as `find` does."""
         return find(session(self._name.parts[0], self._session), self._name)
 
     def _made(self, frame: DataFrame) -> IcebergTable:
         target = self._target
         if target.apply is not None:
             raise SettingsError(
-                f"there is no table {self._name.key}, and apply= does not say its columns",
+                f"table {self._name.key} does not exist, and apply= does not define its columns",
                 fix=f"Create it: CREATE TABLE {self._name.sql} (...) USING iceberg",
             )
         check_upsert(target.keys, target.version_column, frame.schema, {})
@@ -302,7 +302,7 @@ class IcebergSink:
     def _writer(
         self, table: IcebergTable, frame: DataFrame, entry: Entry
     ) -> AbstractContextManager[RowWriter]:
-        """What writes the rows of `frame`. Raises SettingsError."""
+        """Return the writer of the rows of `frame`. Raises SettingsError."""
         name, target = self._name, self._target
         if target.apply is not None:
             return UserSql.staged(name, table, frame, target=target, entry=entry)
@@ -313,7 +313,7 @@ class IcebergSink:
         if table.has_property(_ANY_SCHEMA):
             raise SettingsError(
                 f"{self.label} has {_ANY_SCHEMA}",
-                cause="Spark finds no column of such a table in a MERGE",
+                cause="Spark does not resolve the columns of such a table in a MERGE",
                 fix=f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{_ANY_SCHEMA}'); "
                 "new_columns=True adds columns by itself",
             )
@@ -336,18 +336,18 @@ class IcebergSink:
         self._reported = branch
         if found.replaced is not None:
             logger.warning(
-                "%s was replaced (CREATE OR REPLACE TABLE): it has no ledger of %r, and the rows "
-                "of before are in branch %s. Fix: to write all of it into the new table, start "
-                "with a new checkpoint",
+                "%s was replaced (CREATE OR REPLACE TABLE): it has no ledger of %r, and the "
+                "previous rows are in branch %s. Fix: to write everything into the new table, "
+                "start with a new checkpoint",
                 self.label,
                 found.ledger.query,
                 branch,
             )
             return
         logger.warning(
-            "%s was rolled back: batches of %r after number %d of its ledger are not in main any "
-            "more, but in branch %s. Fix: %s takes the rollback back; to read those offsets again "
-            "instead, start with a new checkpoint from starting_offsets(..., ledger=sink)",
+            "%s was rolled back: main no longer has the batches of %r after number %d of its "
+            "ledger, which are in branch %s. Fix: %s undoes the rollback; to read those offsets "
+            "again instead, start with a new checkpoint from starting_offsets(..., ledger=sink)",
             self.label,
             found.ledger.query,
             found.ledger.number,

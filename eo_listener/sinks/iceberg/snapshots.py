@@ -1,4 +1,4 @@
-"""What counts of the snapshots of a table, and how our summaries are read. Pure."""
+"""The relevant parts of a table's snapshots, and the format of our summaries. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _PROGRAM: Final = ("engine-name", "engine-version", "app-id")
 
 
 class Snapshot(NamedTuple):
-    """What counts of a snapshot.
+    """The relevant parts of a snapshot.
 
-    `added` is how many rows it has added; `source` the one that it was cherry-picked from;
-    `staged` says that it was written under a WAP id, on no branch. `committed` is its time in ms.
-    `operation` is Iceberg's word for what it does; `written_by` is the program, as far as it says.
-    `letters` says where the dead letters of its batch are, None where it has none. `renamed_from`
-    is what the query of its ledger was called before, where it was renamed by it.
+    `added` is the number of rows that it has added; `source` the snapshot that it was cherry-picked
+    from; `staged` means that it was written under a WAP id, on no branch. `committed` is its time
+    in ms. `operation` is Iceberg's word for its change; `written_by` is the program, if it names
+    itself. `letters` is the place of its batch's dead letters, None if it has none. `renamed_from`
+    is the earlier name of its ledger's query, if this snapshot renamed it.
     """
 
     id: int
@@ -58,16 +58,16 @@ class Snapshots(Protocol):
     def search(self) -> MetadataSearch: ...
 
     def snapshot(self, snapshot_id: int) -> str | None:
-        """A snapshot as Iceberg writes it in JSON, None where it has expired."""
+        """A snapshot in Iceberg's JSON, None if it has expired."""
 
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
-        """One that has expired, as older metadata have it; None where none is left that has it.
+        """An expired snapshot, from older metadata; None if none of them still has it.
 
         The snapshot `child` was made of it, at the time `committed` in ms.
         """
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
-        """Whether main was ever at a snapshot of this time; None where nothing says that."""
+        """Return True if main was ever at a snapshot of this time; None if nothing shows that."""
 
 
 class Owner(NamedTuple):

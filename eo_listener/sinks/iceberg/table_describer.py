@@ -1,4 +1,4 @@
-"""What preflight is to know of the table of an IcebergSink. Changes nothing."""
+"""Reads the table of an IcebergSink for preflight. Changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AGE: Final = "history.expire.max-ref-age-ms"
 def describe(plan: TablePlan, spark: LocalSpark) -> IcebergFacts:
     """Look at it by a Spark of the command's own. Raises SettingsError for a name that cannot be.
 
-    What keeps it from being read stands in the facts.
+    Reasons why it cannot be read are among the facts.
     """
     name = TableName.parse(plan.name)
     reader = IcebergLedgerReader(plan.name, spark, query=plan.query)

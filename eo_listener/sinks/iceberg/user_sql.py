@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eo_listener.spark.jvm.iceberg_table import IcebergTable
 
 TABLE: Final = "{table}"
-"""What stands in a statement for the table: the branch of the batch."""
+"""The placeholder for the table in a statement: the branch of the batch."""
 
 _WRITES: Final = re.compile(
     r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*"
@@ -37,18 +37,18 @@ def check_statement(text: str) -> None:
     """Raise SettingsError for a statement that does not write to the branch."""
     if _WRITES.match(text) is None:
         raise SettingsError(
-            f"a statement of apply= does not begin with what it does to {TABLE}: "
+            f"a statement of apply= does not begin with its change to {TABLE}: "
             f"{' '.join(text.split())[:60]!r}",
-            cause=f"{TABLE} stands for the branch of the batch; by its own name the table would be "
-            "changed at once, and again when the batch is repeated",
-            fix=f"Write MERGE INTO {TABLE}, INSERT INTO {TABLE}, UPDATE {TABLE} or "
-            f"DELETE FROM {TABLE}, one statement each",
+            cause=f"{TABLE} stands for the branch of the batch; under its own name the table "
+            "would be changed immediately, and again when the batch is repeated",
+            fix=f"Write MERGE INTO {TABLE}, INSERT INTO {TABLE}, UPDATE {TABLE} or DELETE "
+            f"FROM {TABLE}, each as a separate statement",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What a function of `apply=` works with: the query's session, and the table's name in it.
+    """The argument of a function of `apply=`: the query's session, and the table's name in it.
 
     `table` is the branch of the batch, for statements and for `DataFrame.writeTo`.
     """
@@ -104,9 +104,9 @@ class Turns:
             while (other := self._turns.get(number)) is not None:
                 if other.thread == here:
                     raise SettingsError(
-                        "a batch is written by apply= while another one is, in the same session",
-                        cause=f"both have their rows in the view {STAGED}",
-                        fix="Write the one after the other",
+                        "another batch is already running apply= in this session",
+                        cause=f"both would have their rows in the view {STAGED}",
+                        fix="Write one batch after the other",
                     )
                 if not self._changed.wait_for(
                     lambda: self._turns.get(number) is not other,
@@ -124,11 +124,11 @@ class Turns:
     def _held_up(self, other: _Turn, entry: Entry) -> RetriableSinkError:
         return RetriableSinkError(
             f"batch {entry.batch_id} of {entry.query!r} has waited {self._longest:g} s for "
-            f"{other.batch}, which is written by apply= in the same session",
-            cause=f"both have their rows in the view {STAGED}, so one is written at a time, and "
-            "that one does not end",
-            fix="Find out what that query waits for. To have neither wait for the other, return "
-            "frames of the batch's own session in the transform: df.sparkSession",
+            f"{other.batch}, which is running apply= in the same session",
+            cause=f"both have their rows in the view {STAGED}, so they are written one at a "
+            "time, and that batch does not end",
+            fix="Find out what that query waits for. To let neither wait for the other, return "
+            "DataFrames of the batch's own session in the transform: df.sparkSession",
         )
 
 

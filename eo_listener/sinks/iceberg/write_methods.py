@@ -1,4 +1,4 @@
-"""What a way of writing the rows of a batch offers to its publication."""
+"""The interface of a write method to its publication."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class RowWriter(Protocol):
     """Writes the rows of one try on a branch.
 
-    `appends`: by one snapshot that adds files, which has the ledger too. What such a batch has
-    written need not be written again where main has moved.
+    `appends`: with one snapshot that adds files, which has the ledger too. Such a batch need not be
+    written again if main has moved.
     """
 
     @property

@@ -8,14 +8,14 @@ can log in to.
   is the ledger read and compared with what the batch was judged by: nobody else can move it now.
 - `transaction` has the order of the steps and what is compared between them; the models run it.
 - With `write_method="executors"` tasks join the driver's transaction (`executor_writer`); rows
-  never leave the JVM. What is done there is described in `jvm-shim/README.md`.
+  never leave the JVM. `jvm-shim/README.md` describes what happens there.
 - A try that has failed is ended by `init_transactions` of another producer, not by
   `abort_transaction`. That leaves the epoch as it is, and what is still on its way, of a task or in
   the network, could then begin a transaction that nobody ends (brokers older than 3.6, or
   `transaction.partition.verification.enable=false`). Nor is it left to its time-out: readers under
   `read_committed` would wait for it.
-- To compare the partitions before the commit finds that a task has aborted the transaction; but not
-  where a request to add one of them arrives twice, once after that. So no task may abort.
+- Comparing the partitions before the commit finds that a task has aborted the transaction; but not
+  if a request to add one of them arrives twice, once after that. So no task may abort.
 - The ledger is a compacted topic on the same cluster, read to the high watermark of the moment.
 - `applied` never fences: it is asked while another driver may be at work.
 
@@ -25,10 +25,10 @@ Without transactions:
   run it.
 - All that a batch lacks after a crash is known from the identities behind the ends that were stored
   when it began. A count would be wrong: partitions are written side by side, and others may write.
-- A finished batch is checked by a count all the same. Each row that was acknowledged has an offset
-  behind those ends; where there are no more offsets than rows, there can be nothing else. Only
-  where they are not as many is the target read back, and its rows are counted by their identity:
-  what others have written may hide that some were lost.
+- A count still checks a finished batch. Each acknowledged row has an offset behind those ends; if
+  there are no more offsets than rows, there can be nothing else. Only if the numbers differ is the
+  target read back, and its rows are counted by their identity: records of others may hide that some
+  were lost.
 - The producer of the ledger's records stops at the first that it cannot deliver
   (`enable.gapless.guarantee`): else that a batch is begun could hide heads that are not there.
 - A task's producer is not kept for the next batch, since a task that is killed may go on: so each

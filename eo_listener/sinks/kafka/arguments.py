@@ -1,4 +1,4 @@
-"""What a user may give to `KafkaSink`: checked before anything is asked of Kafka. No I/O."""
+"""Checks the arguments of `KafkaSink` before any request to Kafka. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eo_listener.client_config.validation import require_name
 from eo_listener.model.errors import SettingsError, few
 
 _TOPIC: Final = "topic"
-# Of Spark's own sink: where rows go, and whether headers do, which here a column decides.
+# Options of Spark's own sink: the topic, and if headers are written, which a column decides here.
 _OF_SPARK: Final = frozenset({_TOPIC, "includeheaders"})
 _WHY: Final = "without a transaction"
 _DELIVERY: Final = "delivery.timeout.ms"
@@ -28,21 +28,22 @@ def require_options(options: object, topics: Sequence[str]) -> None:
     """
     if not isinstance(options, Mapping):
         raise SettingsError(
-            f"the options of a KafkaSink are a {type(options).__name__}, and must be a dict",
+            f"the options of a KafkaSink must be a dict, got {type(options).__name__}",
             fix='KafkaSink({"kafka.bootstrap.servers": "host:9092"}, topic)',
         )
     for name in map(str, options):
         known = name.lower()
         if not known.startswith(PREFIX) and known not in _OF_SPARK:
             raise SettingsError(
-                f"the option {name!r} is none of Spark's Kafka sink",
-                cause=f"the options of Kafka's producer begin with {PREFIX!r} there",
-                fix=f"Write {PREFIX + name!r}, or leave it out",
+                f"unknown option {name!r}",
+                cause=f"options of Kafka's producer begin with {PREFIX!r}, as in Spark's Kafka "
+                "sink",
+                fix=f"Write {PREFIX + name!r}, or remove it",
             )
         if known == _TOPIC and [options[name]] != [*topics]:
             raise SettingsError(
-                f"the option 'topic' is not the topic of the sink ({few(topics)})",
-                fix="Leave it out: the topics are the second argument",
+                f"the option 'topic' differs from the topic of the sink ({few(topics)})",
+                fix="Remove it: the topics are the second argument",
             )
 
 
@@ -51,20 +52,20 @@ def method_of(write_method: object, *, transactions: bool, dead_letters: str | N
     if write_method not in (None, "driver", "executors"):
         raise SettingsError(
             f'write_method must be "driver" or "executors", got {write_method!r}',
-            fix="Give one of them",
+            fix="Pass one of these",
         )
     if write_method == "driver" and not transactions:
         raise SettingsError(
-            'write_method="driver" is not possible with transactions=False',
-            cause="without a transaction only executors send rows, each target partition by one "
-            "task",
-            fix="Leave one of them out",
+            'write_method="driver" cannot be combined with transactions=False',
+            cause="without a transaction only executors send rows, with one task for each "
+            "target partition",
+            fix="Remove one of them",
         )
     if write_method == "executors" and dead_letters is not None:
         raise SettingsError(
-            'dead_letters= is not possible with write_method="executors"',
-            cause="the executors do not bring rows to the driver, which writes dead letters",
-            fix='Leave one of them out; or: write_method="driver"',
+            'dead_letters= cannot be combined with write_method="executors"',
+            cause="the executors do not send rows to the driver, which writes dead letters",
+            fix='Remove one of them, or use write_method="driver"',
         )
     if write_method == "executors" or not transactions:
         return "executors"
@@ -72,13 +73,11 @@ def method_of(write_method: object, *, transactions: bool, dead_letters: str | N
 
 
 def require_names(**given: object) -> None:
-    """Raise SettingsError for the name of a sink or a group that is none; None is left out."""
+    """Raise SettingsError for an invalid name of a sink or a group; None is left out."""
     for what, name in given.items():
         if name is not None:
             if not isinstance(name, str) or not name:
-                raise SettingsError(
-                    f"{what}={name!r} cannot be the name of a {what}", fix="Give a text"
-                )
+                raise SettingsError(f"{what}={name!r} is not a valid {what}", fix="Give a string")
             require_name(what, name)
 
 
@@ -90,9 +89,9 @@ def require_transactional_id(label: str, sink: str, query: str) -> None:
     size = len(sink_transactional_id(sink, query))  # in ASCII
     if size > MOST_BYTES:
         raise SettingsError(
-            f"{label}: the transactional id has {size:,} bytes, and Kafka takes {MOST_BYTES:,}",
-            cause="it is made of the names of the sink and of the query; without name= a sink goes "
-            "by the names of all its topics",
+            f"{label}: the transactional id has {size:,} bytes, but Kafka allows {MOST_BYTES:,}",
+            cause="it is made of the names of the sink and the query; without name= a sink is "
+            "named after all its topics",
             fix='Give it a short name, and keep it: KafkaSink(..., name="...")',
         )
 
@@ -101,13 +100,13 @@ def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tup
     """Check the names of all topics; return those that rows go to."""
     topics = (topic,) if isinstance(topic, str) else _distinct(topic)
     if not topics:
-        raise SettingsError(
-            "the sink was given no topic", fix="Name one: KafkaSink(options, topic)"
-        )
+        raise SettingsError("the sink has no topic", fix="Name a topic: KafkaSink(options, topic)")
     others = () if dead_letters is None else (dead_letters,)
     for one in (*topics, *others, ledger_topic):
         if not isinstance(one, str) or not one:
-            raise SettingsError(f"{one!r} cannot be the name of a topic", fix="Give its name")
+            raise SettingsError(
+                f"{one!r} is not a valid topic name", fix="Give the name as a string"
+            )
         require_name("topic", one)
     if len({*topics, *others, ledger_topic}) < len(topics) + len(others) + 1:
         raise SettingsError(
@@ -121,8 +120,8 @@ def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tup
 def _distinct(topics: object) -> tuple[str, ...]:
     if not isinstance(topics, Sequence):
         raise SettingsError(
-            f"{topics!r} cannot be the name of a topic",
-            fix='Give its name, or a list of several: ["delays", "cancelled"]',
+            f"{topics!r} is not a valid topic name",
+            fix='Give the name as a string, or a list of names: ["delays", "cancelled"]',
         )
     return tuple(dict.fromkeys(topics))
 
@@ -147,18 +146,19 @@ class UnfencedSettings:
         group: str | None,
         dead_letters: str | None,
     ) -> UnfencedSettings | None:
-        """Check the arguments of a sink; None where it has transactions. Raises SettingsError.
+        """Check the arguments of a sink without transactions; None if it has transactions. Raises
+        SettingsError.
 
         `tuning` are its producer's properties, in librdkafka's names.
         """
         if not isinstance(transactions, bool):
             raise SettingsError(
-                f"transactions must be True or False, got {transactions!r}", fix="Give one of them"
+                f"transactions must be True or False, got {transactions!r}", fix="Pass one of these"
             )
         if on_repeated not in ("fail", "accept"):
             raise SettingsError(
                 f'on_repeated must be "fail" or "accept", got {on_repeated!r}',
-                fix="Give one of them",
+                fix="Pass one of these",
             )
         if transactions:
             _refuse_alone("id", identity is not None)
@@ -174,24 +174,24 @@ def _refuse_alone(name: str, given: bool) -> None:
     if given:
         raise SettingsError(
             f"{name}= has no meaning with transactions",
-            cause="in a transaction rows cannot be there twice",
-            fix=f"Drop {name}=, or add transactions=False",
+            cause="with transactions rows cannot be duplicated",
+            fix=f"Remove {name}=, or add transactions=False",
         )
 
 
 def _refuse_together(group: str | None, dead_letters: str | None) -> None:
     if group is not None:
         raise SettingsError(
-            "group= is not possible with transactions=False",
+            "group= cannot be combined with transactions=False",
             cause=f"{_WHY} the group's offsets and the rows cannot be committed together",
-            fix="Drop group=, and have the listener commit what the checkpoint has: the reader's "
-            f"option eo.commit.group={group}, and OffsetCommitListener",
+            fix="Remove group=, and let the listener commit the checkpoint's offsets: set "
+            f"the reader's option eo.commit.group={group}, and add OffsetCommitListener",
         )
     if dead_letters is not None:
         raise SettingsError(
-            "dead_letters= is not possible with transactions=False",
-            cause=f"{_WHY} a batch that is refused for too many of them would leave rows behind",
-            fix="Filter such rows in the transform, and write them by a sink of their own: "
+            "dead_letters= cannot be combined with transactions=False",
+            cause=f"{_WHY} a batch refused for too many dead letters would leave rows behind",
+            fix="Filter such rows in the transform, and write them with a sink of their own: "
             "return [good, bad] for two sinks",
         )
 
@@ -205,8 +205,8 @@ def _refuse_endless(delivery: str | None) -> None:
         raise SettingsError(
             f"the option kafka.{_DELIVERY} must be from 1 to {MAX_TRANSACTION_TIMEOUT_MS:,} with "
             "transactions=False",
-            cause="nothing else ends a batch whose records no broker takes",
-            fix="Leave it out (two minutes), or give less",
+            cause="nothing else ends a batch whose records no broker accepts",
+            fix="Remove it (the default is two minutes), or lower it",
         )
 
 
@@ -216,9 +216,9 @@ def _names(identity: str | Sequence[str] | None) -> tuple[str, ...] | None:
     names = (identity,) if isinstance(identity, str) else tuple(identity)
     if not names or not all(names):
         raise SettingsError(
-            f"id= must name one or more columns, got {identity!r}",
-            fix='Name those that no two rows share: id=("column", ...)',
+            f"id= must name at least one column, got {identity!r}",
+            fix='Name columns that are unique together: id=("column", ...)',
         )
     if len(set(names)) < len(names):
-        raise SettingsError(f"id= names a column twice: {names!r}", fix="Name each once")
+        raise SettingsError(f"id= names a column twice: {names!r}", fix="Name each column once")
     return names

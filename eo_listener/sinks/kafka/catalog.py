@@ -1,4 +1,4 @@
-"""The topics that rows go to: what Kafka says of them, and whether that has changed. No I/O."""
+"""The target topics: Kafka's answers about them, and changes of these. No I/O."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Targets:
     def of(
         cls, found: Mapping[str, Target], wanted: Collection[str], *, label: str, servers: str
     ) -> Targets:
-        """Return all `found`; raises SettingsError where one of the `wanted` is not among them."""
+        """Return all `found`; raises SettingsError if one of the `wanted` is not among them."""
         missing = sorted(set(wanted) - found.keys())
         if missing:
             raise SettingsError(
                 f"{label}: Kafka at {servers} has no topic {few(missing)}",
-                cause="it was deleted or misspelled, or this user has no right to Describe it; the "
-                "sink does not create it, since the number of partitions is yours to choose",
+                cause="it was deleted or misspelled, or this user may not Describe it; the "
+                "sink does not create it, since the number of partitions is your decision",
                 fix=create_topic(servers, missing[0]),
             )
         return cls(topics=found)
@@ -45,7 +45,7 @@ class Targets:
 
     @property
     def only(self) -> str | None:
-        """The name of the topic where there is only one, so that rows need not name it."""
+        """The name of the topic if there is only one, so that rows need not name it."""
         return next(iter(self.topics)) if len(self.topics) == 1 else None
 
     @property
@@ -56,14 +56,14 @@ class Targets:
     def refuse_recreated(self, known: Mapping[str, str], entry: Entry, *, label: str) -> None:
         """Raise TopicRecreatedError where the ledger speaks of an older topic of the same name.
 
-        What it says is applied went to that one, and was deleted with it.
+        The rows that it records as applied went to the earlier topic, and were deleted with it.
         """
         for name, now in self.ids.items():
             if known.get(name, now) != now:
                 raise topic_recreated(name, entry, label=label)
 
     def refuse_changed(self, now: Targets, *, label: str) -> None:
-        """Raise RetriableSinkError where a topic has changed since the batch was begun.
+        """Raise RetriableSinkError if a topic has changed since the batch began.
 
         Records are produced to a topic's name: those sent before it was deleted and recreated are
         lost, and with more partitions a key belongs to another one.
@@ -75,14 +75,14 @@ class Targets:
             if after is None:
                 change = "was deleted"
             elif before.id == after.id:
-                change = f"has {after.partitions} partitions now and had {before.partitions}"
+                change = f"had {before.partitions} partitions and now has {after.partitions}"
             else:
-                change = "was deleted and created again"
+                change = "was deleted and recreated"
             raise RetriableSinkError(
-                f"{label}: topic {name} {change} while the batch was being written; nothing of it "
-                "was written",
-                cause="somebody has changed the topic",
-                fix="Nothing to do: the batch is repeated",
+                f"{label}: topic {name} {change} while the batch was being written; nothing was "
+                "written",
+                cause="somebody changed the topic",
+                fix="Nothing to do: the batch is retried",
             )
 
 
@@ -90,11 +90,11 @@ def topic_recreated(name: str, entry: Entry, *, label: str) -> TopicRecreatedErr
     """Return the error for a target that is an older one's successor."""
     return TopicRecreatedError(
         f"batch {entry.batch_id} of {entry.query!r} was not written to {label}: topic {name} was "
-        "deleted and created again since the last batch",
+        "deleted and recreated after the last batch",
         ranges={tp: move.range for tp, move in entry.moves.items()},
-        cause="all that the ledger says is applied went to the older topic, and was deleted with "
-        "it",
-        fix='Give the sink another name, KafkaSink(..., name="..."). To go on after the last '
-        'batch, also exactly_once(..., on_first="accept"); to write everything again, also a new '
-        "checkpoint",
+        cause="everything that the ledger records as applied went to the older topic and was "
+        "deleted with it",
+        fix='Give the sink another name, KafkaSink(..., name="..."). To continue after the '
+        'last batch, add exactly_once(..., on_first="accept"); to write everything '
+        "again, use a new checkpoint",
     )

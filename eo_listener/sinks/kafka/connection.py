@@ -36,10 +36,9 @@ class ConnectionSettings:
 
     `tuning` are the user's producer properties in librdkafka's names, for the driver's producer;
     `java` all of its options in Java's names, for the executors' producers, and `partitioner` the
-    class of Java that chooses partitions there, if one is named. `has_login` says whether the
-    options name a login; where they do not, Spark may put a delegation token in. `timeout` bounds
-    each request to Kafka; `transaction_timeout` is how long the broker leaves a batch's transaction
-    open.
+    Java class that chooses partitions there, if one is named. `has_login` is True if the options
+    name a login; if they do not, Spark may add a delegation token. `timeout` bounds each request to
+    Kafka; `transaction_timeout` is the time for which the broker leaves a batch's transaction open.
     """
 
     cluster: Cluster
@@ -62,7 +61,7 @@ class ConnectionSettings:
         servers = given.get(_SERVERS, "").strip()
         if not servers:
             raise SettingsError(
-                f"the options name no {_SERVERS}", fix=f'Add {{"{_SERVERS}": "host:9092"}}'
+                f"the options lack {_SERVERS}", fix=f'Add {{"{_SERVERS}": "host:9092"}}'
             )
         require_ports(servers)
         times: dict[str, object] = {"timeout": timeout, "transaction_timeout": transaction_timeout}
@@ -109,7 +108,7 @@ class ConnectionSettings:
     def properties(self) -> dict[str, str]:
         """Return librdkafka's properties to connect with; they hold secrets.
 
-        Raises KafkaError where a key store cannot be read.
+        Raises KafkaError if a key store cannot be read.
         """
         shim_client: ShimClient | None = None
         if self.cluster.stores:

@@ -107,14 +107,14 @@ def _sent(producer: BatchProducer, record: Record) -> str | None:
 def explained(
     batches: Generator[pa.RecordBatch, None, None],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches; raises SinkError, with a fix, where a task has too many bytes."""
+    """Yield the batches; raises SinkError, with a fix, if a task has too many bytes."""
     try:
         yield from batches
     except TooManyBytesError as error:
         raise SinkError(
             error.problem,
-            cause="a task's rows come to the driver as a whole, and are not cut smaller, which "
-            "would change their order",
-            fix="Set minPartitions at the reader, or less maxOffsetsPerTrigger; or raise "
+            cause="the rows of a task go to the driver as a whole, since splitting them would "
+            "change their order",
+            fix="Set minPartitions on the reader, lower maxOffsetsPerTrigger, or raise "
             "spark.driver.maxResultSize",
         ) from error

@@ -1,4 +1,4 @@
-"""What Kafka answers to the sink, as our errors: who must do what about it."""
+"""Kafka's answers to the sink, as our errors: who must do what about it."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _RIGHTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What the errors of one sink and query speak about.
+    """The facts of one sink and query for the texts of errors.
 
-    `sources` are the topics of the batch's offsets, where a group is moved with it; `fences` says
-    whether the sink has transactions.
+    `sources` are the topics of the batch's offsets, if a group is moved with it; `fences` is True
+    if the sink has transactions.
     """
 
     label: str
@@ -67,34 +67,36 @@ class Explanation:
     fences: bool = True
 
     def translated(self, error: KafkaError) -> EoListenerError:
-        """Return the error to raise where nothing was written."""
+        """Return the error to raise if nothing was written."""
         code = error.code
         problem = f"{self.label}: {error.problem}"
-        # A producer is refused by the cluster where it may write to no topic at all (KIP-679).
+        # The cluster refuses a producer that may not write to any topic (KIP-679).
         if code in (NO_TOPIC_RIGHT, "CLUSTER_AUTHORIZATION_FAILED"):
-            return SinkError(problem, cause="a right is missing", fix=self._of_topics())
+            return SinkError(problem, cause="a permission is missing", fix=self._of_topics())
         if code in _RIGHTS:
-            return SinkError(problem, cause="a right is missing", fix=self._right(code))
+            return SinkError(problem, cause="a permission is missing", fix=self._right(code))
         if code == "INVALID_TRANSACTION_TIMEOUT":
             return SettingsError(
-                f"{self.label}: transaction_timeout={self.transaction_timeout:g} is more than the "
-                "brokers' transaction.max.timeout.ms allows (15 minutes by default)",
-                fix="Give less, or have the brokers' setting raised",
+                f"{self.label}: transaction_timeout={self.transaction_timeout:g} exceeds the "
+                "brokers' transaction.max.timeout.ms (15 minutes by default)",
+                fix="Lower it, or raise the brokers' setting",
             )
         if code == "INVALID_RECORD":
             return SettingsError(
                 f"{self.label}: the brokers refuse a record ({code})",
                 cause="the topic is compacted, and a row has no key",
-                fix="Give each row a key, or have the topic's cleanup.policy changed to delete",
+                fix="Give each row a key, or change the topic's cleanup.policy to delete",
             )
         if code in {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}:
             return SettingsError(
                 f"{self.label}: a record is larger than its topic's max.message.bytes",
-                cause="the broker refuses it when the batch is under way"
-                + (", so that the whole transaction is aborted" if self.fences else ""),
+                cause=(
+                    "the broker refuses it while the batch is being "
+                    f"written{', so that the whole transaction is aborted' if self.fences else ''}"
+                ),
                 fix=f"Raise max.message.bytes of {few(self.topics)}; or set "
-                "kafka.max.request.size in the sink's options to it: then such a row is refused "
-                "alone"
+                "kafka.max.request.size in the sink's options to that value, so that such a row "
+                "alone is refused"
                 + (', and can be a dead letter (write_method="driver")' if self.fences else ""),
             )
         if code == NO_STORE:
@@ -112,10 +114,11 @@ class Explanation:
     def outlived(self) -> SinkError:
         """The broker has ended the transaction for its age."""
         return SinkError(
-            f"{self.label}: the batch took longer than transaction_timeout="
-            f"{self.transaction_timeout:g} s, and Kafka has aborted the transaction",
-            cause="the transaction is open while Spark computes the batch and its rows are sent",
-            fix="Raise transaction_timeout=, at most to the brokers' transaction.max.timeout.ms "
+            f"{self.label}: the batch took longer than "
+            f"transaction_timeout={self.transaction_timeout:g} s, and Kafka aborted the "
+            "transaction",
+            cause="the transaction is open while Spark computes the batch and sends its rows",
+            fix="Raise transaction_timeout=, to the brokers' transaction.max.timeout.ms at most "
             "(15 minutes by default), or write smaller batches (maxOffsetsPerTrigger)",
         )
 
@@ -131,7 +134,7 @@ class Explanation:
             f"{self.label}: {what} was not confirmed ({error.code}), so the batch may have been "
             "written or not",
             cause=error.cause,
-            fix="Start the query again: a batch that was written is not doubled by that",
+            fix="Restart the query: a batch that was written is not written twice",
         )
 
     def locked(
@@ -140,19 +143,19 @@ class Explanation:
         """The ledger cannot be read to its end."""
         whose = f"of {owner!r}" if owner is not None else "of an unknown producer"
         return SinkLockedError(
-            f"{self.label}: partition {partition} of the ledger's topic {self.ledger} cannot be "
-            f"read to its end: for {waited:g} s the transaction {whose} has been open, from "
-            f"offset {offset} on",
+            f"{self.label}: cannot read partition {partition} of the ledger's topic "
+            f"{self.ledger} to its end: for {waited:g} s the transaction {whose} has been open, "
+            f"from offset {offset}",
             cause="its driver died between its last record and its commit, or hangs",
-            fix="Start that query again, which ends it, or wait until its time-out is over; see "
-            f"eo-listener txn list -b {self.servers} --topic {self.ledger}",
+            fix="Restart that query, which ends the transaction, or wait for its timeout; "
+            f"see eo-listener txn list -b {self.servers} --topic {self.ledger}",
         )
 
     def too_large(self, size: int, error: TooLargeError) -> SettingsError:
         """The ledger's record of a batch cannot be sent, and the next one could not either."""
         return SettingsError(
             f"{self.label}: the ledger's record of a batch has {size:,} bytes: {error}",
-            cause="it has the offsets of each partition of the source and of the targets",
+            cause="it holds the offsets of each partition of the source and the targets",
             fix="Raise that option, and max.message.bytes of " + self.ledger,
         )
 

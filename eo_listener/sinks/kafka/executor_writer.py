@@ -31,13 +31,14 @@ _SPECULATION: Final = "spark.speculation"
 # By the numbers that the shim's TargetPartitions and RowColumns give to rows that are not sent.
 _REASONS: Final = {
     -1: "its topic is null",
-    -2: "its topic is none of those that the sink was given",
-    -3: "its partition, or the one that kafka.partitioner.class chose, is none of its topic's",
-    -4: "a header of it is null, or has no key",
-    -5: f"the transform has marked it by {REASON}",
+    -2: "its topic is not one of the sink's topics",
+    -3: "its partition, or the partition that kafka.partitioner.class chose, does not exist "
+    "in its topic",
+    -4: "one of its headers is null or has no key",
+    -5: f"the transform marked it with {REASON}",
     -6: "it is larger than kafka.max.request.size or kafka.buffer.memory (1,048,576 and 33,554,432 "
     "bytes by default)",
-    -9: "its identity has a text that is not UTF-8, which two rows may share: keep it binary",
+    -9: "its identity has a string that is not UTF-8, which two rows may share: keep it binary",
 }
 
 
@@ -128,7 +129,7 @@ class Request(NamedTuple):
 BY_EXECUTORS: Final = Request('write_method="executors"', 'Use write_method="driver"')
 UNFENCED: Final = Request(
     "transactions=False",
-    "Leave transactions=False out: the driver then sends the rows, in a transaction",
+    "Remove transactions=False: the driver then sends the rows, in a transaction",
 )
 
 
@@ -140,18 +141,18 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
     """
     if is_connect(frame):
         raise SettingsError(
-            f"{request.argument} is not possible with Spark Connect",
-            cause="executors send the rows, and a client of Spark Connect has no JVM in which "
-            "their tasks could be prepared",
+            f"{request.argument} cannot be used with Spark Connect",
+            cause="executors send the rows, but a Spark Connect client has no JVM to prepare "
+            "their tasks",
             fix=request.instead,
         )
     configured = frame.sparkSession.sparkContext.getConf().get(_SPECULATION, "false")
     if str(configured).lower() == "true":
         raise SettingsError(
-            f"{request.argument} is not possible with {_SPECULATION}=true",
-            cause="only the first copy of a task may send records: where another one ends before "
-            "it, the whole batch is written again",
-            fix=f"Set {_SPECULATION}=false; or: {request.instead}",
+            f"{request.argument} cannot be used with {_SPECULATION}=true",
+            cause="only the first copy of a task may send records: if another copy ends first, "
+            "the whole batch is written again",
+            fix=f"Set {_SPECULATION}=false, or use {request.instead}",
         )
     from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
 
@@ -159,7 +160,7 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
 
 
 def missing_members(transactions: JavaTransactions, request: Request) -> str | None:
-    """Return what kafka-clients lacks for tasks that join; None where it has all.
+    """Return what kafka-clients lacks for tasks that join; None if it has everything.
 
     Raises SettingsError where the JVM has no shim: it will have none in a minute either.
     """
@@ -170,9 +171,9 @@ def missing_members(transactions: JavaTransactions, request: Request) -> str | N
         if not isinstance(why, JvmError):
             raise
         raise SettingsError(
-            f"{request.argument} is not possible: {why.problem}",
+            f"{request.argument} cannot be used: {why.problem}",
             cause=why.cause,
-            fix=f"{why.fix}; or: {request.instead}",
+            fix=f"{why.fix}; or use {request.instead}",
         ) from error
 
 
@@ -181,7 +182,7 @@ def task_reports(
 ) -> Sequence[TaskReport]:
     """Return one report for each of `tasks`; raises SinkError where Spark has planned others.
 
-    Where there are no rows, Spark may leave out the shuffle and plan a single task.
+    If there are no rows, Spark may leave out the shuffle and plan a single task.
     """
     found = [
         TaskReport(
@@ -196,9 +197,9 @@ def task_reports(
         return found
     if planned != 1 or len(found) != 1 or found[0].records:
         raise SinkError(
-            f"Spark has planned {planned} tasks for the rows of a batch, not {tasks}",
-            cause="an extension of Spark changes its plans",
-            fix="Leave that extension out of the session",
+            f"Spark planned {planned} tasks for the rows of a batch, not {tasks}",
+            cause="a Spark extension changes its plans",
+            fix="Remove that extension from the session",
         )
     empty = (
         TaskReport(partition_id=number, attempt=0, stage_attempt=0, records={})
@@ -213,8 +214,8 @@ def _refuse_failed(reports: Sequence[WrittenRows], label: str) -> None:
     for reason, count in sorted(refused_rows(reports).items(), reverse=True):
         raise PoisonRowError(
             refused(label, reason, count),
-            cause="the batch fails at such a row, and nothing of it was written",
-            fix='Filter such rows out; or name a topic for them, dead_letters="...", with '
+            cause="such a row fails its batch; nothing was written",
+            fix='Filter such rows out, or name a topic for them, dead_letters="...", with '
             'write_method="driver"',
         )
 

@@ -2,9 +2,9 @@
 
 Format 1. A record has the heads of PER_RECORD partitions of one topic, always the same ones: those
 of 0 to 499, of 500 to 999, and so on. So a new partition moves no head from one record to another,
-and the heads of 10,000 partitions are 20 records, each of which fits Kafka's default for the size
-of a message. All records of a sink and query are in one partition of the topic, where their first
-one is: so of other queries' transactions that stay open, most are not in the way.
+and the heads of 10,000 partitions are 20 records, each of which fits Kafka's default message size.
+All records of a sink and query are in one partition of the topic, that of their first one: so most
+open transactions of other queries do not block them.
 
 A record that cannot be read stops the query that it may be of, and no other one.
 """
@@ -62,7 +62,7 @@ class BatchKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TargetEnds:
-    """Where the logs of a target's partitions ended; `id` is the topic's, None where unknown."""
+    """The ends of the logs of a target's partitions; `id` is the topic's, None if unknown."""
 
     id: str | None
     ends: Mapping[int, int]
@@ -76,13 +76,13 @@ class BatchRecord:
     again once every row is acknowledged. That second record is the batch's commit: the heads it
     moves are those of its moves, until a later batch has written them into the records of heads.
 
-    `number` counts the batches of a sink and query, from 1. `moves` are its ranges; `topic_ids` has
-    what tells the topics of all its ranges from others of their names. `left` has what was begun
-    under this number and is not applied: more than the moves where a batch of another checkpoint
-    was shorter than the one before it. `since` has
-    the ends of the targets before the first row of this number, and `size` is how many offsets were
-    behind them after the last. `rows` is how many of these are rows of this number; None where the
-    record does not say. `identity` names the columns by which rows are known.
+    `number` counts the batches of a sink and query, from 1. `moves` are its ranges; `topic_ids`
+    distinguish the topics of all its ranges from others of their names. `left` has the ranges begun
+    under this number and not applied: more than the moves if a batch of another checkpoint was
+    shorter than the one before it. `since` has the ends of the targets before the first row of this
+    number, and `size` is the number of offsets behind them after the last. `rows` is how many of
+    these are rows of this number; None if the record does not say. `identity` names the columns
+    that identify rows.
     """
 
     number: int
@@ -103,7 +103,7 @@ class BatchRecord:
         return self.size is not None and not self.left
 
     def heads(self) -> dict[TopicPartition, Head]:
-        """The heads that it has moved; none where it was only begun."""
+        """The heads that it has moved; none if it was only begun."""
         if self.size is None:
             return {}
         return {
@@ -163,7 +163,7 @@ class BatchRecord:
             )
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
-                f"the ledger's topic holds a batch that cannot be read: {type(error).__name__}",
+                f"the ledger's topic holds an unreadable batch: {type(error).__name__}",
                 cause="another program writes to this topic",
                 fix="Give the ledger a topic of its own, ledger_topic=",
             ) from error
@@ -279,8 +279,8 @@ class RepairRecord:
             )
         except (KeyError, ValueError, TypeError, IndexError) as error:
             raise FormatError(
-                f"the ledger's topic holds a repair that cannot be read: {type(error).__name__}",
-                cause="another program writes to this topic, or a newer release of eo_listener has",
+                f"the ledger's topic holds an unreadable repair: {type(error).__name__}",
+                cause="another program or a newer release of eo_listener writes to this topic",
                 fix="Give the ledger a topic of its own, ledger_topic=, or use that release",
             ) from error
 
@@ -308,7 +308,7 @@ class RepairRecord:
 
 
 def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
-    """What repairs have found and made, each partition's in the order of offsets.
+    """The heads that repairs read and wrote, those of each partition in the order of offsets.
 
     A head that one has made and the next has found is there once.
     """
@@ -340,7 +340,7 @@ class RecordKey(NamedTuple):
         """Raise FormatError for what is no key of heads."""
         key = decode_key(text)
         if not isinstance(key, cls):
-            raise _foreign("a key of another kind")
+            raise _foreign("a key of an unknown kind")
         return key
 
 
@@ -398,7 +398,7 @@ class StoredRepair:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """A record that no ledger of format 1 has written: why it cannot be read, and where it lies."""
+    """A record that no ledger of format 1 has written: why it is unreadable, and its place."""
 
     value: bytes
     partition: int
@@ -417,7 +417,7 @@ class LedgerRecords:
     def heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
         """Return all heads of a sink and query.
 
-        Raises FormatError where a record cannot be read that is of these, or may be.
+        Raises FormatError if a record that is, or may be, one of these is unreadable.
         """
         for text, unread in self.unreadable.items():
             if owner(text) == (sink, query) or _may_be_anybodys(text):
@@ -444,7 +444,7 @@ class LedgerRecords:
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Return all heads that a query id has moved last, of any sink and query.
 
-        Raises FormatError where a record cannot be read that has this id.
+        Raises FormatError if a record with this id is unreadable.
         """
         names_it = concerns_mover(query_id)
         for text, unread in self.unreadable.items():
@@ -621,7 +621,7 @@ def refuse_policy(topic: str, policy: str, servers: str) -> None:
         return
     raise SettingsError(
         f"the ledger's topic {topic} has cleanup.policy={policy}",
-        cause="with delete, heads are deleted when they are old, though they are still valid",
+        cause="with delete, Kafka deletes old heads although they are still valid",
         fix=alter_topic(servers, topic, "cleanup.policy=compact")
         + "; or name another topic, ledger_topic=",
     )
@@ -649,13 +649,13 @@ def _parsed(text: bytes) -> dict[str, Any]:
     if given is None:
         raise _foreign("a record is not JSON")
     if not isinstance(given, dict) or given.get("v") != FORMAT:
-        raise _foreign(f"a record is not of format {FORMAT}")
+        raise _foreign(f"a record does not have format {FORMAT}")
     return given
 
 
 def _foreign(what: str) -> FormatError:
     return FormatError(
-        f"the ledger's topic holds something else than a ledger of format {FORMAT}: {what}",
-        cause="another program writes to this topic, or a newer release of eo_listener has",
+        f"the ledger's topic holds something other than a ledger of format {FORMAT}: {what}",
+        cause="another program or a newer release of eo_listener writes to this topic",
         fix="Give the ledger a topic of its own, ledger_topic=, or use that release",
     )

@@ -37,14 +37,14 @@ class KafkaLedgerReader:
 
     @property
     def label(self) -> str:
-        """The topic, and where it is."""
+        """The topic, and its cluster."""
         return f"Kafka topic {self._topic} at {self._servers}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads; `open` is then whose transactions stay open.
 
-        What such a transaction would move is not among the heads. Raises SinkLockedError where it
-        hides what others have committed, KafkaError where the topic may not be read.
+        Changes of such a transaction are not among the heads. Raises SinkLockedError if it hides
+        what others have committed, KafkaError if the topic may not be read.
         """
         with self._rights("Read"):
             if not self._reader.exists():
@@ -56,7 +56,7 @@ class KafkaLedgerReader:
         return {key: _stored(key, records, there) for key in keys}
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """What repairs have found and made: of batches a topic has heads only."""
+        """The heads that repairs read and wrote: of batches a topic has heads only."""
         with self._rights("Read"):
             records = self._records or self.read(lambda _: True)
         return iter(history_of(one.repair for of, one in records.repairs.items() if of[:2] == key))
@@ -67,7 +67,7 @@ class KafkaLedgerReader:
         return self._reader
 
     def require_there(self) -> str:
-        """Its cleanup.policy. Raises SettingsError where there is no such topic."""
+        """Its cleanup.policy. Raises SettingsError if the topic does not exist."""
         with self._rights("Read", "Describe_Configs"):
             policy = self._reader.policy()
         if policy is None:
@@ -88,14 +88,16 @@ class KafkaLedgerReader:
             whose = owner(pending.key)
             if whose is None or owners != {whose}:
                 raise SinkLockedError(
-                    f"a transaction hides a part of {self.label}: it has been open since offset "
+                    f"a transaction hides part of {self.label}: it has been open since offset "
                     f"{pending.offset} of partition {pending.partition}",
-                    cause="a query is writing a long batch, its driver was killed in one, or "
-                    "another program's transaction is open there",
-                    fix="Wait until it has ended, at the latest after its transaction_timeout; "
-                    "whose it is, and how one ends that hangs: "
-                    + shlex.join(["eo-listener", "txn", "list", "-b", self._servers])
-                    + f" --topic {self._topic}",
+                    cause="a query is writing a long batch, its driver was killed in a batch, "
+                    "or another program's transaction is open there",
+                    fix=(
+                        "Wait until it ends, after its transaction_timeout at the latest; to "
+                        "see whose it is and how to end a hanging transaction: "
+                        f"{shlex.join(['eo-listener', 'txn', 'list', '-b', self._servers])} "
+                        f"--topic {self._topic}"
+                    ),
                 )
             found.append(whose)
         self.open = tuple(found)
@@ -103,7 +105,7 @@ class KafkaLedgerReader:
 
     @contextmanager
     def _rights(self, *operations: str) -> Iterator[None]:
-        """Have errors name the rights to the topic that are needed, where one is missing."""
+        """Let errors name the missing permissions on the topic."""
         try:
             yield
         except KafkaError as error:
@@ -114,13 +116,13 @@ class KafkaLedgerReader:
 
     def _missing(self) -> SettingsError:
         return SettingsError(
-            f"there is no topic {self._topic} at {self._servers}",
-            cause="no Kafka sink has written to this cluster yet, or ledger_topic= is another",
+            f"topic {self._topic} does not exist at {self._servers}",
+            cause="no Kafka sink has written to this cluster yet, or ledger_topic= differs",
             fix="Name the ledger's topic: kafka:TOPIC",
         )
 
     def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
-        """The ids of those of the topics that exist; None where they may not be described."""
+        """Return the ids of those topics that exist; None if they may not be described."""
         if not names:
             return {}
         with closing(Logs(self._properties)) as logs:
@@ -131,11 +133,11 @@ class KafkaLedgerReader:
         return {name: topic.id for name, topic in topics.items()}
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Raises SettingsError: a record does not say of which offset it is."""
+        """Raises SettingsError: a record does not name its offset."""
         raise SettingsError(
-            f"the rows of sink {sink} in {self.label} cannot be counted",
+            f"cannot count the rows of sink {sink} in {self.label}",
             cause=f"a record in Kafka has no columns {', '.join(columns)}",
-            fix="Leave --rows out; what its ledger says is compared all the same",
+            fix="Remove --rows; the audit still compares its ledger",
         )
 
     def close(self) -> None:

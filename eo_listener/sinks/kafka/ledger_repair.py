@@ -84,8 +84,8 @@ class Repair(NamedTuple):
 def renamed(records: LedgerRecords, rename: Rename, repair: Repair) -> Iterator[Written]:
     """Yield all records of a ledger under its new name, and the end of those under the old one.
 
-    Rows without transactions carry who has written them, which the name is a part of: so how many
-    of the offsets behind the ends of a batch are its rows is not said any more.
+    Rows without transactions carry the name of their writer, which includes the sink's name: so the
+    number of rows behind the ends of a batch is no longer recorded.
     """
     old, new = rename.old, rename.new
     there = records.partition(*new, repair.partitions)
@@ -152,8 +152,8 @@ _Planned = Callable[[LedgerRecords, Repair], Iterable[Written]]
 class KafkaLedgerRepair:
     """The `LedgerRepair` of a topic; `properties` are librdkafka's, and may hold secrets.
 
-    `java` asks coordinators for transactions; None where there is no Java for it, and `no_java` is
-    then why. `timeout` bounds each question, in seconds.
+    `java` queries coordinators for transactions; None if there is no Java for it, and `no_java` is
+    then the reason. `timeout` bounds each request, in seconds.
     """
 
     def __init__(
@@ -186,13 +186,13 @@ class KafkaLedgerRepair:
         found = []
         if self._fenced is not None:
             found.append(
-                f"it takes over the transactional id {self._fenced!r}: a driver that is in a batch "
-                "with it is fenced, and nothing of that batch is written"
+                f"it takes over the transactional id {self._fenced!r}: a driver that is writing "
+                "a batch with it is fenced, and nothing of that batch is written"
             )
         if self._no_java is not None:
             found.append(
-                "whether a transaction of that id is open is not known; only a ledger that moves "
-                f"shows that the query runs: {self._no_java}"
+                "cannot tell if a transaction with that id is open; only a moving ledger shows "
+                f"that the query is running: {self._no_java}"
             )
         return tuple(found)
 
@@ -225,11 +225,11 @@ class KafkaLedgerRepair:
             if described.ongoing or described.ending:
                 found.append(f"the transaction of {name!r} is {described.state}")
         if self._producers.setdefault(name, now) != now:
-            found.append(f"another producer has taken over {name!r} meanwhile")
+            found.append(f"another producer has since taken over {name!r}")
         return tuple(found)
 
     def check_rename(self, rename: Rename) -> None:
-        """See that the rows of a ledger are in the topics of its new name, where it is one of
+        """Check that the rows of a ledger are in the topics of its new name, if that is one of
         topics.
         """
         if rename.new.sink == rename.old.sink:
@@ -241,11 +241,11 @@ class KafkaLedgerRepair:
         lacking = sorted(rows - named)
         if lacking and self._topics(named):
             raise SettingsError(
-                f"the rows of {rename.old.sink} are in topic {few(lacking)}, and a sink that goes "
-                f"by {rename.new.sink} writes to the topic of that name",
-                cause="a ledger says what its own topics have, and Kafka renames no topic",
-                fix="Only the name= of a KafkaSink is carried over, or a list of topics that has "
-                "these too. A new topic begins with a ledger of its own",
+                f"the rows of {rename.old.sink} are in topic {few(lacking)}, but a sink named "
+                f"{rename.new.sink} writes to the topic of that name",
+                cause="a ledger describes its own topics, and Kafka cannot rename a topic",
+                fix="Only the name= of a KafkaSink can be changed, or its topics if they "
+                "still include these. A new topic begins with a ledger of its own",
             )
 
     def rename(self, rename: Rename) -> None:
@@ -333,14 +333,14 @@ class KafkaLedgerRepair:
                 self._end(name)
 
     def _read(self, *keys: LedgerKey) -> LedgerRecords:
-        """Read what is committed of these. Raises InUseError where one has a transaction open."""
+        """Read the committed records. Raises InUseError if one of these has a transaction open."""
         records = self._reader.read(lambda owner: owner in keys)
         if self._reader.open:
             whose = few(f"query {key.query!r} of {key.sink}" for key in self._reader.open)
             raise InUseError(
                 f"a transaction is open in {self._reader.label}, of {whose}",
-                cause="the query runs, or its driver was killed in a batch",
-                fix="Stop it first; see eo-listener txn list",
+                cause="the query is running, or its driver was killed in a batch",
+                fix="Stop the query first; see eo-listener txn list",
             )
         return records
 
@@ -349,9 +349,9 @@ class KafkaLedgerRepair:
             batch = records.batch(*key)
             if batch is not None and not batch.is_finished:
                 raise InUseError(
-                    f"batch {batch.batch_id} of query {key.query!r} was begun meanwhile",
-                    cause="the query runs",
-                    fix="Stop it first, when that batch is applied",
+                    f"batch {batch.batch_id} of query {key.query!r} has since begun",
+                    cause="the query is running",
+                    fix="Stop the query when that batch is applied",
                 )
 
     def _refuse_others(self, changes: list[Written]) -> None:
@@ -360,10 +360,11 @@ class KafkaLedgerRepair:
             found = self._reader.topic.count_after(concerns(*owner), at)
             if found != count:
                 raise InUseError(
-                    f"query {owner.query!r} of {owner.sink} has written to {self._reader.label} "
-                    "meanwhile, and nothing of the repair is there",
-                    cause="the query runs, or the leader of the ledger's partition has changed",
-                    fix="Stop the query first, then type the command again",
+                    f"query {owner.query!r} of {owner.sink} has since written to "
+                    f"{self._reader.label}, and the repair was not written",
+                    cause="the query is running, or the leader of the ledger's partition has "
+                    "changed",
+                    fix="Stop the query first, then run the command again",
                 )
 
     def _is_written(
@@ -381,17 +382,17 @@ class KafkaLedgerRepair:
         except (EoListenerError, KafkaError) as unread:
             raise OutcomeUnknownError(
                 f"{self._reader.label}: the commit of the repair was not confirmed "
-                f"({error.code}), so the ledger may be changed or not",
+                f"({error.code}), so the ledger may or may not have changed",
                 cause=error.cause,
-                fix="See what it has: eo-listener ledger show; then type the command again",
+                fix="Run eo-listener ledger show to see the ledger, then run the command again",
             ) from unread
 
     def _not_written(self, name: str) -> InUseError:
         return InUseError(
             f"{self._reader.label}: the transaction of the repair was not committed, and nothing "
             "was changed",
-            cause=f"another producer has taken over {name!r}, or Kafka was away",
-            fix="Stop the query first, then type the command again",
+            cause=f"another producer took over {name!r}, or Kafka was unavailable",
+            fix="Stop the query first, then run the command again",
         )
 
     def _topics(self, names: Collection[str]) -> set[str]:
@@ -405,7 +406,7 @@ class KafkaLedgerRepair:
             ) from error
 
     def _end(self, name: str) -> None:
-        """End what was given up; where that fails, its time-out does."""
+        """End an abandoned transaction; if that fails, its timeout does."""
         try:
             self._take_over(name)
         except KafkaError:
@@ -422,14 +423,14 @@ class KafkaLedgerRepair:
         return BatchProducer(self._properties, name, transaction_timeout=_OPEN)
 
     def _explained(self, error: KafkaError, name: str) -> EoListenerError:
-        """The same; with the command that gives the right, where one is missing."""
+        """The same, with the command that grants a missing permission."""
         if error.code not in _RIGHTS:
             return error.as_kind(SinkError, label=self._reader.label)
         rights, kind = _RIGHTS[error.code]
         resource = [kind, name if kind == "--transactional-id" else self._topic]
         return SinkError(
             f"{self._reader.label}: {error.problem}; nothing was changed",
-            cause="a right is missing",
+            cause="a permission is missing",
             fix=AS_ADMINISTRATOR + grant_command_for(self._properties, rights, resource),
         )
 

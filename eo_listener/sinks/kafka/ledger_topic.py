@@ -79,10 +79,10 @@ class LedgerTopic:
         found = self.count_written(query, partition)
         if found != count:
             raise RetriableSinkError(
-                f"partition {partition} of the ledger's topic {self.name} has {found} new records "
-                f"of this query, of which {count} were just written",
-                cause="the partition's leader has changed, and its log was read from the old one",
-                fix="Nothing to do: the batch is repeated",
+                f"partition {partition} of the ledger's topic {self.name} has {found} new "
+                f"records of this query, of which this driver just wrote {count}",
+                cause="the partition's leader changed, and its log was read from the old leader",
+                fix="Nothing to do: the batch is retried",
             )
 
     def count_written(self, query: str, partition: int) -> int:
@@ -94,19 +94,19 @@ class LedgerTopic:
         self._topic.close()
 
     def _require(self) -> None:
-        """Create the topic where it is missing, and check its cleanup.policy."""
+        """Create the topic if it does not exist, and check its cleanup.policy."""
         policy = self._topic.policy()
         if policy is None:
             if not self._create:
                 raise SettingsError(
-                    f"there is no topic {self.name} for the ledger, and create=False",
+                    f"the ledger's topic {self.name} does not exist, and create=False",
                     fix=create_ledger(self._access.servers, self.name),
                 )
             self._topic.create(LEDGER_PARTITIONS, ledger.SETTINGS)
             policy = self._topic.policy()
         if policy is None:
             code = "UNKNOWN_TOPIC_OR_PART"
-            raise KafkaError(f"topic {self.name} was deleted while it was created", code=code)
+            raise KafkaError(f"topic {self.name} was deleted while it was being created", code=code)
         ledger.refuse_policy(self.name, policy, self._access.servers)
 
     def _read(
@@ -135,8 +135,8 @@ class LedgerTopic:
         self._reported = True
         first = next(iter(records.unreadable.values()))
         logger.warning(
-            "the ledger's topic %s has %d records that cannot be read, the first of them in "
-            "partition %d. They stop only the sink and query whose they are: %s",
+            "the ledger's topic %s has %d unreadable records, the first of them in partition %d. "
+            "They stop only the sink and query that they belong to: %s",
             self.name,
             len(records.unreadable),
             first.partition,
@@ -145,7 +145,7 @@ class LedgerTopic:
 
 
 def _readable(ask: Callable[[], _Found]) -> _Found:
-    """What it returns. Raises SinkError for a record that cannot be read."""
+    """Return the result. Raises SinkError for an unreadable record."""
     try:
         return ask()
     except FormatError as error:

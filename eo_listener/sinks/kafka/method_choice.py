@@ -99,7 +99,7 @@ class MethodChoice:
         return {**self.__dict__, "_joined": None}
 
     def _transactions(self, frame: Any) -> JavaTransactions | None:
-        """What tasks join transactions by; None where this kafka-clients has no way to it."""
+        """The means by which tasks join transactions; None if this kafka-clients has none."""
         if self._joined is not None:
             return self._joined
         transactions = joining(frame, self._access.java, BY_EXECUTORS)
@@ -108,21 +108,22 @@ class MethodChoice:
         if unusable is not None:
             raise SettingsError(
                 f"kafka.partitioner.class cannot be used: {unusable}",
-                cause="it must be a Partitioner of Kafka with a public constructor without "
-                "arguments, in a jar that Spark was given by spark.jars or --jars",
-                fix="Give Spark its jar; or leave the option out, and give rows a column partition",
+                cause="it must be a Kafka Partitioner with a public constructor without "
+                "arguments, in a jar passed to Spark with spark.jars or --jars",
+                fix="Pass its jar to Spark; or remove the option, and give the rows a column "
+                "partition",
             )
         if missing is None:
             self._joined = transactions
             return transactions
         self._refuse_partitioner(
-            f"with the kafka-clients beside Spark's connector ({missing})",
-            instead="Use a connector whose kafka-clients fits",
+            f"with the kafka-clients of Spark's connector ({missing})",
+            instead="Use a connector with a suitable kafka-clients",
         )
         self._by_executors = False
         logger.warning(
-            "%s: rows go through the driver: the kafka-clients beside Spark's connector lack what "
-            "a task's producer joins a transaction by (%s)",
+            "%s: rows go through the driver: the kafka-clients of Spark's connector do not "
+            "support joining a transaction from a task (%s)",
             self._label,
             missing,
         )
@@ -136,15 +137,15 @@ class MethodChoice:
         if self._access.partitioner is not None:
             raise SettingsError(
                 "kafka.partitioner.class cannot be used with transactions=False",
-                cause="a batch that is repeated keeps its order only where each row goes to the "
-                "same partition again",
-                fix="Leave the option out, and give rows a column partition",
+                cause="a repeated batch keeps its order only if each row goes to the same "
+                "partition again",
+                fix="Remove the option, and give the rows a column partition",
             )
 
     def _refuse_partitioner(self, where: str, *, instead: str) -> None:
         if self._access.partitioner is not None:
             raise SettingsError(
                 f"kafka.partitioner.class cannot be used {where}",
-                cause="rows go through the driver, whose client knows no class of Java",
-                fix=f"{instead}; or leave the option out, and give rows a column partition",
+                cause="rows go through the driver, whose client cannot load Java classes",
+                fix=f"{instead}; or remove the option, and give the rows a column partition",
             )

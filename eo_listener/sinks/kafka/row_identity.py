@@ -1,4 +1,5 @@
-"""What tells a row of one batch from every other: the header that its record has. No I/O.
+"""The identity that distinguishes a row of one batch from every other: the header of its record. No
+I/O.
 
 Format 1, without transactions only. The header `eo-identity` is JSON:
 
@@ -48,7 +49,7 @@ class RowIdentity(NamedTuple):
             return None
         if given["v"] != FORMAT:
             raise FormatError(
-                f"a record's header {HEADER} is of format {given['v']!r}, not of format {FORMAT}",
+                f"a record's header {HEADER} has format {given['v']!r}, not {FORMAT}",
                 cause="a newer release of eo_listener writes to this topic",
                 fix="Use that release",
             )
@@ -82,22 +83,22 @@ class IdentityColumns:
         if missing:
             raise SettingsError(
                 f"the rows have no column {missing[0]!r}, only {', '.join(schema.names)}",
-                cause="with transactions=False a row is known again by its identity, which is "
+                cause="with transactions=False a row is recognised by its identity, which is "
                 + (
-                    "the source's topic, partition and offset where id= names no other columns"
+                    "the source's topic, partition and offset unless id= names other columns"
                     if names is None
                     else f"id={wanted!r}"
                 ),
-                fix="Keep these columns in the transform; or name others that no two rows share, "
-                'id=("column", ...)',
+                fix="Keep these columns in the transform, or name other columns that are "
+                'unique together, id=("column", ...)',
             )
         for name in wanted:
             kind = schema.field(name).type
             if not _is_exact(kind):
                 raise SettingsError(
-                    f"the column {name!r} is of type {kind}, which cannot be part of an identity",
-                    cause="its values have no form that is always the same",
-                    fix="Cast it to a string or a whole number in the transform",
+                    f"the column {name!r} has type {kind}, which cannot be part of an identity",
+                    cause="its values have no canonical form",
+                    fix="Cast it to a string or an integer in the transform",
                 )
         return cls(wanted)
 

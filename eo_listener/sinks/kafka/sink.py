@@ -35,7 +35,7 @@ from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
 
 
 class _Connections(NamedTuple):
-    """What a process has open; it connects at first use."""
+    """The connections of a process; they open at first use."""
 
     process: int
     heads: LedgerTopic
@@ -54,28 +54,27 @@ class KafkaSink:
     be sent, at most `max_dead_letters` of a batch: a number, or a share of its rows as a float. The
     ledger is in the topic `ledger_topic`, which is made when absent, unless `create` is False.
 
-    `write_method="driver"`, the default, brings rows through the driver; with "executors" tasks
-    send them, by Spark's own kafka-clients, a `kafka.partitioner.class` of Java can choose
-    partitions, and there are no dead letters. Where these kafka-clients lack what it takes, rows go
-    through the driver, which is logged. Time-outs are in seconds: `timeout` for each question to
-    Kafka, `transaction_timeout` for a batch's transaction, while which is open its rows are
-    computed and sent. Raises SettingsError, also for a cluster that only Java's client can log in
-    to.
+    `write_method="driver"`, the default, sends rows through the driver; with "executors" tasks send
+    them, with Spark's own kafka-clients, a Java `kafka.partitioner.class` can choose partitions,
+    and there are no dead letters. If these kafka-clients lack what it needs, rows go through the
+    driver, which is logged. Timeouts are in seconds: `timeout` for each request to Kafka,
+    `transaction_timeout` for a batch's transaction, during which its rows are computed and sent.
+    Raises SettingsError, also for a cluster that only Java's client can log in to.
 
-    With `transactions=False` the cluster, and this user's rights, need not have them. Executors
-    write the rows. What each batch lacks after a crash is found by reading the target back from
-    where it ended when the batch began: `id` names the columns by which rows are known again, by
-    default the source's topic, partition and offset. No two rows of a batch may share them; each
-    record carries them in the header `eo-identity`, and rows are written in their order. Named so,
-    the columns topic and partition do not say where a row goes. A row without a key goes to a
-    partition by its identity.
+    With `transactions=False` neither the cluster nor this user's permissions need to support them.
+    Executors write the rows. After a crash the missing rows of a batch are determined by reading
+    the target back from its end at the beginning of the batch: `id` names the columns that identify
+    rows, by default the source's topic, partition and offset. No two rows of a batch may share
+    them; each record carries them in the header `eo-identity`, and rows are written in their order.
+    If named so, the columns topic and partition do not say where a row goes. The identity of a row
+    without a key chooses its partition.
 
-    Its limit: Kafka keeps nobody out. Readers see rows before the batch is whole. Where a second
-    driver of the query runs, a suspended one goes on, or what was sent arrives after it was given
-    up, rows are there twice. That is found with the next batch, which is not written
-    (TargetRecordsError), unless `on_repeated="accept"`. Records of other producers are named in the
-    log and in `BatchApplied.unexpected`. The targets must not be compacted. `group`, `dead_letters`
-    and a `kafka.partitioner.class` need transactions.
+    Limitation: without transactions Kafka cannot fence a second writer. Readers see rows before the
+    batch is complete. If a second driver of the query runs, a suspended one continues, or records
+    arrive after they were given up, rows are duplicated. That is detected with the next batch,
+    which is not written (TargetRecordsError), unless `on_repeated="accept"`. Records of other
+    producers are named in the log and in `BatchApplied.unexpected`. The targets must not be
+    compacted. `group`, `dead_letters` and a `kafka.partitioner.class` need transactions.
     """
 
     per_partition = False
@@ -133,7 +132,7 @@ class KafkaSink:
 
     @property
     def label(self) -> str:
-        """The topics and where they are, for people."""
+        """The topics and their cluster, for display."""
         return f"Kafka topic {few(self._topics)} at {self._access.servers}"
 
     @property
@@ -167,14 +166,14 @@ class KafkaSink:
             raise explain.translated(error) from error
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write the rows of `frame` and `entry`: in one transaction, where the sink has them."""
+        """Write the rows of `frame` and `entry`: in one transaction, if the sink has them."""
         read = {tp.topic for tp in entry.kafka_moves}
         explain = self._explanation(entry.query, () if self._group is None else sorted(read))
         if self._group is not None and not plan.sources:
             raise SettingsError(
-                f"{self.label}: group={self._group!r} cannot be moved with the batch",
-                cause="a group holds offsets of Kafka, and the query reads nothing from there",
-                fix="Leave group= out",
+                f"{self.label}: cannot commit to group={self._group!r} with the batch",
+                cause="a group holds Kafka offsets, but the query does not read from Kafka",
+                fix="Remove group=",
             )
         try:
             opened = self._connected()

@@ -1,7 +1,7 @@
-"""What a target holds behind the ends that a batch has stored: what is there, and whose. No I/O.
+"""The records of a target behind the ends that a batch has stored: their rows and owners. No I/O.
 
-What a replay writes is decided by the identities that are there, never by how many they are: other
-producers may write in between, and so may a task that was given up.
+The existing identities decide what a replay writes, never their number: other producers may write
+in between, and so may an abandoned task.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ACCEPT: Final = 'on_repeated="accept"'
 
 
 class TailRecord(NamedTuple):
-    """A record, and which row it is; None where no sink of ours has written it."""
+    """A record and its row; None if none of our sinks has written it."""
 
     partition: TopicPartition
     offset: int
@@ -57,7 +57,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """What was read: where each identity of the batch in question lies, and what else there is."""
+    """The records read: the place of each identity of the batch in question, and all others."""
 
     rows: Mapping[str, tuple[TopicPartition, int]]
     findings: Findings
@@ -87,12 +87,14 @@ def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int) -> Tai
 
 def _too_many() -> SettingsError:
     return SettingsError(
-        f"the target holds more than {MAX_TAIL:,} rows of one batch, which have to be read back",
-        cause="the batch was broken off, or others have written beside it; the driver would have "
-        "to keep the identity of each of its rows meanwhile",
+        f"the target holds more than {MAX_TAIL:,} rows of one batch, which would have to be read "
+        "back",
+        cause="the batch was interrupted, or others wrote at the same time; the driver would "
+        "have to keep the identity of each of its rows in memory",
         fix='Give the sink another name, KafkaSink(..., name="..."), and start once with '
-        'exactly_once(..., on_first="accept"): a batch that was broken off is then written whole, '
-        "behind what is there of it. Have smaller batches: maxOffsetsPerTrigger at the reader",
+        'exactly_once(..., on_first="accept"): an interrupted batch is then written '
+        "whole, after the rows that it has already written. Use smaller batches: "
+        "maxOffsetsPerTrigger on the reader",
     )
 
 
@@ -107,8 +109,10 @@ def records_error(
     """Return the error for records that should not be there, or are missing; `where` that is."""
     cause, fix = _reason({one.kind for one in wrong})
     return TargetRecordsError(
-        f"{label}: batch {entry.batch_id} is not written, since {where} there are "
-        + "; ".join(describe(one) for one in wrong),
+        (
+            f"{label}: batch {entry.batch_id} is not written, since {where} the target has "
+            f"{'; '.join((describe(one) for one in wrong))}"
+        ),
         ranges=around(one.ranges for one in wrong),
         cause=cause,
         fix=fix,
@@ -137,13 +141,13 @@ def _reason(kinds: Collection[Unexpected]) -> tuple[str, str]:
     """Cause and fix."""
     if {*kinds} == {Unexpected.UNKNOWN}:
         cause = (
-            "the identity of a row changes each time that it is computed (the time, a random "
-            "value), or the transform was changed since the batch was begun"
+            "the identity of a row changes each time it is computed (the time, a random value), "
+            "or the transform has changed since the batch began"
         )
         fix = (
-            "Have the transform compute the same identities each time; then start with "
-            f"{ACCEPT}, once: the rows that are there stay, and those of the batch that are not "
-            "there are written behind them"
+            "Let the transform compute the same identities each time; then start once with "
+            f"{ACCEPT}: existing rows stay, and the missing rows of the batch are written after "
+            "them"
         )
         return cause, fix
     if Unexpected.LOST in kinds:
@@ -153,10 +157,10 @@ def _reason(kinds: Collection[Unexpected]) -> tuple[str, str]:
         )
     else:
         cause = (
-            "another driver of this query wrote at the same time, or what a driver or a task sent "
-            "came after it was given up. Without transactions nobody can be fenced"
+            "another driver of this query wrote at the same time, or records of a driver or a "
+            "task arrived after it was given up. Without transactions no writer can be fenced"
         )
     return cause, (
-        "See to it that a single driver runs, and make the target right, by the header "
-        f"eo-identity; then start with {ACCEPT}, once"
+        "Make sure that a single driver runs, and correct the target, using the header "
+        f"eo-identity; then start once with {ACCEPT}"
     )

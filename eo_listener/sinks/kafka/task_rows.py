@@ -1,6 +1,6 @@
 """The rows of a batch without transactions: all rows of a partition are sent by one task.
 
-What can happen to a task, and what is done about it:
+Possible faults of a task, and the measures:
 
 - It dies, and what it has sent stays: the beginning of the rows of each of its partitions, since it
   has one request on its way at a time, and sends nothing behind a record that failed. The batch is
@@ -9,11 +9,11 @@ What can happen to a task, and what is done about it:
   Then nobody knows how far the first one came, so the try ends. Speculation is refused.
 - It outlives its try: Spark kills tasks, and does not wait for them. So the end of the try waits
   until Spark says that none runs.
-- It runs on where Spark has lost its executor, or a request of it arrives late: nobody can keep
-  these out. What they write twice is found, and named, with the next batch.
+- It runs on although Spark has lost its executor, or a request of it arrives late: nobody can keep
+  these out. Rows that they write twice are detected, and named, with the next batch.
 
-Rows of one identity may go to different partitions, so they are found before the rows are brought
-to their tasks, by a shuffle of its own. What is there is left out wherever it lies.
+Rows of one identity may go to different partitions, so they are detected before the rows are
+brought to their tasks, with a shuffle of its own. Existing rows are left out wherever they are.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from eo_listener.sinks.kafka.types import PARTITION, TOPIC, RecordColumns
 from eo_listener.sinks.spark_columns import quoted
 
 Places = dict[str, tuple[TopicPartition, int]]
-"""Where rows lie, by their identity."""
+"""The places of rows, by their identity."""
 
 TWICE: Final = -7
 PRESENT: Final = -8
@@ -81,7 +81,7 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_timeout(java: Mapping[str, str], timeout: float) -> float:
-    """For how many seconds a task may still send that is not to send any more.
+    """For how many seconds a task that is not to send any more may still send.
 
     At least `timeout`, at most an hour. It may wait for room for a record, and then for the answer
     to what it has sent.
@@ -93,7 +93,7 @@ def end_timeout(java: Mapping[str, str], timeout: float) -> float:
 
 
 class RowsTarget(NamedTuple):
-    """Where rows go, and whose they are."""
+    """The target of rows, and their owner."""
 
     targets: Targets
     writer: str
@@ -103,9 +103,8 @@ class RowsTarget(NamedTuple):
 class TaskRows:
     """The rows of one try of a batch. Raises SettingsError for columns.
 
-    Columns that are part of the identity do not say where a row goes. `tasks` is how many write;
-    `timeout` is how many seconds those of a try that has failed are waited for, as `end_timeout`
-    says.
+    Columns of the identity do not choose a row's partition. `tasks` is the number of writers;
+    `timeout` is how many seconds to wait for those of a failed attempt, as `end_timeout` says.
     """
 
     def __init__(
@@ -148,7 +147,8 @@ class TaskRows:
         return left
 
     def write(self, target: RowsTarget, there: Places) -> int:
-        """Send each row that is not `there`; return how many. What it meets is taken out of it.
+        """Send each row that is not in `there`; return their number. Rows that it meets are removed
+        from `there`.
 
         On return each row is acknowledged. Raises RetriableSinkError unless all tasks of Spark
         ended at their first attempt.
@@ -158,10 +158,10 @@ class TaskRows:
         left = {} if met == len(there) else self.absent(there)
         if met + len(left) != len(there):
             raise SinkError(
-                f"{self._label}: of {len(there):,} rows that are there of this batch {met:,} were "
-                f"left out, and {len(left):,} are not rows of it",
-                cause="the transform gives other rows each time they are computed",
-                fix="Have it give each row the same values in the columns of id= each time",
+                f"{self._label}: of {len(there):,} existing rows of this batch {met:,} were "
+                f"skipped, but {len(left):,} do not belong to it",
+                cause="the transform gives different rows each time",
+                fix="Let it give each row the same values in the columns of id= each time",
             )
         for values in there.keys() - left.keys():
             del there[values]
@@ -210,19 +210,19 @@ class TaskRows:
                 raise _twice(self._label, self.identity, count)
             raise PoisonRowError(
                 refused(self._label, reason, count),
-                cause="the batch fails at such a row; what was written of it before stays, and is "
-                "not written again",
+                cause="such a row fails its batch; rows already written stay, and are not "
+                "written again",
                 fix="Filter such rows out in the transform",
             )
 
     def _await_end(self, batch: str) -> None:
-        """Wait until no task of the try can send any more; say so where that takes too long."""
+        """Wait until no task of the attempt can send any more; report it if that takes too long."""
         deadline = time.monotonic() + self._timeout
         while self._transactions.is_running(batch):
             if time.monotonic() >= deadline:
                 logger.warning(
-                    "%s: tasks of a try that has failed still run after %g s; rows that they send "
-                    "from here on may be there twice, and are named with the next batch",
+                    "%s: tasks of a failed attempt are still running after %g s; rows that they "
+                    "send from now on may be duplicates, and are reported with the next batch",
                     self._label,
                     self._timeout,
                 )
@@ -237,22 +237,23 @@ def identities(frame: Any, names: Sequence[str]) -> Any:
 
 def _twice(label: str, identity: tuple[str, ...], count: int) -> PoisonRowError:
     return PoisonRowError(
-        f"{label}: the batch has two rows of one identity ({count} such rows)",
-        cause=f"the columns {', '.join(identity)} are equal in both; after a crash it could not be "
-        "said which of them is there. Others of its rows may be written already",
-        fix="Drop one of them in the transform: what is there is then not written again. Or "
-        'name other columns, that no two rows share, id=("column", ...), and start with '
-        'on_repeated="accept", once: the batch is then written whole, behind what is there',
+        f"{label}: the batch has two rows with one identity ({count} such rows)",
+        cause=f"the columns {', '.join(identity)} are equal in both; after a crash nothing would "
+        "show which of them was written. Other rows of the batch may already be written",
+        fix="Drop one of them in the transform: existing rows are then not written again. Or name "
+        'other columns that are unique together, id=("column", ...), and start once with '
+        'on_repeated="accept": the batch is then written whole, after the existing rows',
     )
 
 
 def _without_origin(schema: pa.Schema, identity: tuple[str, ...], *, one_topic: bool) -> pa.Schema:
-    """Return the columns that say what a record is, and where it goes."""
+    """Return the columns that determine a record and its target."""
     taken = {TOPIC, PARTITION} & set(identity)
     if TOPIC in taken and not one_topic:
         raise SettingsError(
             "the sink has several topics, and the column 'topic' is part of the rows' identity",
-            cause="it would have to be the topic that a row is from, and the one it goes to",
+            cause="it would have to be both the topic that a row comes from and the topic it "
+            "goes to",
             fix="Rename the source's columns in the transform, and name them: "
             'id=("source_topic", "source_partition", "source_offset")',
         )

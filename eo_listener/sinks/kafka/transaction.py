@@ -52,7 +52,7 @@ class ProducerEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """What the coordinator says of a transactional id; `state` is Kafka's own word."""
+    """The coordinator's answer about a transactional id; `state` is Kafka's own word."""
 
     state: str
     producer: ProducerEpoch
@@ -61,7 +61,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """What a task reports when all of its records are acknowledged.
+    """A task's report once all of its records are acknowledged.
 
     `attempt` is Spark's attempt number of the task, `stage_attempt` that of its stage, both from 0.
     `records` counts the records by partition.
@@ -90,9 +90,9 @@ class TransactionClient(Protocol):
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`, up to the ledger's high watermark of this moment.
 
-        The last stable offset would not do: Kafka answers EndTxn before readers see what was
-        committed. So this waits until all transactions below the high watermark have ended, and
-        raises SinkLockedError where one stays open for too long.
+        The last stable offset would not do: Kafka answers EndTxn before readers see the commit. So
+        this waits until all transactions below the high watermark have ended, and raises
+        SinkLockedError if one stays open for too long.
         """
         ...
 
@@ -105,7 +105,7 @@ class TransactionClient(Protocol):
         ...
 
     def describe(self) -> OpenTransaction | None:
-        """Ask the coordinator for the transaction; None where no other client may join it."""
+        """Ask the coordinator for the transaction; None if no other client may join it."""
         ...
 
     def commit(self) -> None:
@@ -113,12 +113,12 @@ class TransactionClient(Protocol):
         ...
 
     def close(self, failed: BaseException | None) -> None:
-        """Close the producer; where the try has `failed`, end the transaction that it has open.
+        """Close the producer; if the attempt has `failed`, end its open transaction.
 
-        Not by `abortTransaction`: that leaves the epoch as it is, so a late request of this try
-        could begin a transaction that nobody ends, or that the next one commits. `init` of another
-        producer aborts with a newer epoch. Where `failed` says that this producer was fenced,
-        nothing is ended: the transaction is another one's.
+        Not with `abortTransaction`: that leaves the epoch as it is, so a late request of this
+        attempt could begin a transaction that nobody ends, or that the next one commits. `init` of
+        another producer aborts with a newer epoch. If `failed` shows that this producer was fenced,
+        nothing is ended: the transaction belongs to another producer.
         """
         ...
 
@@ -166,11 +166,11 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
     elif ids != list(range(tasks)):
         what = f"{len(ids)} of {tasks} tasks have reported"
     elif shared:
-        what = f"two tasks have written to {few(shared)}"
+        what = f"two tasks wrote to {few(shared)}"
     else:
         return
     raise RetriableSinkError(
-        f"the batch is written again, by new producers: {what}",
+        f"the batch is written again by new producers: {what}",
         cause="an executor was lost, or speculation started a second copy of a task",
     )
 
@@ -191,8 +191,7 @@ def refuse_changed(
     raise RetriableSinkError(
         f"the transaction of {producer} is {found.state} of {found.producer}, and lacks "
         f"{few(missing) or 'no partition'}",
-        cause="another driver took over, the transaction has outlived its time-out, or a task has "
-        "aborted it",
+        cause="another driver took over, the transaction timed out, or a task aborted it",
     )
 
 
@@ -200,7 +199,7 @@ def refuse_changed(
 class DeadLetters:
     """Sends the dead letters of one batch, and counts them; `topic` None: there is no such topic.
 
-    A letter is JSON. Its `row` is null where it would be larger than the client may send.
+    A letter is JSON. Its `row` is null if it would be larger than the client may send.
     """
 
     label: str
@@ -211,8 +210,8 @@ class DeadLetters:
     def send(self, producer: BatchProducer, letters: Sequence[DeadLetter]) -> None:
         """Send `letters` to the topic, in the transaction of `producer`.
 
-        Raises PoisonRowError: for the first where there is no topic, and where there are more than
-        the sink's max_dead_letters.
+        Raises PoisonRowError: for the first if there is no topic, and if there are more than the
+        sink's max_dead_letters.
         """
         # A letter's origin is taken from columns named topic and partition. In this sink these say
         # where the row was to go.
@@ -277,7 +276,7 @@ class RowWriter(Protocol):
         ...
 
     def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
-        """Ask the coordinator for the transaction; None where nobody has joined it."""
+        """Ask the coordinator for the transaction; None if nobody has joined it."""
         ...
 
     def close(self) -> None:
@@ -290,7 +289,7 @@ _NOT_ASKED: Final = ProducerEpoch(-1, -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTarget:
-    """Where a batch goes; `group` is the consumer group that is moved with it, if any."""
+    """The target of a batch; `group` is the consumer group that is moved with it, if any."""
 
     sink: str
     topics: tuple[str, ...]
@@ -338,7 +337,7 @@ class BatchTransaction:
         reached("sink.committed")
         return self._applied()
 
-    # What `write_batch` calls, in this order.
+    # The calls of `write_batch`, in this order.
 
     def init(self) -> ProducerEpoch:
         """Fence whoever had the transactional id, and end what it had open."""
@@ -383,8 +382,8 @@ class BatchTransaction:
         own, sink = self._own(), self.target.sink
         ids = {} if self._begun is None else self._begun.targets.ids
         partition = self.heads.records.partition(sink, entry.query, self.heads.partitions)
-        # What the sink left there while it had no transactions would hide the new heads; and some
-        # heads are nowhere else.
+        # Records that the sink left there while it had no transactions would hide the new heads;
+        # and some heads are nowhere else.
         unfenced = self.heads.records.batch_keys(sink, entry.query)
         records = list(ledger.records_of(sink, entry, self._before, ids, complete=bool(unfenced)))
         for record in records:
@@ -434,8 +433,8 @@ class BatchTransaction:
             producer.take_over(_END, topic=self.heads.name)
         except KafkaError as error:
             logger.warning(
-                "what was sent to %s for batch %d is not aborted yet, so that readers under "
-                "read_committed wait for the next try, or for at most %g s: %s",
+                "records sent to %s for batch %d are not aborted yet, so that read_committed "
+                "consumers wait for the next attempt, or for %g s at most: %s",
                 self.target.explain.label,
                 self.entry.batch_id,
                 self.target.access.transaction_timeout,
@@ -495,11 +494,11 @@ class BatchTransaction:
             here = found.get(topic)
             if here is None or (known is not None and here.id not in (None, known)):
                 raise SettingsError(
-                    f"{self.target.explain.label}: group={self.target.group!r} cannot be moved "
+                    f"{self.target.explain.label}: cannot commit to group={self.target.group!r} "
                     f"with the batch: topic {topic} of its source is on another cluster",
-                    cause="one transaction is of one cluster",
-                    fix="Leave group= out, and have the listener commit: option eo.commit.group at "
-                    "the reader",
+                    cause="a transaction belongs to one cluster",
+                    fix="Remove group=, and let the listener commit: set the option "
+                    "eo.commit.group on the reader",
                 )
 
     def _refuse_unfinished(self, query: str) -> None:
@@ -508,11 +507,10 @@ class BatchTransaction:
         if batch is not None and not batch.is_finished:
             raise UnfinishedBatchError(
                 f"{self.target.explain.label}: batch {batch.batch_id} of query id "
-                f"{batch.query_id} was begun with transactions=False, and is not finished",
+                f"{batch.query_id} was begun with transactions=False and is not finished",
                 ranges=batch.left,
-                cause="its driver died in it; some of its rows may be there",
-                fix="Start the query with transactions=False once more, until that batch is "
-                "applied",
+                cause="its driver died while writing it; some of its rows may exist",
+                fix="Start the query with transactions=False again, until that batch is applied",
             )
 
     def _deadline(self) -> float:
@@ -520,7 +518,7 @@ class BatchTransaction:
 
 
 def _positions(entry: Entry) -> dict[TopicPartition, Position]:
-    """Where the group is to stand; a listener finds out by what is written beside it."""
+    """The new position of the group; a listener recognises it by its metadata."""
     metadata = CommitMetadata.of(
         name=entry.query, query_id=entry.query_id, run_id=entry.run_id, batch_id=entry.batch_id
     )

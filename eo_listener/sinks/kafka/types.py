@@ -46,12 +46,12 @@ class RecordColumns:
         if "value" not in kinds:
             raise SettingsError(
                 f"the rows have no column 'value', only {', '.join(schema.names)}",
-                cause="a record is made of the columns key, value, headers, topic and partition",
-                fix='Make one, for example df.selectExpr("to_json(struct(*)) AS value")',
+                cause="the columns key, value, headers, topic and partition make a record",
+                fix='Add it, for example df.selectExpr("to_json(struct(*)) AS value")',
             )
         if not one_topic and TOPIC not in kinds:
             raise SettingsError(
-                "the rows have no column 'topic', and the sink has several topics",
+                "the rows have no column 'topic', but the sink has several topics",
                 fix="Add the column, or name one topic: KafkaSink(options, topic)",
             )
         for name, kind in kinds.items():
@@ -64,7 +64,7 @@ class RecordColumns:
         return cls(names=tuple(kinds))
 
     def pairs(self, rows: pa.RecordBatch) -> tuple[list[Any], list[Any]] | None:
-        """The values and the keys, where each row is a record by these alone; else None."""
+        """The values and the keys, if each row is a record by these alone; otherwise None."""
         if not {"value", "key"}.issuperset(self.names):
             return None
         cells = {name: rows.column(name).to_pylist() for name in self.names}
@@ -93,12 +93,12 @@ def _record(
         return "its topic is null"
     target = targets.topics.get(topic)
     if target is None:
-        return "its topic is none of those that the sink was given"
+        return "its topic is not one of the sink's topics"
     if partition is not None and not 0 <= partition < target.partitions:
-        return f"its partition is {partition}, and topic {topic} has {target.partitions}"
+        return f"its partition is {partition}, but topic {topic} has {target.partitions} partitions"
     pairs = None if headers is None else [_header(one) for one in headers]
     if pairs is not None and None in pairs:
-        return "a header of it is null, or has no key"
+        return "one of its headers is null or has no key"
     return Record(topic, value, key, pairs, -1 if partition is None else partition)  # type: ignore[arg-type]  # no None among the pairs
 
 
@@ -131,10 +131,10 @@ def _refuse_ambiguous(schema: pa.Schema) -> None:
         twice = [one for one in schema.names if one.casefold() == name]
         if twice and twice != [name]:
             raise SettingsError(
-                f"the rows have the columns {', '.join(map(repr, twice))}, of which at most "
-                f"{name!r} would be used",
-                cause="names are compared with upper and lower case",
-                fix=f"Keep one, as {name!r}",
+                f"the rows have the columns {', '.join(map(repr, twice))}, of which only "
+                f"{name!r} could be used",
+                cause="names are case-sensitive",
+                fix=f"Keep one of them, as {name!r}",
             )
 
 

@@ -4,19 +4,19 @@
 so the models (`tests/model_checking/unfenced`) run it without Kafka.
 
 1. The ledger is read, and compared with what the batch was judged by.
-2. Where the batch before it is finished, its targets are checked: as many offsets as were written
-   means that nothing else was. Otherwise they are read, and what should not be there is named.
-3. The targets' ends are made durable in the ledger: the batch is begun. Where one was begun and is
-   not finished, its ends stay, for all rows that are there lie behind them.
-4. A batch that had begun reads its targets from those ends on, and leaves out each row that is
-   there, by its identity. What is there and is no row of the batch stops it before anything is
-   sent: where identities change, each try would write all rows again.
+2. If the batch before it is finished, its targets are checked: as many offsets as were written
+   means that nothing else was. Otherwise they are read, and unexpected records are named.
+3. The targets' ends are made durable in the ledger: the batch is begun. If a batch was begun and is
+   not finished, its ends stay, since all of its rows are behind them.
+4. A batch that had begun reads its targets from those ends on, and leaves out each existing row, by
+   its identity. A record that is not a row of the batch stops it before anything is sent: if
+   identities change, each attempt would write all rows again.
 5. The rows are written, always in the same order, so that what an earlier try has written is the
    beginning of each partition's rows.
 6. The batch is marked as applied, by a single record, which moves its heads.
 
-Nobody is fenced. What a driver writes that was replaced is found by step 2 of the next batch, or
-by step 4.
+Nobody is fenced. Records of a replaced driver are detected by step 2 of the next batch, or by step
+4.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ from eo_listener.sinks.newest_row import ORIGIN
 
 Logs = Mapping[str, TargetLog]
 
-_EARLIER = "by an earlier try of this batch"
+_EARLIER = "by an earlier attempt of this batch"
 
 logger = logging.getLogger("eo_listener")
 
 
 class StoredState(NamedTuple):
-    """What the ledger holds of a sink and query; `batch` is the last that was begun, if any."""
+    """The ledger's record of a sink and query; `batch` is the last that was begun, if any."""
 
     heads: Mapping[TopicPartition, Head]
     batch: BatchRecord | None
@@ -122,7 +122,7 @@ class UnfencedClient(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfencedHow:
-    """What the steps need to know of a sink and query.
+    """The facts of a sink and query that the steps need.
 
     `writer` is what stands for both in records, `identity` the columns of a row's, `reads` all
     partitions that the query reads. `accept`: what is there twice, or is lost, is named and no
@@ -150,7 +150,7 @@ def write_unfenced(client: UnfencedClient, entry: Entry, how: UnfencedHow) -> Ap
         refuse_recreated(before, entry, logs, how)
     if before is not None and before.is_finished:
         found = check_finished(client, before, logs, how)
-        refuse_found(found, entry, how, f"behind batch {before.batch_id}")
+        refuse_found(found, entry, how, f"after batch {before.batch_id}")
     elif before is not None and not is_finished_by(before, entry, logs, how):
         before = replace(before, left={}, size=0)  # given up: this one begins behind its rows
     record = begin(entry, before, logs, how.identity)
@@ -179,7 +179,9 @@ def write_unfenced(client: UnfencedClient, entry: Entry, how: UnfencedHow) -> Ap
 
 
 def not_of_batch(there: Places, heads: Mapping[TopicPartition, Head], how: UnfencedHow) -> Findings:
-    """What of a tail the batch does not have, nor one before it that has finished a part of it."""
+    """Return the part of a tail that belongs neither to the batch nor to an earlier batch that
+    finished part of it.
+    """
     unknown = Findings()
     for values, (tp, offset) in there.items():
         if how.identity != ORIGIN or not _is_below(values, heads):
@@ -235,10 +237,11 @@ def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchReco
 def check_finished(
     client: UnfencedClient, before: BatchRecord, logs: Logs, how: UnfencedHow
 ) -> Findings:
-    """What is behind the ends that a finished batch has stored, and is not its rows.
+    """Return records behind the ends that a finished batch has stored which are not its rows.
 
     Every row was acknowledged, so each has an offset there. If there are no more offsets than that,
-    nobody else has written, unless as many were lost. A topic that was made again since is another.
+    nobody else has written, unless as many were lost. A topic that was recreated since is a
+    different one.
     """
     since = {name: one for name, one in before.since.items() if _is_same(one, logs.get(name))}
     ranges, gone = tail_ranges(since, logs)
@@ -262,11 +265,11 @@ def check_finished(
 def read_tail(
     client: UnfencedClient, record: BatchRecord, logs: Logs, how: UnfencedHow
 ) -> tuple[Tail, int]:
-    """What there is of a batch that had begun, and how many offsets its tails have."""
+    """Return the records of a batch that had begun, and the number of offsets of its tails."""
     ranges, gone = tail_ranges(record.since, logs)
     kept = {tp: _still_there(one, tp, logs) for tp, one in ranges.items()}
     tail = judge(client, kept, how, record.number)
-    # What Kafka has deleted may have been rows of the batch: which, nobody knows.
+    # Records that Kafka has deleted may have been rows of the batch: nobody knows which.
     gone.update({tp: OffsetRange(one.start, kept[tp].start) for tp, one in ranges.items()})
     for tp, one in gone.items():
         if one.start < one.until:
@@ -277,7 +280,7 @@ def read_tail(
 def tail_ranges(
     since: Mapping[str, TargetEnds], logs: Logs
 ) -> tuple[dict[TopicPartition, OffsetRange], dict[TopicPartition, OffsetRange]]:
-    """The offsets behind these ends, and those below them that the logs do not reach any more."""
+    """Return the offsets behind these ends, and those below them that the logs no longer reach."""
     ranges, gone = {}, {}
     for name, stored in since.items():
         for number, log in logs[name].ranges.items():
@@ -299,12 +302,12 @@ def judge(client: UnfencedClient, ranges: Ranges, how: UnfencedHow, batch: int) 
 def refuse_found(found: Findings, entry: Entry, how: UnfencedHow, where: str) -> None:
     """Raise TargetRecordsError for what makes the target wrong; say what else was found.
 
-    It is said at once: when the batch is over, it may not be found any more.
+    It is reported immediately: after the batch it may no longer be detectable.
     """
     wrong = [one for one in found.records() if one.kind is not Unexpected.FOREIGN]
     for one in found.records():
         if one not in wrong or how.accept:
-            logger.warning("%s: %s there are %s", how.label, where, describe(one))
+            logger.warning("%s: %s the target has %s", how.label, where, describe(one))
     if not wrong or how.accept:
         return
     raise records_error(wrong, entry, label=how.label, where=where)
@@ -316,14 +319,14 @@ def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, how: Unfence
     for name in sorted(name for name in both if not _is_same(before.since[name], logs[name])):
         if not how.accept:
             raise topic_recreated(name, entry, label=how.label)
-        logger.warning("%s: topic %s was created again: its rows are gone", how.label, name)
+        logger.warning("%s: topic %s was recreated: its rows are gone", how.label, name)
 
 
 def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> bool:
-    """Return True if a batch that was begun is finished by this one; no where that is accepted.
+    """Return True if this batch finishes a batch that was begun; False if that is accepted.
 
-    Raises UnfinishedBatchError where it cannot be: what is there of it may be taken for rows that
-    this one has, or be left for ever.
+    Raises UnfinishedBatchError if it cannot: its existing rows may be taken for rows of this batch,
+    or be left for ever.
     """
     moves = {tp: move.range for tp, move in entry.moves.items()}
     now = {tp.topic: move.topic_id for tp, move in entry.moves.items()}
@@ -331,17 +334,18 @@ def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedH
     others = [name for name, known in ids.items() if not _alike(known, now.get(name))]
     unread = before.left.keys() - how.reads
     if before.identity != how.identity:
-        why = f"its rows are known by {before.identity}, and those of this batch by {how.identity}"
+        why = f"its rows are identified by {before.identity}, those of this batch by {how.identity}"
     elif before.since.keys() - logs.keys():
-        why = f"its rows went to {few(sorted(before.since))} too, which the sink has no more"
+        why = f"its rows also went to {few(sorted(before.since))}, which the sink no longer has"
     elif others:
-        why = f"{few(sorted(others))} is not what it has read: it was created or planned again"
+        why = f"{few(sorted(others))} differs from what it read: it was recreated or planned again"
     elif unread:
-        why = f"it has read {few(f'{tp}' for tp in sorted(unread))}, which the query reads no more"
+        why = f"it read {few(f'{tp}' for tp in sorted(unread))}, which the query no longer reads"
     elif before.identity != ORIGIN and before.left != moves:
         why = (
-            f"it has {few(f'{tp} {one}' for tp, one in before.left.items())}, and this batch "
-            f"{few(f'{tp} {one}' for tp, one in moves.items())}: rows of one identity may differ"
+            f"it has {few((f'{tp} {one}' for tp, one in before.left.items()))}, but this batch "
+            f"{few((f'{tp} {one}' for tp, one in moves.items()))}: rows with one identity may "
+            "differ"
         )
     else:
         return True
@@ -349,25 +353,25 @@ def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedH
         logger.warning("%s: batch %d is not finished: %s", how.label, before.batch_id, why)
         return False
     raise UnfinishedBatchError(
-        f"{how.label}: batch {before.batch_id} of query id {before.query_id} was begun, and is not "
-        f"finished; batch {entry.batch_id} cannot finish it: {why}",
+        f"{how.label}: batch {before.batch_id} of query id {before.query_id} was begun and is "
+        f"not finished; batch {entry.batch_id} cannot finish it: {why}",
         ranges=before.left,
         cause="the query was started with another checkpoint, or the sink with other arguments",
-        fix="Start it as it was started before, until that batch is applied; or accept that the "
-        f"rows which are there of it are written again, behind them: {ACCEPT}, once",
+        fix="Start it as before, until that batch is applied; or accept that its existing "
+        f"rows are written again, after them: start once with {ACCEPT}",
     )
 
 
 def refuse_changed(before: Logs, now: Logs, how: UnfencedHow) -> None:
-    """Raise RetriableSinkError where a topic was made again, or got partitions, meanwhile."""
+    """Raise RetriableSinkError if a topic was recreated, or got partitions, in the meantime."""
     for name, log in before.items():
         after = now.get(name)
         if after is None or after.id != log.id or after.ranges.keys() != log.ranges.keys():
             raise RetriableSinkError(
-                f"{how.label}: topic {name} was created again, or got more partitions, while the "
-                "batch was being written",
-                cause="somebody has changed the topic",
-                fix="Nothing to do: what is missing is written again",
+                f"{how.label}: topic {name} was recreated or got more partitions while the batch "
+                "was being written",
+                cause="somebody changed the topic",
+                fix="Nothing to do: missing rows are written again",
             )
 
 
@@ -407,7 +411,7 @@ def _rest(left: OffsetRange, moved: OffsetRange | None) -> OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfencedTarget:
-    """Where a batch goes; `accept` as in `UnfencedHow`."""
+    """The target of a batch; `accept` as in `UnfencedHow`."""
 
     sink: str
     topics: tuple[str, ...]
@@ -451,7 +455,7 @@ class UnfencedBatch:
         reached("sink.committed")
         return applied
 
-    # What `write_unfenced` calls, in this order.
+    # The calls of `write_unfenced`, in this order.
 
     def read_ledger(self, query: str) -> StoredState:
         """Read it, as far as no transaction of an earlier driver is in the way."""
@@ -463,14 +467,14 @@ class UnfencedBatch:
         return StoredState(heads, records.batch(self.target.sink, query))
 
     def read_targets(self) -> Mapping[str, TargetLog]:
-        """Ask for each topic. Raises SettingsError where one is missing, or is compacted."""
+        """Read each topic. Raises SettingsError if one is missing or compacted."""
         topics = self.logs.topics(self.target.topics)
         missing = sorted(set(self.target.topics) - topics.keys())
         if missing and self._found is not None:
             raise RetriableSinkError(
-                f"{self.target.explain.label}: topic {missing[0]} was there when the batch began, "
-                "and is not any more",
-                cause="it was deleted, and may be on its way to be created again",
+                f"{self.target.explain.label}: topic {missing[0]} existed when the batch began, "
+                "but no longer does",
+                cause="it was deleted, and may be about to be recreated",
             )
         before, self._found = self._found, self._targets(topics)
         for name, log in topics.items():
@@ -519,11 +523,12 @@ class UnfencedBatch:
         found = self._others()
         if found:
             raise ForeignWriterError(
-                f"{explain.label}: the rows of batch {self.entry.batch_id} are written, and may be "
-                f"there twice: {found}",
+                f"{explain.label}: the rows of batch {self.entry.batch_id} are written, possibly "
+                f"twice: {found}",
                 ranges={tp: move.range for tp, move in self.entry.moves.items()},
-                cause="two drivers of this query run. Without transactions neither is fenced",
-                fix="Let only one of them run; the next batch says which rows are there twice",
+                cause="two drivers of this query are running. Without transactions neither is "
+                "fenced",
+                fix="Let only one of them run; the next batch names the duplicate rows",
             )
         key = BatchKey(self.target.sink, self.entry.query, record.run_id)
         self._to_ledger(key.encode(), record.encode())
@@ -569,13 +574,15 @@ class UnfencedBatch:
             raise foreign_writer(self.target.explain.label, self.entry, found, self.entry.moves)
 
     def _others(self) -> str | None:
-        """What is in the ledger, beside our own records, since it was read; None if nothing."""
+        """Return records in the ledger, other than our own, since it was read; None if there are
+        none.
+        """
         found = self.heads.count_written(self.entry.query, self._partition)
         if found == self._sent:
             return None
         return (
-            f"since it was read, {found} records of this query were appended to the ledger "
-            f"{self.heads.name}, of which {self._sent} by this driver"
+            f"since the ledger {self.heads.name} was read, {found} records of this query were "
+            f"appended to it, {self._sent} of them by this driver"
         )
 
     def _targets(self, topics: Mapping[str, TargetLog]) -> Targets:
@@ -588,9 +595,9 @@ class UnfencedBatch:
     def _refuse_compacted(self, topic: str) -> None:
         if "compact" in self.logs.policy(topic):
             raise SettingsError(
-                f"{self.target.explain.label}: topic {topic} is compacted, which is not possible "
-                "with transactions=False",
-                cause="a row that Kafka has deleted for a newer one would be written again after a "
-                "crash, and count as the newest",
-                fix="Leave transactions=False out, or write to a topic that deletes by age",
+                f"{self.target.explain.label}: topic {topic} is compacted, which "
+                "transactions=False does not allow",
+                cause="a row that Kafka deleted for a newer one would be written again after a "
+                "crash and count as the newest",
+                fix="Remove transactions=False, or write to a topic that deletes by age",
             )

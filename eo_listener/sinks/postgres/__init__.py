@@ -35,8 +35,8 @@ How rows get there (`write_method=`, `atomicity=`), found in three steps:
   `executor_check` has found out with the first batch what speaks against it. `method_choice` asks
   Spark which partition each task reads.
 - A sink with `atomicity="partition"` is always judged partition by partition, so the method may
-  change from batch to batch, and within a batch: where only some partitions are left, the driver
-  takes the rows of their tasks alone (`spark_partition_id()`).
+  change from batch to batch, and within a batch: if only some partitions are left, the driver takes
+  the rows of their tasks alone (`spark_partition_id()`).
 
 Tasks on the executors:
 
@@ -48,14 +48,14 @@ Tasks on the executors:
   attempt is in flight, the head is locked: the successor waits for the lock, finds the head
   moved, sees that it moved it itself, and writes nothing.
 - A worker keeps its connection by conninfo and process id, because Spark forks workers from a
-  daemon. Where a function gives the dsn nothing is kept.
+  daemon. If a function returns the dsn, nothing is kept.
 
 Staging, and what was not built:
 
 - Each staged line ends with the attempt that wrote it. A default that asks for it
   (`current_setting`) cost a fifth of COPY's time.
 - One cost of staging cannot be avoided. The statement that moves the rows must check that column
-  and leave it out, so it takes each row apart and builds it again, where a bare `INSERT ...
+  and leave it out, so it takes each row apart and builds it again, whereas a bare `INSERT ...
   SELECT` passes it on whole: 1.25 s instead of 0.87 for 1.5 million rows. That is most of what
   staging costs beyond a bare COPY.
 - A batch is never attached as a partition of the table, though that was measured at a fifth of

@@ -61,7 +61,7 @@ def schema_of(link: Connection, table: str | None) -> str | None:
 
 
 def oid(link: Connection, schema: str | None, name: str) -> int | None:
-    """Return the table's number, None where there is no such table."""
+    """Return the table's number, None if the table does not exist."""
     query = "SELECT to_regclass(%s)::oid::bigint"
     row: tuple[Any, ...] | None = link.execute(
         query, (identifier(schema, name).as_string(link),)
@@ -155,7 +155,7 @@ def existing_tables(
 
 
 def columns(link: Connection, schema: str | None, table: str) -> dict[str, Existing] | None:
-    """Return the columns of a table, None where there is no such table."""
+    """Return the columns of a table, None if the table does not exist."""
     found = existing_tables(link, schema, [table]).get(table)
     return None if found is None else found.columns
 
@@ -165,7 +165,8 @@ def check_durable(link: Connection, schema: str | None, table: str, found: Exist
     if found.not_durable is not None:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(
-            f"the table {name}, or one beneath it, is UNLOGGED or temporary: {found.not_durable}",
+            f"the table {name}, or one of its partitions, is UNLOGGED or temporary: "
+            f"{found.not_durable}",
             cause="a crash of the server would empty it, while the ledger still counts its rows",
             fix=f"ALTER TABLE {found.not_durable} SET LOGGED",
         )
@@ -184,9 +185,9 @@ def make_target(
     statement = layout.definition(identifier(*where), keys)
     if not create:
         raise SettingsError(
-            f"there is no table {identifier(*where).as_string(link)}, and create=False forbids "
-            "creating it",
-            fix=f"As a role that may create it: {statement.as_string(link)};",
+            f"table {identifier(*where).as_string(link)} does not exist, and create=False "
+            "forbids creating it",
+            fix=f"As a role that may create it, run {statement.as_string(link)};",
         )
     with making(link):
         link.execute(statement)

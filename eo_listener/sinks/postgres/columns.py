@@ -23,7 +23,7 @@ NUMBER, PLACE, TIED, TURN, ATTEMPT, ALIAS, *_ = RESERVED = (
     "eo_staged",
     *STAGED_ORIGIN,
 )
-"""Names that staged rows have columns of beside their own."""
+"""Names of the columns that staged rows have in addition to their own."""
 
 _ORIGINS: Final = {"topic": "string", "partition": "integer", "offset": "long"}
 _ORIGIN_FORMATS: Final = (
@@ -43,7 +43,7 @@ _VERSIONS: Final = {
     "timestamp": frozenset({"timestamp", "timestamptz"}),
     "timestamp_ntz": frozenset({"timestamp"}),
 }
-"""What may be a version, and the columns that order it as it is."""
+"""Types that a version may have, and the columns that order them."""
 _LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them may then be one
 
 
@@ -51,10 +51,10 @@ _LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them ma
 class ColumnLayout:
     """The columns of a line, in order, with their forms.
 
-    `formats` are of the columns that the target takes. `row_filter` takes out the rows that are
-    marked. `traced`: lines end with topic, partition and offset again, in columns of ours, to
-    find the newest of two rows with one key, or where a refused row came from. `located`: the
-    target keeps them too, as what they are.
+    `formats` are of the columns that the target takes. `row_filter` removes the marked rows.
+    `traced`: lines end with topic, partition and offset again, in columns of ours, to find the
+    newest of two rows with one key, or the origin of a refused row. `located`: the target keeps
+    them too, in their types.
     """
 
     formats: tuple[tuple[str, ColumnFormat], ...]
@@ -73,9 +73,9 @@ class ColumnLayout:
     ) -> ColumnLayout:
         """From a frame's schema (`schema.jsonValue()`) and the columns that the target has.
 
-        `existing` is None where the target is to be made, or is `apply=`, which has none. `direct`
-        rows go into the target at once, so nothing else travels. Raises SettingsError where they
-        do not fit.
+        `existing` is None if the target is to be created, or is `apply=`, which has none. `direct`
+        rows go straight into the target, so nothing else travels. Raises SettingsError if they do
+        not fit.
         """
         kinds = {one["name"]: one["type"] for one in schema["fields"]}
         names = [str(one["name"]) for one in schema["fields"]]
@@ -92,7 +92,8 @@ class ColumnLayout:
         lacking = sorted(set(target.keys) - set(row_filter.columns))
         if lacking:
             raise SettingsError(
-                f"keys= names {', '.join(map(repr, lacking))}, which the rows or the table lack",
+                f"keys= names {', '.join(map(repr, lacking))}, which are not in both the rows "
+                "and the table",
                 fix="Name columns that both have",
             )
         there = existing or {}
@@ -183,12 +184,12 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if not name or "\x00" in name:
             raise SettingsError(
-                f"{name!r} cannot be a name in PostgreSQL",
-                fix="Give a name that is not empty and has no NUL character",
+                f"{name!r} is not a valid PostgreSQL name",
+                fix="Give a non-empty name without NUL characters",
             )
         if len(name.encode()) > _LONGEST:
             raise SettingsError(
                 f"the name {name!r} is longer than {_LONGEST} bytes",
-                cause="PostgreSQL would shorten it silently",
+                cause="PostgreSQL would truncate it silently",
                 fix="Give it a shorter name",
             )

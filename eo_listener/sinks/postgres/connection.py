@@ -53,11 +53,10 @@ class Connection(psycopg.Connection[Row]):
 
     `on_stall` is called each `stall_timeout` seconds of one wait, and may raise. A wait of more
     than `limit` seconds closes the connection: a server that is stopped answers nothing, not even
-    that. `may_end` says whether another connection of the same sink and query that blocks it is a
-    rival. `sealed`: COMMIT and ROLLBACK are not for its present user. `identity` is that of the
-    last transaction: behind a pooler libpq knows another process. `shared`: the next may have
-    another one, so a connection by our name need not be ours. `place` is where it leads, for
-    people.
+    that. `may_end` decides if another connection of the same sink and query that blocks it is a
+    rival. `sealed`: its present user must not COMMIT or ROLLBACK. `identity` is that of the last
+    transaction: behind a pooler libpq knows another process. `shared`: the next may have another
+    one, so a connection by our name need not be ours. `place` is its address, for display.
     """
 
     stall_timeout: float = 3600.0
@@ -70,16 +69,16 @@ class Connection(psycopg.Connection[Row]):
     place: str = ""
 
     def is_now(self, identity: Identity) -> None:
-        """Note which backend serves a transaction; warn once where it is not always the same."""
+        """Note which backend serves a transaction; warn once if it is not always the same."""
         before, self.identity = self.identity, identity
         if self.shared or before is None or not identity.is_another_than(before):
             return
         self.shared = True
         logger.warning(
-            "The PostgreSQL connection is served by a backend for each transaction: a pooler such "
-            "as PgBouncer runs in transaction mode. Batches are written once all the same, but the "
-            "transaction of a driver that has stopped is not ended by its successor, which names "
-            "it instead. Use session mode, or the server itself"
+            "The PostgreSQL connection gets a backend for each transaction: a pooler such as "
+            "PgBouncer runs in transaction mode. Batches are still written exactly once, but a "
+            "successor does not end the transaction of a stopped driver; it names the "
+            "transaction instead. Use session mode, or connect to the server directly"
         )
 
     @property
@@ -134,8 +133,8 @@ class Connection(psycopg.Connection[Row]):
         if self.sealed:
             raise SinkError(
                 f"the function of apply= called {what}(): nothing was written",
-                cause="the transaction must stay open until the ledger is moved in it",
-                fix=f"Take {what}() out of it; to give the batch up, raise an error",
+                cause="the transaction must stay open until the sink moves the ledger in it",
+                fix=f"Remove {what}() from it; to give up the batch, raise an error",
             )
 
 

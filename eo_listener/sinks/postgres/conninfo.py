@@ -59,13 +59,13 @@ class ConnectionSettings:
         for name in ("connect_timeout", "lock_timeout", "statement_timeout"):
             if getattr(self, name) <= 0:
                 raise SettingsError(
-                    f"{name}={getattr(self, name)} is not a time to wait",
+                    f"{name}={getattr(self, name)} is not a valid time",
                     fix="Give seconds, more than 0",
                 )
         if isinstance(self.dsn, str) and self._torn():
             raise SettingsError(
-                "the dsn of PostgresSink cannot be split into host, port and database",
-                cause="the password holds a character that has a meaning in a URI",
+                "cannot split the dsn of PostgresSink into host, port and database",
+                cause="the password contains a character with a meaning in a URI",
                 fix="Write that character as %XX (an '@' is %40), or give the dsn as "
                 "\"host=... user=... password='...'\"",
             )
@@ -97,15 +97,17 @@ class ConnectionSettings:
         except Exception as error:  # noqa: BLE001  # the user's code may raise anything
             kind = type(error).__name__
             raise RetriableSinkError(
-                f"the function that gives the dsn of PostgresSink has raised {kind}",
-                cause="whatever it asks for the password or token is away, or refuses; its text is "
-                "not shown, since it may hold a secret",
-                fix="Call it yourself, on the driver and on an executor, and see what it says",
+                f"the function that returns the dsn of PostgresSink raised {kind}",
+                cause="the source of the password or token is unavailable or refuses; its text "
+                "is not shown, since it may hold a secret",
+                fix="Call the function yourself, on the driver and on an executor, to see "
+                "its error",
             ) from None
         if not isinstance(given, str):
             raise SettingsError(
-                f"the function that gives the dsn of PostgresSink returned {type(given).__name__}",
-                fix="Return a connection string or URI as text",
+                "the function that returns the dsn of PostgresSink returned "
+                f"{type(given).__name__}",
+                fix="Return a connection string or URI as a string",
             )
         return replace(self, dsn=given)
 
@@ -118,10 +120,11 @@ class ConnectionSettings:
         )
 
     def place(self) -> str:
-        """Where it is, for people: `host:port/database`, no user and no secret.
+        """Return its address for display: `host:port/database`, no user and no secret.
 
-        What the dsn leaves out libpq takes from its service, or else from the environment. Where a
-        function gives the dsn nobody is asked for it: it is where the first connection has led.
+        libpq takes what the dsn leaves out from its service, or else from the environment. If a
+        function returns the dsn, it is not called for this: it is the address of the first
+        connection.
         """
         if not isinstance(self.dsn, str):
             return self.led_to or "the server of its dsn function"
@@ -161,18 +164,18 @@ class ConnectionSettings:
 
     def _text(self) -> str:
         if not isinstance(self.dsn, str):
-            raise TypeError("the dsn of a function is known to `now` alone")
+            raise TypeError("a dsn from a function is known to `now` only")
         return self.dsn
 
     def _settings(self) -> Mapping[str, Any]:
         try:
             return conninfo_to_dict(self._text())
         except psycopg.ProgrammingError:
-            # What libpq says quotes the string, password and all.
+            # libpq's own message quotes the string, password and all.
             raise SettingsError(
-                "the dsn of PostgresSink is not a connection string of PostgreSQL",
-                fix='Write it as "postgresql://user@host:5432/database" or '
-                '"host=... dbname=... user=...", special characters of a password as %XX in a URI',
+                "the dsn of PostgresSink is not a PostgreSQL connection string",
+                fix='Write it as "postgresql://user@host:5432/database" or "host=... dbname=... '
+                'user=..."; in a URI, write special characters of a password as %XX',
             ) from None
 
 

@@ -30,7 +30,7 @@ _SLICE: Final = 1 << 20
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNK_ROWS: Final = 40_000
-"""What one COPY takes at least; a refused row is searched for within it."""
+"""The least that one COPY takes; a refused row is searched for within it."""
 
 SAVEPOINTS: Final = 60
 """How many COPYs of a transaction have a savepoint to return to when a row is refused.
@@ -119,7 +119,7 @@ def _drained(wire: PGconn) -> PQGen[None]:
 
 def _error(result: PGresult | None) -> psycopg.Error:
     if result is None:
-        return psycopg.OperationalError("the server gave no answer to COPY")
+        return psycopg.OperationalError("the server did not answer COPY")
     return psycopg.errors.error_from_result(result)
 
 
@@ -207,7 +207,7 @@ class Copier:
     def _write_dead_letters(self, letters: Iterator[DeadLetter]) -> None:
         first = next(letters, None)
         if first is not None:
-            # Raises where there is no table; then no further row is searched for.
+            # Raises if there is no table; then no further row is searched for.
             self.dead_letters.put([first])
             rest = list(letters)
             if rest:
@@ -252,8 +252,9 @@ class Copier:
 
     def _late(self, error: psycopg.Error) -> RefusedLateError:
         return RefusedLateError(
-            f"{self.dead_letters.label}: a row was refused behind {self._saved} COPYs: "
+            f"{self.dead_letters.label}: a row was refused after {self._saved} COPYs: "
             f"{reason(error, values=False)}",
-            cause="so many COPYs of a batch have a savepoint, and more would slow down the server",
-            fix="The batch is written again, with a savepoint for each COPY",
+            cause="only that many COPYs of a batch get a savepoint, since more would slow down "
+            "the server",
+            fix="Nothing to do: the batch is written again, with a savepoint for each COPY",
         )

@@ -51,8 +51,8 @@ class DeadLetters:
     def put(self, letters: list[DeadLetter]) -> None:
         """Write them.
 
-        Raises PoisonRowError for the first where there is no table for them, or where they are
-        more than may be.
+        Raises PoisonRowError for the first if there is no table for them, or if they exceed the
+        limit.
         """
         if self.table is None:
             raise letters[0].error(self.label)
@@ -70,15 +70,16 @@ def statements_on(
 
 
 def make(link: Connection, schema: str | None, table: str, *, create: bool) -> None:
-    """Make the table where it is missing; without `create` raise SettingsError instead."""
+    """Create the table if it does not exist; without `create` raise SettingsError instead."""
     if oid(link, schema, table) is not None:
         return
     refuse_dotted("dead_letters", table, has_schemas=True)
     statement = statements_on(link, schema, table).create()
     if not create:
         raise SettingsError(
-            f"there is no table {table!r} for dead letters, and create=False forbids creating it",
-            fix=f"As a role that may create it: {statement.replace('%%', '%')};",
+            f"table {table!r} for dead letters does not exist, and create=False forbids creating "
+            "it",
+            fix=f"As a role that may create it, run {statement.replace('%%', '%')};",
         )
     with making(link):
         run(link, Statement(statement))

@@ -1,4 +1,4 @@
-"""What the server or libpq says, as our errors: who must do what about it."""
+"""The server's or libpq's errors, as our errors: who must do what about it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VALUES: Final = re.compile(
     "[\"'\u00ab\u00bb\u201c\u201e].*[\"'\u00ab\u00bb\u201d]|0x[0-9a-f]{2}( 0x[0-9a-f]{2})*",
     re.DOTALL,
 )
-"""What may be a value in a text of class 22: what it quotes, and bytes."""
+"""Parts of a text of class 22 that may be a value: quoted text, and bytes."""
 
 _RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
 _POOLED: Final = "statement pooling mode"
@@ -56,7 +56,7 @@ A server may say it in another language: then it is taken for something that may
 _ROOM: Final = "Close other connections, or raise max_connections or the role's CONNECTION LIMIT"
 _FULL: Final = ("too many", "connection slots")
 _FIXES: Final = {
-    "42501": "GRANT what is missing to the role of the dsn, or use another role",
+    "42501": "GRANT the missing privilege to the role of the dsn, or use another role",
     "42P01": "Check the name, schema= and the search_path of the role",
     "57014": "Raise statement_timeout=, or write smaller batches (maxOffsetsPerTrigger)",
     "25P04": "Raise transaction_timeout of the role, or write smaller batches",
@@ -73,14 +73,14 @@ def said(error: psycopg.Error) -> str:
 
 
 def reason(error: psycopg.Error, *, values: bool = True) -> str:
-    """Return why a row was refused, for people; without `values` it may go into logs.
+    """Return why a row was refused, for display; without `values` it may be logged.
 
-    What the server quotes in an error of class 22 is a value, in others a name. What a function of
-    the user's raises may hold whatever it likes.
+    Text that the server quotes in an error of class 22 is a value, in others a name. An error of
+    the user's function may hold anything.
     """
     text = said(error)
     if not values and _is_users(error):
-        text = f"a trigger or function of the database has raised SQLSTATE {error.sqlstate}"
+        text = f"a trigger or function of the database raised SQLSTATE {error.sqlstate}"
     elif not values and isinstance(error, psycopg.DataError):
         text = _VALUES.sub('"..."', text)
     name = error.diag.constraint_name
@@ -113,9 +113,10 @@ def on_standby(error: psycopg.Error) -> bool:
 def left_out(label: str, wrote: int, given: int) -> SinkError:
     """Return the error for a table that took fewer rows, or more, than it was given."""
     return SinkError(
-        f"{label} took {wrote} rows of {given}: nothing was written",
-        cause="a trigger or a rule of the table leaves rows out, or writes others",
-        fix="Drop it, leave such rows out in the transform, or write them by apply=",
+        f"{label} accepted {wrote} of {given} rows: nothing was written",
+        cause="a trigger or rule of the table skips rows or writes others",
+        fix="Drop the trigger or rule, filter such rows in the transform, or write them with "
+        "apply=",
     )
 
 
@@ -128,7 +129,7 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     if isinstance(error, _CONFLICT):
         return RetriableSinkError(
             problem,
-            cause="another transaction worked on the same rows at the same time",
+            cause="another transaction changed the same rows at the same time",
             fix="Find out who else writes to the table, or raise retry_timeout= of exactly_once",
         )
     if isinstance(error, errors.LockNotAvailable):
@@ -139,25 +140,26 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
         return SinkError(
             problem,
             cause="PgBouncer runs in statement mode, which has no transactions",
-            fix="Set pool_mode = session for this database and user, or name the server itself",
+            fix="Set pool_mode = session for this database and user, or connect to the "
+            "server directly",
         )
     if lost(error):
         return RetriableSinkError(
             f"{label}: the connection was lost while {doing} ({said(error)})",
-            cause="the server went down or restarted, or a successor has ended this connection",
-            fix="Start the query again when the server is up: it continues from the ledger",
+            cause="the server went down or restarted, or a successor ended this connection",
+            fix="Restart the query when the server is up: it continues from the ledger",
         )
     return SinkError(problem, fix=_FIXES.get(error.sqlstate or ""))
 
 
 def unreachable(label: str, text: str) -> SinkError:
     """Return the error for a connection that could not be made; `text` holds no secret."""
-    problem = f"{label} cannot be reached: {text}"
+    problem = f"cannot connect to {label}: {text}"
     if any(part in text for part in _WRONG):
         return SinkError(
             problem,
-            cause="the dsn names another server, database, user or password than are there",
-            fix="Try it: psql \"the dsn\" -c 'SELECT 1'",
+            cause="the server, database, user or password in the dsn is wrong",
+            fix="Try psql \"the dsn\" -c 'SELECT 1'",
         )
     if any(part in text for part in _FULL):
         return RetriableSinkError(
@@ -165,16 +167,17 @@ def unreachable(label: str, text: str) -> SinkError:
         )
     return RetriableSinkError(
         problem,
-        cause="the server is down, starts up or shuts down, or the dsn names another one",
-        fix="Try it: psql \"the dsn\" -c 'SELECT 1'; the query continues from the ledger",
+        cause="the server is down, starting up or shutting down, or the dsn names the wrong server",
+        fix="Try psql \"the dsn\" -c 'SELECT 1'; after a restart the query continues from "
+        "the ledger",
     )
 
 
 def bad_host(label: str) -> SinkError:
     """Return the error for a host's name that cannot be one."""
     return SinkError(
-        f"{label} cannot be reached: its host is no name that can be looked up",
-        cause="a part between two dots is empty, or longer than 63 characters",
+        f"cannot connect to {label}: its host is not a valid host name",
+        cause="a part between two dots is empty or longer than 63 characters",
         fix="Correct the host in the dsn",
     )
 
@@ -182,9 +185,9 @@ def bad_host(label: str) -> SinkError:
 def standby(label: str) -> RetriableSinkError:
     """Return the error for a server that only reads."""
     return RetriableSinkError(
-        f"{label}: the server that the dsn leads to is a standby, or read-only",
-        cause="a failover is not over, or the dsn names a standby",
-        fix="Name the primary in the dsn, or all servers and target_session_attrs=read-write",
+        f"{label}: the server in the dsn is a standby or read-only",
+        cause="a failover is still in progress, or the dsn names a standby",
+        fix="Name the primary in the dsn, or all servers with target_session_attrs=read-write",
     )
 
 

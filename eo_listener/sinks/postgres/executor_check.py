@@ -1,4 +1,4 @@
-"""What the executors need to write into the server, found out before a batch depends on it."""
+"""The executors' requirements for writing to the server, checked before a batch depends on them."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ _PYTHON_ERROR: Final = re.compile(
     r"Cannot run program [^\n]*|\[PYTHON_VERSION_MISMATCH\][^\n]*|"
     r"Python in worker has different version[^\n]*|No module named [^\n]*"
 )
-"""What Spark says, somewhere in many lines, of a Python that cannot be used."""
+"""Spark's words, somewhere in many lines, for an unusable Python."""
 
 
 class Obstacle(NamedTuple):
-    """What keeps the executors from writing; `passing`: it may be otherwise the next time."""
+    """The obstacle to the executors' writing; `passing`: it may be gone the next time."""
 
     reason: str
     passing: bool = False
@@ -73,8 +73,8 @@ def prove(
     """Find out what keeps the executors from writing: modules, what must be sent to them, a
     connection of their own, as many as run at once, and the right to make a table.
 
-    Runs one short job, with a connection from each core. What fails in it is an answer too. Raises
-    psycopg.Error where `link` is lost.
+    Runs one short job, with a connection from each core. A failure in it is an answer too. Raises
+    psycopg.Error if `link` is lost.
     """
     tasks = session.sparkContext.defaultParallelism
     wanted = tasks if choice.connections is None else min(tasks, choice.connections)
@@ -87,15 +87,13 @@ def prove(
     except psycopg.Error as error:
         if lost(error):
             raise
-        return Proved(executors=f"the server does not say what they may do: {reason(error)}")
+        return Proved(executors=f"cannot read their privileges: {reason(error)}")
     obstacle = (
         _probe_executors(session, writer, ours, wanted)
         if few is None
         else Obstacle(few, passing=True)
     )
-    denied = (
-        f"the role has no CREATE on the schema {writer.access.schema}, which a staging table needs"
-    )
+    denied = f"the role lacks CREATE on schema {writer.access.schema}, which a staging table needs"
     return Proved(
         executors=None if obstacle is None else obstacle.reason,
         staging=None if row is not None and row[0] else denied,
@@ -106,14 +104,14 @@ def prove(
 def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
     """Say what to raise where fewer connections are free than are wanted.
 
-    `free` are those that server, role and database leave, None where one has no limit. One more is
-    wanted, by which to find out who holds a lock.
+    `free` are the connections that server, role and database leave, None if one has no limit. One
+    more is wanted, to find out who holds a lock.
     """
     for what, left in zip(_RAISE, free or (), strict=False):
         if left is not None and left < wanted + 1:
             return (
-                f"{wanted} tasks run at once, and {max(left, 0)} connections are free: raise "
-                f"{what}, or give the sink max_connections="
+                f"{wanted} tasks run at the same time, but {max(left, 0)} connections are free: "
+                f"raise {what}, or set max_connections= on the sink"
             )
     return None
 
@@ -130,9 +128,12 @@ def reach(writer: TransactionWriter, ours: tuple[str, str, int]) -> Obstacle | N
     if row is None or row[:2] != ours[:2]:
         role, database = (row or ("", ""))[:2]
         return Obstacle(
-            f"they come in as {role!r} to {database!r}, the driver as {ours[0]!r} to {ours[1]!r}"
+            f"executors connect as {role!r} to database {database!r}, the driver as {ours[0]!r} "
+            f"to {ours[1]!r}"
         )
-    return None if row[2] else Obstacle("they reach another server by the dsn than the driver does")
+    return (
+        None if row[2] else Obstacle("with this dsn executors reach another server than the driver")
+    )
 
 
 def _probe_executors(
@@ -148,8 +149,8 @@ def _probe_executors(
         return Obstacle(unsent(writer, error))
     needed = NEEDED
 
-    # Defined in here on purpose: what has no name in a module is sent as code, so that it runs
-    # where this package is missing.
+    # Defined here on purpose: a function without a name in a module is sent as code, so that it
+    # runs even if this package is missing.
     def probe(_: Iterable[int]) -> Iterator[tuple[str, bool]]:
         import pickle  # noqa: PLC0415  # it is sent as code
 
@@ -158,13 +159,16 @@ def _probe_executors(
             try:
                 importlib.import_module(name)
             except ImportError as error:
-                yield f"their Python lacks {name} ({host}: {error})", False
+                yield f"the executors' Python lacks {name} ({host}: {error})", False
                 return
         try:
             given = pickle.loads(sent)  # noqa: S301  # our own, of a line above
         except Exception as error:  # noqa: BLE001  # what it says may be a secret
             kind, lacks = type(error).__name__, getattr(error, "name", None) or ""
-            yield f"they cannot load dsn= or apply= ({host}: {kind} {lacks}".rstrip() + ")", False
+            yield (
+                f"executors cannot load dsn= or apply= ({host}: {kind} {lacks}".rstrip() + ")",
+                False,
+            )
             return
         executor_check = importlib.import_module("eo_listener.sinks.postgres.executor_check")
         problem = executor_check.reach(*given)
@@ -174,7 +178,9 @@ def _probe_executors(
     try:
         found = session.sparkContext.parallelize(range(tasks), tasks).mapPartitions(probe).collect()
     except Exception as error:  # noqa: BLE001  # whatever it is: through the driver no Python is needed there
-        return Obstacle(f"a job that tries them has failed: {_spark_error(error)}", passing=True)
+        return Obstacle(
+            f"a job that tests the executors failed: {_spark_error(error)}", passing=True
+        )
     return Obstacle(*min(found, key=lambda one: one[1])) if found else None
 
 
@@ -192,8 +198,9 @@ def unsent(writer: TransactionWriter, error: Exception) -> str:
             which, error = f"the function of {name}", found
             break
     return (
-        f"{which} cannot be sent to them ({type(error).__name__}): it holds what cannot be "
-        "pickled, such as a client, a connection or a lock; make that in the function"
+        f"{which} cannot be sent to executors ({type(error).__name__}): it holds an object that "
+        "cannot be pickled, such as a client, a connection or a lock; create that object in the "
+        "function"
     )
 
 

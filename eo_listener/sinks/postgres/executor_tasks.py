@@ -165,7 +165,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """One attempt of one task; `failure` is None where it has done its work."""
+    """One attempt of one task; `failure` is None if it has done its work."""
 
     task: int
     attempt: int
@@ -247,10 +247,10 @@ Work = Callable[[TaskAttempt, Batches], tuple[int, int]]
 def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list[TaskResult]:
     """Do `work` in each task of `rows`, and return what the attempts that counted have done.
 
-    With `at_most` no more tasks run at a time, by a job for so many. What may pass (a server that
-    restarts, a deadlock, a lost answer to COMMIT) is raised in the task, so that Spark repeats that
-    task alone. Raises a failure, one that repeating does not solve before others,
-    NoConnectionError where it is only that tasks have no connection, and NotSentError.
+    With `at_most` no more tasks run at a time, through a job for that many. Temporary errors (a
+    server that restarts, a deadlock, a lost answer to COMMIT) are raised in the task, so that Spark
+    repeats that task alone. Raises a failure, one that a retry does not solve before others,
+    NoConnectionError if the tasks only lacked a connection, and NotSentError.
     """
     attempts = _attempts(rows)
 
@@ -272,10 +272,10 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
         results = rows.mapInArrow(task, _COLUMNS)
     except pickle.PicklingError:  # what it says may be a secret: it may come from the user's code
         raise NotSentError(
-            "what a task needs cannot be sent to the executors",
-            cause="a function of dsn= or apply= holds what cannot be pickled, such as a client, a "
-            "connection or a lock",
-            fix="Make that in the function, each time that it is called",
+            "cannot send the data of a task to the executors",
+            cause="a function of dsn= or apply= holds an object that cannot be pickled, such "
+            "as a client, a connection or a lock",
+            fix="Create that object in the function, each time that it is called",
         ) from None
     found: list[TaskResult] = []
     for part in _parts(results, at_most):

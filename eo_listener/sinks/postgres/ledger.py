@@ -172,7 +172,7 @@ def _columns(count: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def sink_key(schema: str | None, table: str) -> str:
-    """Return by what the ledger knows a sink: its table as SQL writes it, quoted where it must."""
+    """Return the ledger's key of a sink: its table as SQL writes it, quoted if it must be."""
     return ".".join(
         name if _PLAIN.fullmatch(name) else quoted(name)
         for name in (schema, table)
@@ -195,14 +195,14 @@ class Ledger:
     prunes: bool = True
 
     def make(self, link: Connection, *, create: bool) -> None:
-        """Make the tables where they are missing; without `create` raise SettingsError instead."""
+        """Create the tables if they do not exist; without `create` raise SettingsError instead."""
         if not self._check_all(link, run(link, self._there()).fetchall(), create=create):
             with making(link):
                 for one in self._sql().create():
                     run(link, Statement(one))
 
     def _check_all(self, link: Connection, found: Sequence[Row], *, create: bool) -> bool:
-        """Return True if both tables exist; raises SettingsError where they cannot be used."""
+        """Return True if both tables exist; raises SettingsError if they cannot be used."""
         if len(found) == len(_GRANTS):
             for name, kept, granted in found:
                 self._check(link, name, kept=kept, granted=granted)
@@ -211,7 +211,8 @@ class Ledger:
             statements = self._sql().create()
             raise SettingsError(
                 f"{self.label} has no ledger, and create=False forbids creating it",
-                fix=f"As a role that may create it: {'; '.join(statements).replace('%%', '%')};",
+                fix="As a role that may create it, run "
+                f"{'; '.join(statements).replace('%%', '%')};",
             )
         return False
 
@@ -230,7 +231,7 @@ class Ledger:
             )
         if not granted:
             raise SettingsError(
-                f"the role of {self.label} lacks rights on the ledger {table}",
+                f"the role of {self.label} lacks privileges on the ledger {table}",
                 cause="the sink reads and moves the heads, and writes and prunes the history",
                 fix=f"GRANT {_GRANTS[name]} ON {table} TO the role of the dsn",
             )

@@ -46,9 +46,9 @@ def row_origins(
 ) -> Iterator[tuple[str, int, int]]:
     """Topic, partition and offset of each row, in this order; rows without one of them last.
 
-    The server sorts them, in temporary files where they are many. `table` is a name as SQL writes
-    it, as the ledger has it; `columns` are the names of the three. Raises SettingsError where there
-    is no such table or column, and psycopg.Error.
+    The server sorts them, in temporary files if they are many. `table` is a name as SQL writes it,
+    as the ledger has it; `columns` are the names of the three. Raises SettingsError if the table or
+    a column does not exist, and psycopg.Error.
     """
     there = {name for (name,) in link.execute(_COLUMNS, (table,))}
     require_origin_columns(table, there, columns)
@@ -165,7 +165,7 @@ class PostgresLedgerReader:
         if not there:
             raise SettingsError(
                 f"{self.label} has no ledger: no schema has a table {HEADS}",
-                cause="no sink has written to it yet, or it is another database",
+                cause="no sink has written to it yet, or it is the wrong database",
                 fix="Name the database of PostgresSink's dsn",
             )
         if there[0] not in seen and len(there) > 1:
@@ -173,14 +173,14 @@ class PostgresLedgerReader:
                 f"{self.label} has {len(there)} ledgers, none of them in the search_path",
                 cause=f"they are in the schemas {', '.join(there[:5])}"
                 + (", ..." if there[5:] else ""),
-                fix="Name one of them: --schema NAME",
+                fix="Name a schema: --schema NAME",
             )
         return there[0]
 
     def _translated(self, error: psycopg.Error) -> Exception:
         if isinstance(error, errors.UndefinedTable):
             return SettingsError(
-                f"{self.label} has no ledger: there is no table {HEADS}",
+                f"{self.label} has no ledger: table {HEADS} does not exist",
                 fix="Name the schema of PostgresSink's table: --schema NAME",
             )
         if isinstance(error, errors.InsufficientPrivilege) and self._schema is not None:

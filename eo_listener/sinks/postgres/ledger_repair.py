@@ -77,7 +77,7 @@ class PostgresLedgerRepair:
             return table if "." in table else sink_key(self._schema, table)
         if found[0] != self._schema:
             raise SettingsError(
-                f"the table {table} is in schema {found[0]}, and the ledger in {self._schema}",
+                f"the table {table} is in schema {found[0]}, but the ledger is in {self._schema}",
                 cause="each schema has a ledger of its own",
                 fix=f"ALTER TABLE {table} SET SCHEMA ..., or begin a new ledger there",
             )
@@ -138,10 +138,10 @@ class PostgresLedgerRepair:
             commit(link, self._reader.label, link.limit)
         except OutcomeUnknownError as error:
             raise OutcomeUnknownError(
-                f"{self._reader.label}: no answer to COMMIT came, so the ledger may be changed "
-                "or not",
+                f"{self._reader.label}: COMMIT was not answered, so the ledger may or may not "
+                "have changed",
                 cause=error.cause,
-                fix="See what it has: eo-listener ledger show; then type the command again",
+                fix="Run eo-listener ledger show to see the ledger, then run the command again",
             ) from error
         except ForeignWriterError as error:
             roll_back(link)
@@ -159,7 +159,7 @@ class PostgresLedgerRepair:
         return {one.partition: one.head for one in map(read_ledger_row, rows)}
 
     def _found(self, table: str) -> tuple[str, str] | None:
-        """The schema and name of a table that is named as in SQL; None where there is none."""
+        """The schema and name of a table named as in SQL; None if it does not exist."""
         try:
             row = self._connection().execute(_TABLE, (table,)).fetchone()
         except errors.InvalidName:  # no table is called so

@@ -59,7 +59,7 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockWatch:
-    """What is done when a wait for a lock has taken long enough.
+    """The action once a wait for a lock has taken long enough.
 
     A connection by the same name, thus of the same sink and query, that holds the ledger and waits
     for no lock itself is a zombie or a second driver: it is ended, and its transaction with it. Of
@@ -75,16 +75,16 @@ class LockWatch:
     def check(self, waiting: int, *, may_end: bool) -> None:
         """End what blocks the backend `waiting`, or raise SinkLockedError that names it.
 
-        Without `may_end` a connection of our own is left alone: it may be another task's. Where no
-        second connection is available, nothing is done: the wait may be for no lock at all, and for
-        a lock the server's own lock_timeout ends it.
+        Without `may_end` a connection of our own is left alone: it may be another task's. If no
+        second connection is available, nothing is done: the wait may not be for a lock, and for a
+        lock the server's own lock_timeout ends it.
         """
         try:
             second = self.open_second()
         except SinkError as error:
             logger.warning(
-                "%s: cannot find out which session holds the lock: no second connection could be "
-                "opened: %s",
+                "%s: cannot find out which session holds the lock, since a second connection "
+                "failed: %s",
                 self.label,
                 error,
             )
@@ -118,8 +118,8 @@ class LockWatch:
         raise SinkLockedError(
             f"{self.label} is locked by another driver of this query: backend {found.pid} from "
             f"{found.address}, user {found.user}",
-            cause="it has stopped, or runs beside this one, and this role may not end it",
-            fix=f"End it as that user: SELECT pg_terminate_backend({found.pid}), or use one role",
+            cause="it hangs or runs at the same time as this driver, and this role may not end it",
+            fix=f"As that user, run SELECT pg_terminate_backend({found.pid}), or use the same role",
         )
 
     def _somebody(self, found: Blocker) -> SinkLockedError:
@@ -128,17 +128,17 @@ class LockWatch:
             f"({found.application or 'no application name'}, user {found.user}, from "
             f"{found.address}, {found.state}) has held a lock that this batch needs for more than "
             f"{self.waited:.0f} s",
-            cause="it is not a connection of this sink and query, so it is left alone",
-            fix=f"Let it end, or end it: SELECT pg_terminate_backend({found.pid}); or raise "
+            cause="it is not a connection of this sink and query, so the sink does not end it",
+            fix=f"Wait for it, run SELECT pg_terminate_backend({found.pid}), or raise "
             "lock_timeout=",
         )
 
     def _prepared(self, found: Sequence[tuple[object, ...]]) -> SinkLockedError:
         names = ", ".join(f"{gid!r} of {owner}" for gid, owner in found)
         return SinkLockedError(
-            f"{self.label} is locked by a transaction that was prepared and never ended; the "
-            f"oldest of this database: {names}",
-            cause="PREPARE TRANSACTION keeps locks until it is ended, over restarts too",
-            fix="Find it in pg_locks and pg_prepared_xacts, and COMMIT PREPARED or ROLLBACK "
-            "PREPARED it",
+            f"a prepared transaction that never ended locks {self.label}; the oldest of this "
+            f"database: {names}",
+            cause="PREPARE TRANSACTION keeps locks until it is ended, even across restarts",
+            fix="Find it in pg_locks and pg_prepared_xacts, and run COMMIT PREPARED or "
+            "ROLLBACK PREPARED",
         )

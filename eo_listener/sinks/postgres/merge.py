@@ -72,7 +72,9 @@ class Merge:
         return _listed(self.target.keys)
 
     def _sifted(self, dead_letters: DeadLetters) -> int:
-        """Write what can be written; where the newest row of a key is refused, the next of it."""
+        """Write the rows that can be written; if the newest row of a key is refused, the next row
+        of that key.
+        """
         first, last = self._numbered()
         written, turn = 0, 1
         while True:
@@ -108,7 +110,7 @@ class Merge:
         return (1, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
     def _offer_next_of_key(self, refused: list[int], turn: int) -> None:
-        """Put the rows after those refused in their place; raise where one of them is tied."""
+        """Put the rows after those refused in their place; raise if one of them is tied."""
         are_refused = f"{NUMBER} = ANY (ARRAY{refused}::bigint[])"
         self.link.execute(
             f"UPDATE {self.staged} SET {TURN} = {turn} WHERE {self.which} "
@@ -161,7 +163,7 @@ class Merge:
         )
 
     def _one_a_key(self) -> None:
-        """Of rows with one key keep the newest; raise SettingsError where it cannot be determined.
+        """Of rows with one key keep the newest; raise SettingsError if it cannot be determined.
 
         Nulls are equal to nothing, so rows whose key has one are not duplicates.
         """
@@ -179,7 +181,7 @@ class Merge:
         )
 
     def _refuse_tie(self, tied: str, *, there: bool = False) -> None:
-        """Raise SettingsError where this part of a query, from FROM on, gives a row."""
+        """Raise SettingsError if this part of a query, from FROM on, returns a row."""
         traced = self.layout.traced
         asked = f"SELECT {_ORIGIN if traced else 'NULL'} FROM {tied} LIMIT 1"
         row: tuple[Any, ...] | None = self.link.execute(asked).fetchone()
@@ -213,10 +215,10 @@ class Merge:
     def _check_taken(self, written: int, which: str, label: str) -> None:
         """Find out why fewer rows were written than were to be.
 
-        Raises SettingsError where one is neither older nor newer than the row in the table,
-        SinkError where the table left rows out. Where the table has a row of that key, a trigger
-        may skip the update (suppress_redundant_updates_trigger); what it has need not be what was
-        given, since a trigger may change values too.
+        Raises SettingsError if one is neither older nor newer than the row in the table, SinkError
+        if the table left rows out. If the table has a row of that key, a trigger may skip the
+        update (suppress_redundant_updates_trigger); its values need not be those given, since a
+        trigger may change values too.
         """
         if not self._upserts or set(self.layout.written) <= set(self.target.keys):
             return
@@ -237,7 +239,7 @@ class Merge:
                 f"AND {self._values('eo_there.')} <> {self._values(f'{ALIAS}.')}",
                 there=True,
             )
-        # Whether the table has a row of the same key, with a version that is not older.
+        # True if the table has a row of the same key, with a version that is not older.
         is_there = f"{rows.there(self.target.keys[0])} IS NOT NULL"
         if version is not None:
             is_there = f"{rows.there(version)} >= {rows.given(version)}"
@@ -247,7 +249,7 @@ class Merge:
             raise left_out(label, wanted - lost, wanted)
 
     def _values(self, row: str) -> str:
-        """All that a row says, as one text, but for where it came from.
+        """Everything in a row except its origin, as one text.
 
         As a text, since not every type can be compared (json, xml, point).
         """

@@ -35,12 +35,12 @@ logger = logging.getLogger("eo_listener")
 _PAUSES: Final = (0.0, 60.0, 300.0)
 """Seconds until what may pass is tried again, after one, two and more times that it failed."""
 
-_CONNECT = "this is a DataFrame of Spark Connect, whose executors cannot be asked"
+_CONNECT = "this is a Spark Connect DataFrame, whose executors cannot be checked"
 
 
 class ChosenMethod(NamedTuple):
-    """A write method. `ranges` are those of the tasks, where only some of them are to be written,
-    or each by itself.
+    """A write method. `ranges` are those of the tasks, if only some of them are to be written, or
+    each separately.
     """
 
     method: WriteMethod
@@ -48,7 +48,7 @@ class ChosenMethod(NamedTuple):
 
 
 class MethodChoice:
-    """For the batches of one sink. What prevents the wanted method is logged once."""
+    """For the batches of one sink. The obstacle to the wanted method is logged once."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
@@ -101,7 +101,7 @@ class MethodChoice:
     def fall_back_to_driver(self, error: SinkError, label: str) -> bool:
         """Write through the driver from now on, since the chosen method failed; False: it may not.
 
-        For a minute or more, where what failed may pass.
+        For a minute or more, if the failure may be temporary.
         """
         if self._choice.write_method != "auto":
             return False
@@ -140,23 +140,23 @@ class MethodChoice:
         self._failed += 1
 
     def _ranges(self, frame: Any, plan: PlannedBatch, label: str, *, rest: bool) -> Ranges | None:
-        """Return the offsets of each task, None where a task is not one partition.
+        """Return the offsets of each task, None if a task is not one partition.
 
-        Where only the `rest` of a batch is to be written, raises SettingsError instead.
+        If only the `rest` of a batch is to be written, raises SettingsError instead.
         """
         try:
             ranges = task_ranges(frame)
             if fit(ranges, plan):
                 return ranges
-            why = "the tasks read other offsets than are planned, or not only Kafka"
+            why = "the tasks read other offsets than planned, or other sources besides Kafka"
         except SettingsError as error:
             why = f"{error.problem} ({error.cause})"
         if rest:
             raise SettingsError(
-                f"batch {plan.batch_id} is written in part, and the rest is unknown: {why}",
-                cause='with atomicity="partition" some of its partitions were written before; the '
-                "transform, or the source's options, have changed since",
-                fix="Run this batch with the code that it began with, then change it",
+                f"batch {plan.batch_id} is partly written, and the rest is unknown: {why}",
+                cause='with atomicity="partition" some of its partitions were written before; '
+                "the transform or the source's options have changed since",
+                fix="Run this batch with the code that it began with, then change the code",
             )
         self._warn_once(label, f"{why}: such batches are one transaction each")
         return None
@@ -178,8 +178,8 @@ def _speculation(frame: Any) -> str | None:
 def _refused(obstacle: str) -> SettingsError:
     return SettingsError(
         f'write_method="staging" cannot be used: {obstacle}',
-        cause="the executors must reach the server as the driver does, and the role may make a "
-        "staging table",
-        fix="Install eo-listener[postgres] there too, grant what is missing, or use "
-        'write_method="driver"',
+        cause="the executors must reach the server as the driver does, and the role must be "
+        "allowed to create a staging table",
+        fix="Install eo-listener[postgres] on the executors too, grant the missing "
+        'privileges, or use write_method="driver"',
     )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTask:
-    """What one task does: its partition's rows and head. Is sent out.
+    """The work of one task: its partition's rows and head. Sent to executors.
 
     `entries` are by the number of the task; a task without one has nothing to write.
     """
@@ -64,8 +64,8 @@ class PartitionTask:
             return done.rows or 0, done.dead_letters
 
     def _writer(self, attempt: TaskAttempt) -> TransactionWriter:
-        """With a savepoint for each COPY where a row that is refused late would end the batch: an
-        attempt's rows come once.
+        """With a savepoint for each COPY if a row refused late would end the batch: an attempt's
+        rows come once.
         """
         again = attempt.is_first and not attempt.is_last
         # One prunes for all: the others would wait for what it deletes, until its COMMIT.
@@ -119,5 +119,5 @@ class Partitions:
 
 
 def rows_of(rows: DataFrame, ranges: Ranges, entry: Entry) -> DataFrame:
-    """Return the rows of the partitions of `entry` alone, where each task reads one partition."""
+    """Return the rows of the partitions of `entry` alone, if each task reads one partition."""
     return rows.where(functions.spark_partition_id().isin(*of_each_task(ranges, entry)))

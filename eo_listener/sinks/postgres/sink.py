@@ -74,14 +74,14 @@ class PostgresSink:
     """Writes batches into PostgreSQL, each in the transaction that moves its ledger.
 
     `dsn` is a connection string or URI, or a function that returns one, which is called for each
-    connection. `table` and the ledger lie in `schema` (None: where the
-    search_path shows the table, else the first of it) and are made when absent, unless `create` is
-    False. `mode`: "append"; "upsert" by `keys` (the newest row of a key, by `version_column` if
-    there is one, else by offset). `apply`: your own SQL statements, or a function of (connection,
-    entry), run in the transaction on the rows, which are then in the table eo_batch; `table` is
-    then only the sink's name in the ledger. `dead_letters` names a table for rows that cannot be
-    written, at most `max_dead_letters` of a transaction: a number, or a share of its rows as a
-    float.
+    connection. `table` and the ledger are in `schema` (None: the schema in which the search_path
+    finds the table, otherwise its first) and are created if they do not exist, unless `create` is
+    False. `mode`: "append"; "upsert" with `keys` (the newest row of a key, by `version_column` if
+    there is one, otherwise by offset). `apply`: your own SQL statements, or a function of
+    (connection, entry), run in the transaction on the rows, which are then in the table eo_batch;
+    `table` is then only the sink's name in the ledger. `dead_letters` names a table for rows that
+    cannot be written, at most `max_dead_letters` of a transaction: a number, or a share of its rows
+    as a float.
 
     `atomicity`: with "batch" a batch is one transaction, with "partition" each of its Kafka
     partitions may be one, which the task writes that reads it. `write_method`: "driver" brings rows
@@ -152,7 +152,7 @@ class PostgresSink:
 
     @property
     def label(self) -> str:
-        """The table and where it is, for people."""
+        """The table and its server, for display."""
         return f"PostgreSQL table {self.key} at {self._kept.access.place()}"
 
     @property
@@ -211,8 +211,8 @@ class PostgresSink:
         try:
             return self._write(chosen, writer, frame, entry, plan)
         except (NoConnectionError, NoStagingError, NotSentError) as error:
-            # Where the driver has no connection either, the server is away, which is not the fault
-            # of the method.
+            # If the driver has no connection either, the server is unavailable, which is not the
+            # fault of the method.
             away = not answers(self._kept.connection(writer))
             if away or not self._method_choice.fall_back_to_driver(error, self.label):
                 raise error.plain() if isinstance(error, NoConnectionError) else error from None
@@ -331,7 +331,7 @@ class KeptConnection:
             if schema is None:
                 raise SettingsError(
                     f"{label}: the search_path of its role has no schema that exists",
-                    fix="Name one: schema=...",
+                    fix="Name a schema: schema=...",
                 )
             self.access = replace(self.access, schema=schema)
         return self.access
@@ -349,7 +349,7 @@ class KeptConnection:
         return link
 
     def _note_place(self, link: Connection) -> None:
-        """Keep where a function's dsn has led first, so that the sink is not taken for another.
+        """Keep the first address of a function's dsn, so that the sink is not taken for another.
 
         Later ones may lead elsewhere, as after a failover: what goes by the label goes on by it.
         """
@@ -389,8 +389,8 @@ class KeptConnection:
             if waited > 2 * timeout:
                 raise SinkError(
                     f"{label}: backend {self._unknown_commit.pid} is still committing a batch",
-                    cause="the server, or a standby that it waits for, hangs or is overloaded",
-                    fix="Query pg_stat_activity; start the query again when it has ended",
+                    cause="the server or a standby that it waits for hangs or is overloaded",
+                    fix="Query pg_stat_activity; restart the query when the backend has ended",
                 )
             if waited > timeout:
                 link.execute(_END, self._unknown_commit)

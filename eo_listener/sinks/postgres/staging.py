@@ -56,7 +56,7 @@ class NoStagingError(SinkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTask:
-    """What one task does: its rows into the staging table. Is sent out."""
+    """The work of one task: its rows into the staging table. Sent to executors."""
 
     writer: TransactionWriter
     layout: ColumnLayout
@@ -64,7 +64,7 @@ class StageTask:
     entry: Entry
 
     def __call__(self, attempt: TaskAttempt, batches: Batches) -> tuple[int, int]:
-        """Write. What an attempt that fails has left behind is not counted."""
+        """Write. Rows that a failed attempt has left behind are not counted."""
         gathered = chunks(batches, self.layout, end=f"\t{attempt.number}\n")
         first = next(gathered, None)
         if first is None:
@@ -116,7 +116,7 @@ class Staging:
         letters_stage = f"{stage}_dead" if dead else None
         self._prepare(link, rows.layout, entry, stage, letters_stage)
         try:
-            # What the user does is done here: his function need not travel.
+            # The user's function runs here: it need not travel.
             target = replace(self.writer.target, apply=None, dead_letters=letters_stage)
             task = StageTask(
                 writer=replace(self.writer, target=target),
@@ -167,11 +167,11 @@ class Staging:
             commit(link, self.writer.label, link.limit)
         except errors.InsufficientPrivilege as error:
             roll_back(link)
-            failure = translated(error, self.writer.label, "making the staging table")
+            failure = translated(error, self.writer.label, "creating the staging table")
             raise failure.as_kind(NoStagingError) from error
         except psycopg.Error as error:
             roll_back(link, error)
-            raise translated(error, self.writer.label, "making the staging table") from error
+            raise translated(error, self.writer.label, "creating the staging table") from error
         except BaseException:  # whatever it is: what is open must not stay open
             roll_back(link)
             raise
@@ -217,7 +217,7 @@ class Staging:
             counts.rows = wanted
             return
         counts.rows = self.writer.merge(link, layout, staged, which).run(counts.dead_letters)
-        # Where rows are appended, each that was staged is now moved or refused.
+        # If rows are appended, each staged row is now moved or refused.
         moved = counts.rows + counts.dead_letters.count - dead
         if self.writer.direct and moved != wanted:
             if _count(link, staged, which) != wanted:
@@ -255,9 +255,10 @@ class Staging:
 
     def _emptied(self) -> RetriableSinkError:
         return RetriableSinkError(
-            f"{self.writer.label}: the staging table does not hold what the tasks have written",
-            cause="the server has crashed since, which empties an unlogged table",
-            fix="The batch is staged again; logged_staging=True keeps the rows over a crash",
+            f"{self.writer.label}: the staging table does not hold the rows that the tasks wrote",
+            cause="the server has since crashed, which empties an unlogged table",
+            fix="Nothing to do: the batch is staged again; logged_staging=True keeps the "
+            "rows across a crash",
         )
 
     def _drop(self, link: Connection, names: Sequence[str], schema: str | None = None) -> None:

@@ -78,14 +78,14 @@ class Rows:
 
 @dataclass(kw_only=True)
 class WriteCounts:
-    """What one transaction has written so far, and how many rows it was given."""
+    """The numbers of one transaction so far: rows written, and rows given."""
 
     dead_letters: DeadLetters
     rows: int = 0
     given: int = 0
 
     def applied(self) -> Applied:
-        """What the caller of a sink gets."""
+        """The result for the caller of a sink."""
         return Applied(rows=self.rows, dead_letters=self.dead_letters.count)
 
 
@@ -93,9 +93,9 @@ class WriteCounts:
 class TransactionWriter:
     """Writes batches of one sink and query. Holds no connection, so it may travel to executors.
 
-    `alone`: no other transaction of the same sink and query may be open beside it. `savepoints` is
-    how many a transaction may have, None for any number. `keeps`: a task leaves its connection open
-    for the next one.
+    `alone`: no other transaction of the same sink and query may be open at the same time.
+    `savepoints` is how many a transaction may have, None for any number. `keeps`: a task leaves its
+    connection open for the next one.
     """
 
     access: ConnectionSettings
@@ -108,7 +108,7 @@ class TransactionWriter:
 
     @property
     def label(self) -> str:
-        """The sink, for people."""
+        """The sink, for display."""
         return self.ledger.label
 
     @property
@@ -123,7 +123,7 @@ class TransactionWriter:
 
     @property
     def conninfo(self) -> str | None:
-        """What `open` connects by, None where that may be another text each time. Secret."""
+        """The conninfo that `open` uses, None if that may be another text each time. Secret."""
         if not isinstance(self.access.dsn, str):
             return None
         return self.access.conninfo(self.application)
@@ -155,7 +155,7 @@ class TransactionWriter:
     def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
         """Write rows through the driver, and the ledger's entry, in one transaction.
 
-        Where a row is refused late they are fetched again, each COPY with a savepoint.
+        If a row is refused late, the rows are fetched again, each COPY with a savepoint.
         """
         try:
             return self.write_arrow(link, rows.layout, rows.fetch(), entry)
@@ -173,7 +173,7 @@ class TransactionWriter:
     ) -> Applied:
         """Write rows that come once, and the ledger's entry, in one transaction.
 
-        What is computed for the first of the rows is computed before it begins.
+        The work for the first of the rows is computed before it begins.
         """
         with closing(batches):
             gathered = chunks(batches, layout)
@@ -186,7 +186,7 @@ class TransactionWriter:
     def begin(self, link: Connection, entry: Entry) -> None:
         """Begin a transaction, and lock the heads of `entry` in it.
 
-        Raises ForeignWriterError where they are not what it has found.
+        Raises ForeignWriterError if they differ from the entry's.
         """
         answer = begin(link, self.access, lambda: self.ledger.hold(link, entry))
         if answer is not None:
@@ -294,7 +294,7 @@ def begin(
 
 
 def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
-    """Roll back; where that fails, close the connection, which has the same effect.
+    """Roll back; if that fails, close the connection, which has the same effect.
 
     The connection is also closed where the error `after` shows that its server is a standby: the
     next one may lead to the primary.
@@ -314,14 +314,14 @@ def commit(
 ) -> None:
     """Send COMMIT, and read the answer within `wait` seconds; `sent` is called in between.
 
-    Raises OutcomeUnknownError where no answer came, RetriableSinkError or SinkError where the
-    server says that it has rolled back.
+    Raises OutcomeUnknownError if no answer came, RetriableSinkError or SinkError if the server
+    reports a rollback.
     """
     wire = link.pgconn
     unknown = OutcomeUnknownError(
         f"{label}: the answer to COMMIT was lost, so the batch may have been written or not",
-        cause="the server went down, or the network to it",
-        fix="Start the query again: a batch that was written is not doubled by that",
+        cause="the server or the network to it went down",
+        fix="Restart the query: a batch that was written is not written twice",
     )
     try:
         wire.send_query(b"COMMIT")
@@ -347,7 +347,8 @@ def commit(
     refusal = psycopg.errors.error_from_result(answer)
     state = refusal.sqlstate or ""
     if state.startswith(("08", "57", "XX")) or not state:
-        # 57: the server is going down; a commit that waits for a standby is then done all the same.
+        # 57: the server is shutting down; a commit that waits for a standby is then done
+        # nevertheless.
         link.close()
         raise unknown from refusal
     raise translated(refusal, label, "committing") from None

@@ -48,14 +48,14 @@ def check_apply(target: Target) -> None:
             raise SettingsError(
                 f"apply= has the statement {word}, which would begin or end a transaction",
                 cause="its statements run in the transaction that moves the ledger",
-                fix="Take it out: the transaction is begun and ended for you",
+                fix="Remove it: the sink begins and ends the transaction",
             )
 
 
 def apply_users(link: Connection, target: Target, entry: Entry, label: str) -> None:
     """Run what the user gave on the rows in `eo_batch`, in the transaction that is open.
 
-    Raises SinkError where a statement is refused, or has ended the transaction.
+    Raises SinkError if a statement is refused, or has ended the transaction.
     """
     before = _transaction(link)
     if callable(target.apply):
@@ -77,8 +77,8 @@ def apply_users(link: Connection, target: Target, entry: Entry, label: str) -> N
     if _transaction(link) != before:
         raise SinkError(
             f"{label}: apply= has ended the transaction, so the ledger was not moved",
-            cause="what it wrote may be kept, and is written again when the batch is repeated",
-            fix="Take COMMIT and ROLLBACK out of it",
+            cause="its rows may be kept, and are written again when the batch is repeated",
+            fix="Remove COMMIT and ROLLBACK from it",
         )
 
 
@@ -105,8 +105,8 @@ class SealedCursor(psycopg.Cursor[Row]):
         if word is not None:
             raise SinkError(
                 f"the function of apply= sent {word}: nothing was written",
-                cause="the transaction must stay open until the ledger is moved in it",
-                fix=f"Take {word} out of it; to give the batch up, raise an error",
+                cause="the transaction must stay open until the sink moves the ledger in it",
+                fix=f"Remove {word} from it; to give up the batch, raise an error",
             )
 
 

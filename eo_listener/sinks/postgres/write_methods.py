@@ -30,13 +30,13 @@ class WriteMethod(Enum):
     """
 
     DRIVER = "through the driver"
-    STAGING = "by a staging table"
+    STAGING = "through a staging table"
     TASKS = "by the tasks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a user has chosen; `rows` is from how many planned rows on executors write.
+    """The user's choice; `rows` is the number of planned rows from which executors write.
 
     `connections` is how many of theirs may be open at a time, None: as many as tasks run.
     """
@@ -56,15 +56,15 @@ class Choice:
         by_partition = atomicity == "partition"
         if by_partition and write_method != "auto":
             raise SettingsError(
-                f'atomicity="partition" and write_method={write_method!r} do not go together',
-                cause="through the driver and by the staging table a batch is one transaction",
-                fix='Drop write_method=, or atomicity="partition"; executor_rows= sets from how '
-                "many rows on the tasks write",
+                f'atomicity="partition" cannot be combined with write_method={write_method!r}',
+                cause="through the driver or a staging table a batch is one transaction",
+                fix='Remove write_method= or atomicity="partition"; executor_rows= sets the '
+                "number of rows from which the tasks write",
             )
         for name, given, least in (("executor_rows", rows, 0), ("max_connections", connections, 1)):
             if given is not None and given < least:
                 raise SettingsError(
-                    f"{name} must be at least {least}, got {given}", fix="Give more"
+                    f"{name} must be at least {least}, got {given}", fix="Give a larger number"
                 )
         usual = TASK_ROWS if by_partition else STAGING_ROWS
         return cls(
@@ -85,7 +85,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """What prevents a write method, found out before it is needed; None: nothing.
+    """The obstacle to a write method, determined before it is needed; None if there is none.
 
     `executors` prevents both methods of theirs, and may pass if it is `passing`; `staging`
     prevents the staging table.
@@ -96,7 +96,7 @@ class Proved:
     passing: bool = False
 
     def obstacle(self, method: WriteMethod) -> str | None:
-        """What prevents this one."""
+        """Return the obstacle to this method."""
         if method is WriteMethod.DRIVER:
             return None
         return self.executors or (self.staging if method is WriteMethod.STAGING else None)
@@ -113,7 +113,8 @@ def missing(plan: PlannedBatch, entry: Entry) -> bool:
 def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
     """Return True if each task reads what is planned of one partition, and all of them all of it.
 
-    What is not Kafka has a head that belongs to no task, even in a batch for which it has nothing.
+    The head of sources other than Kafka belongs to no task, even in a batch in which they have
+    nothing.
     """
     read, planned = (
         {tp: offset_range for tp, offset_range in given if offset_range.start != offset_range.until}

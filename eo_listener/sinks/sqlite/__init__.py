@@ -3,7 +3,7 @@
 - A transaction begins with `BEGIN IMMEDIATE`. A new file gets a write-ahead log with
   `synchronous=FULL`; an existing rollback journal is kept, with `synchronous=EXTRA`. All names are
   `main."..."`.
-- Refused: paths on network file systems, where neither the log nor locks can be trusted, and
+- Refused: paths on network file systems, on which neither the log nor locks can be trusted, and
   columns whose type affinity would change a value.
 - Nothing can end a stopped process that holds its lock. So the wait is bounded, and the error
   names the process.

@@ -1,4 +1,4 @@
-"""The target table: what it has, how it is made, and where a batch's rows go first."""
+"""The target table: its columns, its creation, and the first destination of a batch's rows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SCHEMA: Final = "main"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Where a batch's rows go: the target itself, or a staged table from which `apply=` or
-    `upsert` brings them there.
+    """The destination of a batch's rows: the target itself, or a staged table from which `apply=`
+    or `upsert` brings them there.
     """
 
     row_filter: RowFilter
@@ -60,7 +60,7 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
         refuse_dotted("table", target.table, has_schemas=False)
         if not target.create:
             raise SettingsError(
-                f"the database has no table {target.table!r}, and create=False",
+                f"table {target.table!r} does not exist, and create=False",
                 fix=f"Create it: CREATE TABLE {name} ({_columns(schema, row_filter, target.keys)})",
             )
         connection.execute(f"CREATE TABLE {name} ({_columns(schema, row_filter, target.keys)})")
@@ -85,8 +85,8 @@ def in_file(table: str) -> str:
 def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     """Return the columns of a table that can be written, and what each is declared as.
 
-    Empty where there is no such table. In a STRICT table a column declared ANY takes all as it is,
-    as a column without a type does in others; its declaration is empty here.
+    Empty if the table does not exist. In a STRICT table a column declared ANY takes every value
+    unchanged, as a column without a type does in others; its declaration is empty here.
     """
     rows = connection.execute(f"PRAGMA {SCHEMA}.table_xinfo({quoted(table)})").fetchall()
     found = {name: kind for _, name, kind, *_, hidden in rows if not hidden}
@@ -101,8 +101,8 @@ def _check_keys(target: Target, row_filter: RowFilter) -> None:
     missing = sorted(set(target.keys) - set(row_filter.columns))
     if missing:
         raise SettingsError(
-            f"keys= names {', '.join(map(repr, missing))}, which the rows do not have",
-            fix="Name columns of the transform's result, upper and lower case included",
+            f"keys= names {', '.join(map(repr, missing))}, which the rows lack",
+            fix="Name columns of the transform's result, with the same case",
         )
 
 
@@ -113,10 +113,10 @@ def _check_types(target: Target, there: Mapping[str, str], fields: Sequence[pa.F
         if found is None or keeps(found, field.type):
             continue
         raise SettingsError(
-            f"column {field.name!r} of table {target.table!r} is declared {found}, and would "
+            f"column {field.name!r} of table {target.table!r} is declared {found}, which would "
             f"change values of type {field.type}",
-            cause=f"SQLite turns what is put into such a column into {affinity(found)} where it "
-            "can: '00123' becomes 123, a decimal or a large integer a float with 15 digits",
+            cause=f"SQLite converts values in such a column to {affinity(found)} if it can: "
+            "'00123' becomes 123, a decimal or a large integer a float with 15 digits",
             fix=f"Declare it {declared(field.type)}, or cast the column in the transform",
         )
 

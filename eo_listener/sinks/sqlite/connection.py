@@ -61,13 +61,11 @@ class Connection(sqlite3.Connection):
 
 
 def absolute(path: str | Path) -> Path:
-    """The path from the root on. Raises SettingsError where it begins with nobody's home."""
+    """The absolute path. Raises SettingsError if it begins with an unknown user's home."""
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError:
-        raise SettingsError(
-            f"{path}: there is no such home folder", fix="Write the path from / on"
-        ) from None
+        raise SettingsError(f"{path}: no such home folder", fix="Write the absolute path") from None
 
 
 class DatabaseFile:
@@ -94,7 +92,7 @@ class DatabaseFile:
     def connection(self) -> Connection:
         """Return the open connection.
 
-        Raises SettingsError for a path that cannot be one, SinkError where it cannot be opened.
+        Raises SettingsError for an impossible path, SinkError if it cannot be opened.
         """
         if self._connection is not None and self._pid != os.getpid():
             self._inherited.append(self._connection)  # closing it would drop the parent's locks
@@ -124,7 +122,7 @@ class DatabaseFile:
                 check_same_thread=False,  # foreachBatch comes on any thread, one at a time
             )
             _set_journal(connection, is_new=is_new)
-            # Within a transaction, and so in apply=, it could not be changed any more.
+            # Within a transaction, and so in apply=, it could no longer be changed.
             keys = "ON" if self._foreign_keys else "OFF"
             connection.execute(f"PRAGMA foreign_keys = {keys}")
         except sqlite3.Error as error:
@@ -146,14 +144,14 @@ class DatabaseFile:
         if is_new and not self._create:
             raise SettingsError(
                 f"{self.path} does not exist, and create=False",
-                fix="Create it, or leave create=False out",
+                fix="Create it, or remove create=False",
             )
         kind = _file_system(self.path.parent)
         if _REMOTE.fullmatch(kind):
             raise SettingsError(
-                f"{self.path} lies on a network file system ({kind})",
-                cause="SQLite's locks and its log are not safe there",
-                fix="Put it on a local disk, or take PostgresSink",
+                f"{self.path} is on a network file system ({kind})",
+                cause="SQLite's locks and log are not safe there",
+                fix="Put it on a local disk, or use PostgresSink",
             )
         return is_new
 
@@ -168,7 +166,7 @@ def _set_journal(connection: sqlite3.Connection, *, is_new: bool) -> None:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of file system that a folder lies on; empty where it is not known."""
+    """The type of a folder's file system; empty if unknown."""
     inside = [
         (len(part.mountpoint), part.fstype)
         for part in psutil.disk_partitions(all=True)

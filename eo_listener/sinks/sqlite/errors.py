@@ -1,4 +1,6 @@
-"""What SQLite's errors mean for a batch, recognised by their texts: Python 3.10 gives no codes."""
+"""The meaning of SQLite's errors for a batch, recognised by their texts: Python 3.10 gives no
+codes.
+"""
 
 from __future__ import annotations
 
@@ -52,32 +54,38 @@ def holders(path: Path) -> list[Holder]:
 
 
 _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
-    "database or disk is full": ("its disk is full", "Free disk space, and start the query again"),
+    "database or disk is full": ("its disk is full", "Free disk space, then restart the query"),
     "readonly database": (
-        "the user of the query has no right to write the file or its folder",
-        "Give the user that runs the query the right to write both",
+        "the user of the query may not write to the file or its folder",
+        "Allow the user that runs the query to write to both",
     ),
     "unable to open database": (
-        "the user of the query may not write the folder: SQLite keeps files beside the database",
-        "Give the user that runs the query the right to write the folder",
+        (
+            "the user of the query may not write to the folder: SQLite keeps files next to the "
+            "database"
+        ),
+        "Allow the user that runs the query to write to the folder",
     ),
     "file is not a database": (
-        "the file is of another kind, or encrypted",
+        "the file is not a database, or is encrypted",
         "Name another path, or move that file away",
     ),
     "database disk image is malformed": (
-        "the file is damaged: a copy taken while it was written, or a bad disk",
-        'Restore it from a backup, or save what can be read: sqlite3 FILE ".recover"',
+        "the file is damaged: it was copied while being written, or the disk is faulty",
+        'Restore it from a backup, or save its readable part with sqlite3 FILE ".recover"',
     ),
     "not authorized": (
-        "apply= may neither end the transaction nor write the ledger",
-        "Take COMMIT, ROLLBACK, BEGIN, and writes to the ledger's tables out of it",
+        "apply= must neither end the transaction nor write to the ledger",
+        "Remove COMMIT, ROLLBACK, BEGIN and writes to the ledger's tables from it",
     ),
     "foreign key mismatch": (
         "a foreign key names columns of its parent that are neither its primary key nor unique",
-        "CREATE UNIQUE INDEX on those columns of the parent, or give foreign_keys=False",
+        "CREATE UNIQUE INDEX on those columns of the parent, or pass foreign_keys=False",
     ),
-    "disk i/o error": ("the disk failed, or is gone", "Check for disk errors in the system's log"),
+    "disk i/o error": (
+        "the disk failed or is missing",
+        "Check for disk errors in the system's log",
+    ),
 }
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.DataError)
 """A row's own values are not taken."""
@@ -87,7 +95,7 @@ _CONSTRAINT: Final = re.compile(
     r"cannot store \w+ value in \w+ column .*",
     re.DOTALL,
 )
-"""What SQLite itself says of a refused row: names of ours and the user's, never a value."""
+"""SQLite's own words about a refused row: names of ours and the user's, never a value."""
 
 _TRIGGER: Final = "SQLITE_CONSTRAINT_TRIGGER"
 
@@ -107,18 +115,18 @@ def why(error: sqlite3.Error) -> Why:
     text = str(error)
     by_trigger = getattr(error, "sqlite_errorname", None) == _TRIGGER  # from Python 3.11 on
     if by_trigger or _CONSTRAINT.fullmatch(text) is None:
-        return Why(text, "a trigger of the database has raised an error")
+        return Why(text, "a trigger of the database raised an error")
     return Why(text, text)
 
 
 def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
-    """Raise SinkError where a refused row has ended the transaction: ON CONFLICT ROLLBACK, or a
+    """Raise SinkError if a refused row has ended the transaction: ON CONFLICT ROLLBACK, or a
     trigger's.
     """
     if not connection.in_transaction:
         raise SinkError(
-            f"the database has ended the transaction itself: {why(error).redacted}",
-            fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
+            f"the database ended the transaction itself: {why(error).redacted}",
+            fix="Remove ROLLBACK from its constraints and triggers: ABORT is enough",
         ) from None
 
 
@@ -128,24 +136,27 @@ def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
         return busy(path, waited)
     for part, (cause, fix) in _KNOWN.items():
         if part in str(error).lower():
-            return SinkError(f"{path} cannot be used: {error}", cause=cause, fix=fix)
+            return SinkError(f"cannot use {path}: {error}", cause=cause, fix=fix)
     said = why(error).redacted if isinstance(error, sqlite3.IntegrityError) else error
-    return SinkError(f"{path} did not take the batch: {said}", cause="nothing of it was written")
+    return SinkError(f"{path} did not accept the batch: {said}", cause="nothing of it was written")
 
 
-_SAME_USER: Final = "Type the command as the user that runs the query, or give this one the right"
+_SAME_USER: Final = "Run the command as the user that runs the query, or allow this user"
 _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
     "unable to open database": (
-        "this user may not read the file, or not write its folder, where SQLite keeps the log",
+        (
+            "this user may not read the file, or may not write to its folder, in which SQLite "
+            "keeps the log"
+        ),
         _SAME_USER,
     ),
     "readonly database": (
-        "this user may not write the log that SQLite keeps beside the file",
+        "this user may not write to the log that SQLite keeps next to the file",
         _SAME_USER,
     ),
     "file is not a database": (
-        "the file is of another kind, or encrypted",
-        "Name the file that SqliteSink was given",
+        "the file is not a database, or is encrypted",
+        "Name the file that was passed to SqliteSink",
     ),
 }
 """As in `_KNOWN`, of one who only reads."""
@@ -157,7 +168,7 @@ def unreadable(error: Failure, path: Path, *, waited: float) -> SinkError:
         return busy(path, waited)
     known = {**_KNOWN, **_UNREADABLE}
     cause, fix = next((known[part] for part in known if part in str(error).lower()), (None, None))
-    return SinkError(f"{path} cannot be read: {error}", cause=cause, fix=fix)
+    return SinkError(f"cannot read {path}: {error}", cause=cause, fix=fix)
 
 
 def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: float) -> SinkError:
@@ -169,21 +180,20 @@ def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: fl
     deferred = isinstance(error, sqlite3.IntegrityError)
     if rolled_back and deferred:
         return SinkError(
-            f"{path} did not take the batch: {why(error).redacted} at COMMIT",
-            cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, and then "
-            "SQLite does not say by which row; nothing of the batch was written",
-            fix="Insert the parent rows that are missing, and start the query again; or declare "
-            "the key without DEFERRABLE, and dead_letters= takes such rows; or give "
-            "foreign_keys=False",
+            f"{path} did not accept the batch: {why(error).redacted} at COMMIT",
+            cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, for "
+            "which SQLite does not name the row; nothing of the batch was written",
+            fix="Insert the missing parent rows and restart the query; or declare the key without "
+            "DEFERRABLE, so that dead_letters= takes such rows; or pass foreign_keys=False",
         )
     before = is_busy(error) or "is full" in str(error)
     if rolled_back and before:
         return explained(error, path, waited=waited)
     return OutcomeUnknownError(
         f"{path}: COMMIT failed, so the batch may have been written or not: {error}",
-        cause="the disk failed while the transaction was made durable",
-        fix="Check for disk errors in the system's log, and start the query again: the ledger in "
-        "the file says whether it was written",
+        cause="the disk failed while the transaction was being made durable",
+        fix="Check for disk errors in the system's log, then restart the query: the ledger "
+        "in the file shows if the batch was written",
     )
 
 
@@ -201,11 +211,11 @@ def busy(path: Path, waited: float) -> SinkLockedError:
     if first.stopped:
         return SinkLockedError(
             f"{path} was locked for {waited:g} s by {first}",
-            cause="it was stopped (SIGSTOP) in a transaction, which now ends only with the process",
-            fix=f"End it: kill -9 {first.pid}",
+            cause="it was stopped (SIGSTOP) in a transaction, which ends only with the process",
+            fix=f"Run kill -9 {first.pid}",
         )
     return SinkLockedError(
-        f"{path} was locked for {waited:g} s; it is open in {', '.join(map(str, found))}",
-        cause="SQLite has one writer at a time, and that one takes longer",
-        fix=f"Let it finish, wait longer (busy_timeout=), or end it: kill {first.pid}",
+        f"{path} was locked for {waited:g} s; open in {', '.join(map(str, found))}",
+        cause="SQLite has one writer at a time, and that writer takes longer",
+        fix=f"Let it finish, wait longer (busy_timeout=), or run kill {first.pid}",
     )

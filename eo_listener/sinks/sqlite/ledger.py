@@ -38,7 +38,7 @@ class Ledger:
     create: bool
 
     def make(self, connection: Connection) -> None:
-        """Make the tables where they are missing; without `create` raise SettingsError instead."""
+        """Create the tables if they do not exist; without `create` raise SettingsError instead."""
         if columns_of(connection, HEADS):
             return
         if not self.create:
@@ -71,7 +71,7 @@ class Ledger:
     def move(self, connection: Connection, entry: Entry, *, rows: int) -> bool:
         """Move the heads by compare-and-set, and write the history.
 
-        Whether each head was as `entry` has found it; if not, roll back.
+        Return True if each head was as `entry` has it; if not, roll back.
         """
         self.make(connection)
         now = datetime.now(timezone.utc)

@@ -25,8 +25,8 @@ def row_origins(
 ) -> Iterator[tuple[str, int, int]]:
     """Topic, partition and offset of each row, in this order; rows without one of them last.
 
-    SQLite sorts them, in temporary files where they are many. `columns` are the names of the three.
-    Raises SettingsError where there is no such table or column, and sqlite3.Error.
+    SQLite sorts them, in temporary files if they are many. `columns` are the names of the three.
+    Raises SettingsError if the table or a column does not exist, and sqlite3.Error.
     """
     there = columns_of(connection, table)
     require_origin_columns(repr(table), there, columns)
@@ -60,9 +60,9 @@ class SqliteLedgerReader:
             connection = self.connection()
             if not columns_of(connection, HEADS):
                 raise SettingsError(
-                    f"{self.label} has no ledger: there is no table {HEADS}",
-                    cause="no sink has written to it yet, or it is another file",
-                    fix="Name the file that SqliteSink was given",
+                    f"{self.label} has no ledger: table {HEADS} does not exist",
+                    cause="no sink has written to it yet, or it is the wrong file",
+                    fix="Name the file that was passed to SqliteSink",
                 )
             return stored(all_rows(connection.execute(*SQL.all_heads())))
         except sqlite3.Error as error:
@@ -92,7 +92,7 @@ class SqliteLedgerReader:
     def connection(self) -> sqlite3.Connection:
         """Return a connection that cannot write.
 
-        Raises SettingsError where there is no such file, SinkError where that cannot be known, and
+        Raises SettingsError if the file does not exist, SinkError if that cannot be determined, and
         sqlite3.Error.
         """
         if self._connection is None:
@@ -110,15 +110,15 @@ class SqliteLedgerReader:
             mode = self._path.stat().st_mode
         except (FileNotFoundError, NotADirectoryError):
             raise SettingsError(
-                f"there is no file {self._path}", fix="Name the file of the SqliteSink"
+                f"file {self._path} does not exist", fix="Name the file of the SqliteSink"
             ) from None
         except OSError as error:
             raise SinkError(
-                f"{self._path} cannot be read: {error.strerror}",
-                cause="this user has no right to one of its folders"
+                f"cannot read {self._path}: {error.strerror}",
+                cause="this user may not read one of its folders"
                 if isinstance(error, PermissionError)
                 else None,
-                fix="Type the command as the user that runs the query, or check the path",
+                fix="Run the command as the user that runs the query, or check the path",
             ) from error
         if stat.S_ISDIR(mode):
             raise SettingsError(f"{self._path} is a folder", fix="Name the file of the SqliteSink")

@@ -109,8 +109,8 @@ class Upsert:
     def choose(self, *, compared: bool) -> str:
         """Return the query for the staged rows, the newest of each key first.
 
-        Before the row's own columns are its place, whether it is tied, whether another row of the
-        table has its version but comes from another partition, and where it came from itself.
+        Before the row's own columns are its place, if it is tied, if another row of the table has
+        its version but comes from another partition, and its origin.
         """
         version = self.target.version_column
         newest = self._newest(self._values if compared else ())
@@ -158,7 +158,7 @@ class Upsert:
         return said(self.names, traced=self.traced)
 
     def _differs(self) -> str:
-        """Whether a row of the table says anything else; a CASE, as in Newest."""
+        """SQL for True if a row of the table has other values; a CASE, as in Newest."""
         each = [
             f"WHEN eo_there.{quoted(one)} IS NOT eo_given.{self._staged(one)} COLLATE BINARY THEN 1"
             for one in self._values

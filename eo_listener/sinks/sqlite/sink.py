@@ -151,12 +151,12 @@ class SqliteSink:
     ) -> None:
         if atomicity != "batch":
             raise SettingsError(
-                f"atomicity={atomicity!r} is not for SQLite, which has one writer at a time",
-                fix='Leave it out: a batch is one transaction. PostgresSink has "partition"',
+                f"SQLite, which has one writer at a time, does not support atomicity={atomicity!r}",
+                fix='Remove it: a batch is one transaction. PostgresSink supports "partition"',
             )
         if str(path) in ("", ":memory:"):
             raise SettingsError(
-                "a database in memory loses its ledger when the process ends",
+                "an in-memory database loses its ledger when the process ends",
                 fix="Name a file: SqliteSink('delays.db', table='delays')",
             )
         self._target = Target.of(
@@ -300,7 +300,7 @@ class SqliteSink:
         refusals: Refusals,
         letters: Generator[DeadLetter, None, None],
     ) -> None:
-        """Write them; raises PoisonRowError for the first where there is no table for them."""
+        """Write them; raises PoisonRowError for the first if there is no table for them."""
         with closing(letters):
             while refused := list(islice(letters, 1 if self._letters is None else _LETTERS)):
                 if self._letters is None:

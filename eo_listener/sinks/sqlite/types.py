@@ -90,7 +90,7 @@ def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
         years = pc.year(column.cast(pa.timestamp("us")) if _zoned(column) else column)
         bad = pc.fill_null(pc.or_(pc.less(years, 1), pc.greater(years, 9999)), fill_value=False)
         if pc.any(bad).as_py():
-            why = f"column {name!r} is a moment outside the years 1 to 9999"
+            why = f"column {name!r} is a time outside the years 1 to 9999"
             found.update(dict.fromkeys(_places(bad), why))
     if key and column.null_count:
         found.update(dict.fromkeys(_places(pc.is_null(column)), f"key column {name!r} is null"))
@@ -104,7 +104,7 @@ def unreadable(name: str, column: pa.Array) -> dict[int, str]:
         try:
             one.as_py()
         except OverflowError:
-            found[index] = f"column {name!r} holds a moment that cannot be read"
+            found[index] = f"column {name!r} holds an unreadable time"
     return found
 
 

@@ -25,7 +25,7 @@ _CHANGES: Final = frozenset(
         sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
     }
 )
-"""What names a table second: under another name its rows would be no ledger any more."""
+"""Verbs whose second name is a table's new name: under it its rows would no longer be a ledger."""
 
 
 def run_apply(connection: Connection, target: Target, entry: Entry) -> None:

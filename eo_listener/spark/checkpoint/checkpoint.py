@@ -1,4 +1,4 @@
-"""A checkpoint as a whole: which batches are planned, which are done, and where they ended."""
+"""A checkpoint as a whole: its planned and committed batches, and their ends."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Checkpoint:
             return False
         if "metadata" not in names:
             ours = names & {"offsets", "commits", "sources"}
-            detail = "the rest belongs to nothing known" if ours else "this is not a checkpoint"
+            detail = (
+                "the remaining bytes have no known meaning" if ours else "this is not a checkpoint"
+            )
             raise self._error(
                 FileFinding(file="metadata", kind=FileFindingKind.MISSING, detail=detail)
             )
@@ -92,7 +94,9 @@ class Checkpoint:
         return self._parsed(f"offsets/{batch}", lambda held: _batch(batch, held))
 
     def plan_id(self, batch: int) -> str:
-        """What tells the plan of a batch from any other plan of a batch of this number."""
+        """The digest that distinguishes the plan of a batch from any other plan of a batch of this
+        number.
+        """
         return self._parsed(f"offsets/{batch}", lambda held: log_files.plan_id(_text(held)))
 
     def committed(self) -> Durable:
@@ -124,7 +128,7 @@ class Checkpoint:
         return Durable(offsets=None, findings=tuple(findings))
 
     def initial(self, source: int | str) -> Offsets | None:
-        """Where a Kafka source began to read; None when that is not recorded.
+        """The start of a Kafka source; None if it is not recorded.
 
         `source` counts the distinct sources, as a progress event does; continuous processing
         and sources of other kinds leave no such file.
@@ -207,7 +211,7 @@ def _text(held: bytes) -> str:
     except UnicodeDecodeError as error:
         ends = error.end >= len(held) and error.reason == "unexpected end of data"
         raise Unreadable(
-            FileFindingKind.CUT if ends else FileFindingKind.GARBLED, "no UTF-8"
+            FileFindingKind.CUT if ends else FileFindingKind.GARBLED, "not UTF-8"
         ) from None
 
 

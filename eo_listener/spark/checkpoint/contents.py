@@ -1,4 +1,4 @@
-"""What a checkpoint holds, as a whole: for people who ask where a query stands."""
+"""The contents of a whole checkpoint: for showing where a query stands."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceContents:
-    """One source of the query: where it began, where it ended, where the batch in doubt ends.
+    """One source of the query: its beginning, its end, and the end of the batch in doubt.
 
-    Each is None where no file says so, and `kafka` is False where it is not a Kafka source; then
-    `text` is what its last offset says.
+    Each is None if no file has it, and `kafka` is False if it is not a Kafka source; then `text` is
+    its last offset as text.
     """
 
     id: str
@@ -36,9 +36,9 @@ class SourceContents:
 class CheckpointContents:
     """All that is known of a query by its checkpoint.
 
-    `batch` is the newest that is done and can be read, or the one that was asked for; None where
-    there is none. `in_doubt` is the newest planned batch that is not done: it is written again
-    at the next start. `findings` name files that cannot be used.
+    `batch` is the newest committed and readable batch, or the requested one; None if there is none.
+    `in_doubt` is the newest planned batch that is not committed: it is written again at the next
+    start. `findings` name unusable files.
     """
 
     query_id: str | None
@@ -54,7 +54,7 @@ class CheckpointContents:
 
 
 class _Findings:
-    """Reads on where a file cannot be used, and keeps what is wrong with it, once."""
+    """Continues if a file is unusable, and keeps its fault, once."""
 
     def __init__(self) -> None:
         self.found: dict[str, FileFinding] = {}
@@ -73,8 +73,8 @@ class _Findings:
 def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> CheckpointContents:
     """Read a checkpoint, with the offsets of its newest committed batch, or of `batch`.
 
-    What cannot be used is a finding. Raises StorageError, CheckpointError for a folder that holds
-    something else, and for a `batch` of which there is no file that can be used.
+    An unusable file is a finding. Raises StorageError, CheckpointError for a folder with other
+    contents, and for a `batch` without a usable file.
     """
     findings = _Findings()
     query_id = findings.of(checkpoint.query_id)

@@ -1,4 +1,4 @@
-"""What can be wrong with a file of a checkpoint."""
+"""Possible faults of a checkpoint's file."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from eo_listener.model.errors import FormatError
 
 
 class FileFindingKind(Enum):
-    """What is wrong; the value completes a sentence that begins with the file's name."""
+    """The fault; the value completes a sentence that begins with the file's name."""
 
     MISSING = "is missing"
     EMPTY = "is empty"
-    CUT = "is cut off"
+    CUT = "is truncated"
     GARBLED = "is not in the form that Spark writes"
     OUT_OF_RANGE = "holds a number that is not an offset"
-    TOO_NEW = "is in a newer format than this eo_listener knows"
-    TOO_LARGE = "is too large to be what it should be"
+    TOO_NEW = "is in a newer format than this eo_listener reads"
+    TOO_LARGE = "is larger than such a file can be"
     CHECKSUM = "does not match its checksum"
-    LOST_SOURCE = "lacks the line of a source that the query has"
+    LOST_SOURCE = "lacks the line of one of the query's sources"
 
 
 _CAUSES = {
-    FileFindingKind.MISSING: "it was deleted, or copied without its neighbours",
-    FileFindingKind.EMPTY: "the machine or the disk failed while it was written",
-    FileFindingKind.CUT: "the machine or the disk failed while it was written or copied",
-    FileFindingKind.GARBLED: "it was damaged, edited, or written by something else",
+    FileFindingKind.MISSING: "it was deleted, or copied without the other files",
+    FileFindingKind.EMPTY: "the machine or disk failed while it was being written",
+    FileFindingKind.CUT: "the machine or disk failed while it was being written or copied",
+    FileFindingKind.GARBLED: "it was damaged, edited, or written by another program",
     FileFindingKind.OUT_OF_RANGE: "it was damaged or edited",
     FileFindingKind.TOO_NEW: "a newer Spark runs the query",
-    FileFindingKind.TOO_LARGE: "it was damaged, or written by something else",
+    FileFindingKind.TOO_LARGE: "it was damaged, or written by another program",
     FileFindingKind.CHECKSUM: "it was damaged, or edited without removing its .crc file",
-    FileFindingKind.LOST_SOURCE: "it was cut off between two lines, or sources were taken away",
+    FileFindingKind.LOST_SOURCE: "it was truncated between two lines, or sources were removed",
 }
 
 
@@ -49,7 +49,7 @@ class FileFinding:
 
     @property
     def cause(self) -> str:
-        """What most likely led to it."""
+        """Its most likely cause."""
         return _CAUSES[self.kind]
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class CheckpointError(FormatError):
         super().__init__(
             f"checkpoint {where}: {finding}",
             cause=finding.cause,
-            fix="Check the file; nothing of it is used",
+            fix="Check the file; it is ignored",
         )
 
 

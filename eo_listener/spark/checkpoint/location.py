@@ -1,4 +1,4 @@
-"""Where a checkpoint lies, and reading files there through fsspec; writes nothing."""
+"""The location of a checkpoint; reads its files through fsspec and writes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import fsspec
 
 from eo_listener.model.errors import EoListenerError, SettingsError, StorageError
 
-# What Hadoop calls them, and what fsspec does.
+# Hadoop's names, and fsspec's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 _PACKAGES = {
     "s3": "s3fs",
@@ -30,8 +30,8 @@ _PACKAGES = {
     "dbfs": "requests",
 }
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)(.*)", re.DOTALL)
-# A password may hold an `@` itself: it ends at the last one before the path. What follows a `?` is
-# a signature (Azure's SAS, presigned links) more often than not.
+# A password may contain an `@`: it ends at the last one before the path. The text after a `?` is
+# usually a signature (Azure's SAS, presigned links).
 _SECRET = re.compile(r"(?<=://)[^/\s]*:[^/\s]*@")
 _QUERY = re.compile(r"(://[^\s?]*\?)[^\s]+")
 _ORACLE = re.compile(r"(jdbc:oracle:\w+:)[^\s/]+/\S*@")
@@ -68,20 +68,20 @@ class Location:
             raise StorageError(
                 f"{self} cannot be read: no driver for {self._scheme}:// is installed",
                 cause=None if package else str(error),
-                fix=f"Type: pip install {package}" if package else "Install it with pip",
+                fix=f"Run: pip install {package}" if package else "Install it with pip",
             ) from None
         except OSError as error:
             # Such as a libhdfs or a JVM that is not found: only its own words say which.
             raise StorageError(
                 f"{self} cannot be opened: the driver for {self._scheme}:// did not load",
                 cause=_reason(error, options),
-                fix="Install what it asks for (for hdfs://: libhdfs, a JVM and Hadoop's CLASSPATH)",
+                fix="Install what it needs (for hdfs://: libhdfs, a JVM and Hadoop's CLASSPATH)",
             ) from None
         except Exception as error:  # noqa: BLE001  # see the next line
             # A driver may raise anything for settings it does not like; its text may quote them.
             raise SettingsError(
                 f"{self} cannot be opened ({type(error).__name__})",
-                cause=f"fsspec knows no {self._scheme}:// or not these options",
+                cause=f"fsspec does not support {self._scheme}:// or these options",
                 fix="Check the URL and the storage options",
             ) from None
 
@@ -96,7 +96,7 @@ class Location:
 
     @property
     def local(self) -> bool:
-        """True if it is a local file system, where Hadoop keeps checksums."""
+        """True if it is a local file system, on which Hadoop keeps checksums."""
         return self._scheme == "file"
 
     def names(self, folder: str = "") -> frozenset[str] | None:
@@ -138,7 +138,7 @@ class Location:
         return StorageError(
             f"{self}{'/' if name else ''}{name} cannot be read ({type(error).__name__})",
             cause=_reason(error, self._options),
-            fix="Check the address, the rights and the credentials of this process",
+            fix="Check the address, and the permissions and credentials of this process",
         )
 
 

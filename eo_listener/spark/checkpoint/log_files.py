@@ -28,7 +28,7 @@ def decode(text: str) -> Any:
     except json.JSONDecodeError as error:
         ends = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         kind = FileFindingKind.CUT if ends else FileFindingKind.GARBLED
-        raise Unreadable(kind, "its JSON does not end" if ends else "no JSON") from None
+        raise Unreadable(kind, "its JSON is truncated" if ends else "not JSON") from None
     except RecursionError:
         raise Unreadable(FileFindingKind.GARBLED, "its JSON is nested too deeply") from None
 
@@ -44,7 +44,7 @@ def decode_object(text: str) -> Mapping[str, Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise Unreadable(FileFindingKind.GARBLED, "a name stands twice in one JSON object")
+        raise Unreadable(FileFindingKind.GARBLED, "a name appears twice in one JSON object")
     return made
 
 
@@ -89,13 +89,13 @@ def _numbered(value: Any) -> bool:
 
 def _inside(partitions: Any) -> Mapping[str, Any]:
     if not isinstance(partitions, dict):
-        raise Unreadable(FileFindingKind.GARBLED, "a topic holds something else than partitions")
+        raise Unreadable(FileFindingKind.GARBLED, "a topic holds something other than partitions")
     return partitions
 
 
 def _partition(topic: str, number: str) -> TopicPartition:
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-        raise Unreadable(FileFindingKind.GARBLED, "Kafka has no topics of such a name")
+        raise Unreadable(FileFindingKind.GARBLED, "it has an invalid topic name")
     if not _PARTITION.fullmatch(number) or int(number) > _MAX_PARTITION:
         raise Unreadable(FileFindingKind.GARBLED, f"{topic} has a partition that is not a number")
     return TopicPartition(topic, int(number))
@@ -115,16 +115,16 @@ _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 def check_version(line: str, *, newest: int, whole: bool) -> int:
     """Return the version that a first line names. Raises Unreadable.
 
-    `whole` is False where no second line follows it: then the file was cut.
+    `whole` is False if no second line follows it: then the file was truncated.
     """
     found = _VERSION.fullmatch(line)
     if not whole and (found or line in {"", "v"}):
         raise Unreadable(FileFindingKind.CUT, "it ends within its first line")
     if found is None:
-        raise Unreadable(FileFindingKind.GARBLED, "its first line names no version")
+        raise Unreadable(FileFindingKind.GARBLED, "its first line does not name a version")
     version = int(found[1])
     if version > newest:
-        raise Unreadable(FileFindingKind.TOO_NEW, f"v{version}, known are v1 to v{newest}")
+        raise Unreadable(FileFindingKind.TOO_NEW, f"v{version}; v1 to v{newest} are known")
     return version
 
 
@@ -158,7 +158,7 @@ def parse_initial_offsets(held: bytes) -> Offsets | None:
         raise Unreadable(FileFindingKind.CUT, "it ends after its first line")
     found = parse_offsets(rest)
     if found is None:
-        raise Unreadable(FileFindingKind.GARBLED, "it holds no offsets of Kafka")
+        raise Unreadable(FileFindingKind.GARBLED, "it holds no Kafka offsets")
     return found
 
 
@@ -212,7 +212,7 @@ class BatchOffsets:
 
     @property
     def planned_at(self) -> int | None:
-        """When it was planned, in milliseconds since 1970; None where that is not recorded."""
+        """The time of planning, in milliseconds since 1970; None if it is not recorded."""
         return self._number(_TIMESTAMP)
 
     @property
@@ -249,12 +249,13 @@ class BatchOffsets:
         parts = enumerate(lines) if version == 1 else map(_split, lines)
         sources = tuple(SourceOffsets.parse(str(source), held) for source, held in parts)
         if len({source.id for source in sources}) < len(sources):
-            raise Unreadable(FileFindingKind.GARBLED, "a source stands there twice")
+            raise Unreadable(FileFindingKind.GARBLED, "a source appears twice")
         return cls(batch=batch, version=version, metadata=metadata, sources=sources)
 
 
 def plan_id(text: str) -> str:
-    """What tells a plan of a batch from another one, by `offsets/<batch>`. Raises Unreadable.
+    """The digest of `offsets/<batch>`, which distinguishes a plan of a batch from another. Raises
+    Unreadable.
 
     The file is written once, when the batch is planned, and has the time of that to the
     millisecond. Nothing else of its second line counts.
@@ -264,7 +265,9 @@ def plan_id(text: str) -> str:
     metadata, *lines = rest
     planned_at = decode_object(metadata).get(_TIMESTAMP)
     if planned_at is None:
-        raise Unreadable(FileFindingKind.GARBLED, "it does not say when the batch was planned")
+        raise Unreadable(
+            FileFindingKind.GARBLED, "it lacks the time at which the batch was planned"
+        )
     # Version 2 keeps the sources in no order.
     held = "\n".join([str(planned_at), *sorted(line.removesuffix("\r") for line in lines)])
     return hashlib.sha256(held.encode()).hexdigest()[:_PLAN_ID]
@@ -282,4 +285,4 @@ def _check_metadata(line: str) -> None:
         return
     found = decode_object(line)
     if not all(isinstance(found.get(name, 0), int) for name in (_WATERMARK, _TIMESTAMP)):
-        raise Unreadable(FileFindingKind.GARBLED, "its watermark or its time is not a number")
+        raise Unreadable(FileFindingKind.GARBLED, "its watermark or time is not a number")

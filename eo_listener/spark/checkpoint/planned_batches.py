@@ -1,4 +1,5 @@
-"""What a checkpoint says of the batch that is being written, where the query cannot be asked.
+"""Reads the plan of the batch that is being written from a checkpoint, if the query cannot be
+reached.
 
 Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before N is done.
 """
@@ -43,8 +44,7 @@ class CheckpointPlans:
         """Read what was planned.
 
         Raises SettingsError for a batch that is not the one being written, StorageError,
-        CheckpointError where a file is missing or is not what it should be, and what `read_logs`
-        raises.
+        CheckpointError if a file is missing or invalid, and what `read_logs` raises.
         """
         self._check_batch(batch_id)
         last = self._last(batch_id)
@@ -79,7 +79,7 @@ class CheckpointPlans:
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Where the sources began to read. Raises StorageError, CheckpointError."""
+        """Return the start of the sources. Raises StorageError, CheckpointError."""
         last = self._last(plan.batch_id)
         lines = self._lines(plan.batch_id, {} if last is None else last.kafka())
         return {
@@ -99,19 +99,19 @@ class CheckpointPlans:
     def _check_batch(self, batch_id: int) -> None:
         """Refuse a batch that is done, or that another was planned after.
 
-        What it read would be taken for what this frame holds.
+        Its offsets would be taken for those of this DataFrame.
         """
         batches = self._checkpoint.batches()
         newest = batches.planned[-1] if batches.planned else batch_id
         if batch_id in batches.committed or batch_id < newest:
             raise SettingsError(
-                f"batch {batch_id} is not the one that the query at {self._checkpoint.location} "
-                f"writes: there batch {newest} is the newest, and "
-                f"{max(batches.committed, default='none')} the last that is done",
+                f"batch {batch_id} is not the batch that the query at "
+                f"{self._checkpoint.location} is writing: its newest planned batch is {newest}, "
+                f"its last committed batch {max(batches.committed, default='none')}",
                 cause="checkpoint= names another query's checkpoint, or the function was called "
                 "outside foreachBatch",
-                fix="Give exactly_once(checkpoint=...) the checkpointLocation of this query, and "
-                "the function to DataStreamWriter.foreachBatch alone",
+                fix="Pass the checkpointLocation of this query to exactly_once(checkpoint=...), "
+                "and the function to DataStreamWriter.foreachBatch only",
             )
 
     def _last(self, batch_id: int) -> BatchOffsets | None:

@@ -34,7 +34,7 @@ def asking(what: str) -> Iterator[None]:
         ) from without_secrets(error)
     except FAILURES as error:
         raise JvmError(
-            f"Spark's JVM could not be reached to {what}",
+            f"cannot reach Spark's JVM to {what}",
             cause=f"it may have ended ({type(error).__name__})",
         ) from error
 
@@ -56,7 +56,7 @@ def _cause_of(error: Py4JJavaError) -> str:
         name = str(thrown.getClass().getName())
         return str(thrown.getMessage()) if name == "java.lang.IllegalStateException" else name
     except FAILURES:
-        return "the JVM ended before the reason could be read"
+        return "the JVM ended before eo_listener could read the reason"
 
 
 _DEPTH: Final = 20  # causes of causes; an exception can be among its own
@@ -74,7 +74,7 @@ class Thrown:
 
     @property
     def text(self) -> str:
-        """The first line; the class where it said nothing."""
+        """The first line; the class if it has no text."""
         lines = self.said.strip().splitlines()
         return lines[0] if lines else self.classes[0]
 
@@ -82,7 +82,7 @@ class Thrown:
 def thrown(error: BaseException) -> tuple[Thrown, ...]:
     """The Java exception behind `error`, then its cause, the cause's cause and so on.
 
-    Nothing where there is no Java exception, or where the JVM has gone.
+    Nothing if there is no Java exception, or if the JVM has gone.
     """
     found: list[Thrown] = []
     try:

@@ -1,4 +1,4 @@
-"""Delta Lake in a JVM: where a table is, what it is, and the files of its log.
+"""Delta Lake in a JVM: a table's location, identity and log files.
 
 Only those of Delta's own classes are asked that are the same from 3.3 to 4.1. A commit is read as
 the file that it is, by Hadoop's file systems, as Spark itself does: Delta's snapshot would be
@@ -67,7 +67,7 @@ def cloned(session: SparkSession, settings: Mapping[str, str]) -> Any:
 
 def application(session: SparkSession) -> str:
     """The id of the Spark application that the session is of. Raises JvmError."""
-    with asking("name its application"):
+    with asking("read the name of its application"):
         return session.sparkContext.applicationId
 
 
@@ -83,13 +83,13 @@ def log_stores(session: SparkSession) -> dict[str, str]:
 
 
 def current_database(session: SparkSession) -> str:
-    """Where it looks for a table that is named without a database. Raises JvmError."""
+    """The database in which it looks for a table named without one. Raises JvmError."""
     with asking("name its current database"):
         return session.catalog.currentDatabase()
 
 
 def library_version(session: SparkSession) -> str | None:
-    """The version of Delta Lake that its JVM has loaded; None where there is none.
+    """The version of Delta Lake that its JVM has loaded; None if there is none.
 
     Raises JvmError.
     """
@@ -117,7 +117,7 @@ def qualified_location(session: SparkSession, path: str) -> str:
 
 
 def location_of(session: SparkSession, name: str) -> str | None:
-    """Where the Delta table of that name is; None without any table. Raises JvmError."""
+    """The location of the Delta table of that name; None without any table. Raises JvmError."""
     with working_in(session), asking("find a Delta table by its name"):
         if not session.catalog.tableExists(name):
             return None
@@ -161,7 +161,7 @@ def transactions(session: SparkSession, location: str, prefix: str) -> dict[str,
 
     Builds Delta's state, which takes seconds for a large table. Raises JvmError.
     """
-    with working_in(session), asking("read the applications that a Delta table knows"):
+    with working_in(session), asking("read the application ids of a Delta table"):
         known = _snapshot(session, location, fresh=False).transactions()
         names = str(known.keys().mkString("\n")).split("\n")
         return {name: int(known.apply(name)) for name in names if name.startswith(prefix)}
@@ -188,7 +188,7 @@ class DeltaLogFiles:
             log.store().listFrom(self._path(version), _hadoop(self._session))
 
     def stamp(self, version: int) -> str | None:
-        """What changes when the file of a commit is replaced; None where it is not there."""
+        """A value that changes when the file of a commit is replaced; None if it does not exist."""
         with asking("find a commit of a Delta table"):
             status = self._status(version)
             return None if status is None else f"{status.getModificationTime()} {status.getLen()}"
@@ -196,7 +196,7 @@ class DeltaLogFiles:
     def lines(self, version: int) -> Iterator[str] | None:
         """The actions of a commit, a JSON text each, read as far as they are asked for.
 
-        None where it is not there.
+        None if it does not exist.
         """
         with asking("find a commit of a Delta table"):
             status = self._status(version)

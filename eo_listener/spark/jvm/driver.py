@@ -1,4 +1,4 @@
-"""The driver's JVM beside this Python, as a listener needs it."""
+"""A listener's view of the JVM of the driver that this Python belongs to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LiveQueries:
     """The `QueryReader` of classic PySpark: asks the query itself, also when it has just ended.
 
     A query is held from its start, or from the first question about it, until `forget`: Spark
-    lets go of one that has ended, which may be a moment after its start (`availableNow`).
+    releases an ended query, which may be a moment after its start (`availableNow`).
 
     Nothing but `hold` may be called on a thread of Spark.
     """
@@ -71,7 +71,9 @@ class LiveQueries:
         return query_mode(self._query(query_id, run_id))
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """What is durable now; None while the query restores its checkpoint. Raises JvmError."""
+        """Return the durable position; None while the query restores its checkpoint. Raises
+        JvmError.
+        """
         return live_position(self._query(query_id, run_id))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
@@ -165,11 +167,11 @@ class Driver:
         return self._java_listener
 
     def drain(self, timeout: float) -> bool:
-        """Wait until all events sent so far were delivered; True where nothing is listened to."""
+        """Wait until all events sent so far were delivered; True if there is no listener."""
         return self._session is None or drain(self._session, timeout)
 
 
-_WHAT = "read the offsets that the query has completed"
+_WHAT = "read the completed offsets of the query"
 _NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
 _STARTING = ("Initializing", "Starting")  # how the status of a query begins while it begins
 

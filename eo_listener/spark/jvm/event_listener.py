@@ -29,8 +29,8 @@ _RUN: Final = re.compile(r'"runId"\s*:\s*"([^"]+)"')
 class RunClaims:
     """Claims each run at the shim once; does nothing without the shim.
 
-    The shim waits a second for it when a run has begun, and lets go of one that was running
-    before the listener was added when its first event is seen here.
+    The shim waits a second for it when a run has begun, and releases a run that was active before
+    the listener was added when its first event is seen here.
     """
 
     def __init__(self, jvm: Any) -> None:
@@ -67,7 +67,7 @@ _BEFORE_PROGRESS: Final = '{"progress":'
 
 
 class Receiver(Protocol):
-    """What the events are handed to, on a thread of Spark: every method must return at once."""
+    """The receiver of the events, on a thread of Spark: every method must return immediately."""
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
         """A run begins: on the query's own thread, before its sources exist, so do no I/O."""
@@ -99,8 +99,8 @@ def wrap(
     gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001 - no public way to them
     if session is None or gateway is None or jvm is None:
         raise JvmError(
-            "There is no Spark session to listen to",
-            cause="none was started in this process, or it was stopped",
+            "there is no Spark session to listen to",
+            cause="no session was started in this process, or it was stopped",
             fix="Start the session first, then add the listener to spark.streams",
         )
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
@@ -129,7 +129,7 @@ class _Callback:
     """Implements Spark's PythonStreamingQueryListener."""
 
     class Java:
-        """What py4j reads to make a Java proxy."""
+        """The attribute from which py4j makes a Java proxy."""
 
         implements: ClassVar[list[str]] = [
             "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
@@ -182,7 +182,7 @@ class _Callback:
         if kind not in self._logged:
             self._logged.add(kind)
             logger.error(
-                "%s failed; the query goes on, and this is not logged again",
+                "%s failed; the query continues, and this is not logged again",
                 method,
                 exc_info=error,
             )

@@ -1,4 +1,4 @@
-"""What Java throws at work on an Iceberg table, as an error that asks Java nothing more."""
+"""A Java exception of work on an Iceberg table, as an error that needs no further call to Java."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eo_listener.spark.jvm.redaction import NONE, Secrets, without_secrets
 
 
 class ThrownError(Exception):
-    """What Java has thrown: the classes of the exception and of its causes, and the first text.
+    """A Java exception: its classes and those of its causes, and the first text.
 
     `causes` are the texts of the causes; both are without secrets.
     """

@@ -17,9 +17,9 @@ logger = logging.getLogger("eo_listener")
 
 
 class MetadataSearch(NamedTuple):
-    """What was looked at: `files` of the log, the oldest of which is from `back_to` (ms).
+    """The extent of a search: `files` of the log, the oldest of which is from `back_to` (ms).
 
-    `deleted` is one that the log names and that was not there any more. `bounded`: it ended at
+    `deleted` is a file that the log names and that no longer exists. `bounded`: the search ended at
     FILES.
     """
 
@@ -32,23 +32,23 @@ class MetadataSearch(NamedTuple):
 class MetadataLog:
     """Reads the log's files: by time, and no more of them than needed.
 
-    A snapshot's parent was there when it was committed, and what it was cherry-picked from. So the
-    first file since then has them, unless that commit itself has expired them: then the one before.
-    Snapshots never change, so what an older file says of one still holds. The current metadata name
-    a hundred files or so, and the oldest of these a hundred more.
+    A snapshot's parent existed when it was committed, and so did the snapshot it was cherry-picked
+    from. So the first file since then has them, unless that commit itself has expired them: then
+    the file before. Snapshots never change, so an older file's record of a snapshot still holds.
+    The current metadata name a hundred files or so, and the oldest of these a hundred more.
     """
 
     def __init__(self, metadata: Any, read: Callable[[str], Any]) -> None:
-        """`read` returns Java's metadata of a file, None where it was deleted."""
+        """`read` returns Java's metadata of a file, None if it was deleted."""
         self._at = self._newest = metadata
         self._read = read
         self._entries: list[tuple[int, str]] = []
         self._whole: bool | None = None
-        """Whether the entries are all there are; None before the first was asked for."""
+        """True if the entries are complete; None before the first was read."""
         self.search = MetadataSearch()
 
     def snapshot(self, snapshot_id: int, *, child: int, committed: int) -> Any:
-        """Java's snapshot; None where no file has it that is left. Raises as Java does.
+        """Java's snapshot; None if no remaining file has it. Raises as Java does.
 
         `child` is the snapshot that was made of it, and `committed` that one's time in ms.
         """
@@ -104,7 +104,7 @@ class MetadataLog:
         return metadata
 
     def _open(self, time: int, file: str) -> Any:
-        """Metadata of a file; None where it was deleted, or FILES were read."""
+        """Metadata of a file; None if it was deleted, or FILES were read."""
         search = self.search
         if search.files >= FILES:
             self.search = search._replace(bounded=True)

@@ -25,7 +25,7 @@ _KEPT: Final = 100
 
 
 class TableSettings(NamedTuple):
-    """What a table is set to. `ages` are the most milliseconds of its branches, None: not set."""
+    """The settings of a table. `ages` are the maximum ages of its branches in ms, or None."""
 
     location: str
     format: int
@@ -41,7 +41,7 @@ class MainMovedError(Exception):
 def session(catalog: str, known: Any = None) -> Any:
     """A session that has the catalog: that which this thread works in, `known`, or another one.
 
-    Where none has it, the first of these that there is. Raises JvmError without any.
+    If none has it, the first of these that exists. Raises JvmError without any.
     """
     there = there_are(known)
     with asking("find a session"):
@@ -50,14 +50,14 @@ def session(catalog: str, known: Any = None) -> Any:
                 return one
     if not there:
         raise JvmError(
-            "there is no Spark session, and an Iceberg table is read through one",
-            fix="Create it first: configure(SparkSession.builder...).getOrCreate()",
+            "there is no Spark session, which is needed to read an Iceberg table",
+            fix="Create a session first: configure(SparkSession.builder...).getOrCreate()",
         )
     return there[0]
 
 
 def runtime_jar(spark: Any) -> str | None:
-    """Where Iceberg's classes come from, empty if that is unknown; None where there are none.
+    """The origin of Iceberg's classes, empty if unknown; None if there are none.
 
     Raises JvmError.
     """
@@ -71,7 +71,7 @@ def runtime_jar(spark: Any) -> str | None:
 
 def release(spark: Any) -> tuple[str, bool]:
     """Iceberg's release, and whether it can move a branch on. Raises JvmError."""
-    with asking("name the release of Iceberg"):
+    with asking("read the release of Iceberg"):
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
         methods = loader.loadClass("org.apache.iceberg.ManageSnapshots").getMethods()
         build: Any = class_of(spark._jvm, "org.apache.iceberg.IcebergBuild")  # noqa: SLF001  # as above
@@ -99,16 +99,16 @@ class IcebergTable:
 
     @classmethod
     def load(cls, spark: Any, name: str, catalog: str) -> IcebergTable | None:
-        """Load the table `name`, quoted as Spark SQL has it; None where `catalog` is none.
+        """Load the table `name`, quoted as in Spark SQL; None if `catalog` is not a catalog.
 
-        Past the session's cache, which holds on to a table that was dropped or made again. Nor is
-        it left there: the session would read it as it is now, when others have written to it.
+        Bypasses the session's cache, which keeps a table that was dropped or recreated. Nor is it
+        left there: the session would keep reading this state after others have written to it.
         """
         # Spark finds a catalog by the settings of the thread's own session, whichever is given.
         with working_in(spark), java_errors():
             util = class_of(spark._jvm, _UTIL)  # noqa: SLF001  # as above
             if util is None:
-                raise JvmError("Spark's JVM has no classes of Iceberg")
+                raise JvmError("Spark's JVM lacks Iceberg's classes")
             found = util.catalogAndIdentifier(spark._jsparkSession, name)  # noqa: SLF001  # as above
             if found.catalog().name() != catalog:
                 return None  # Spark takes an unknown first part for a namespace
@@ -144,18 +144,18 @@ class IcebergTable:
 
     @property
     def name(self) -> str:
-        """What its catalog calls it."""
+        """Its name in its catalog."""
         with java_errors():
             return str(self._table.name())
 
     @property
     def uuid(self) -> str:
-        """That of this very table; one that is made again under its name has another one."""
+        """The id of this very table; a table recreated under its name has another one."""
         with java_errors():
             return str(self._metadata.uuid())
 
     def settings(self) -> TableSettings:
-        """What it is set to."""
+        """Its settings."""
         with java_errors():
             refs = dict(self._metadata.refs())
             return TableSettings(
@@ -172,12 +172,12 @@ class IcebergTable:
             return bool(self._metadata.propertyAsBoolean(name, False))
 
     def snapshot(self, snapshot_id: int) -> str | None:
-        """A snapshot as JSON, None where it has expired."""
+        """A snapshot as JSON, None if it has expired."""
         with java_errors():
             return self._as_json(self._metadata.snapshot(snapshot_id))
 
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
-        """A snapshot that has expired, as older metadata have it; None where none has it.
+        """An expired snapshot, from older metadata; None if none has it.
 
         It was there when the snapshot `child` was made, at the time `committed` in milliseconds.
         """
@@ -185,7 +185,7 @@ class IcebergTable:
             return self._as_json(self._log.snapshot(snapshot_id, child=child, committed=committed))
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
-        """Whether main was ever at a snapshot of the time `committed`, in milliseconds.
+        """Return True if main was ever at a snapshot of the time `committed`, in milliseconds.
 
         None where the table's history is not that long: what has expired ends it.
         """
@@ -198,7 +198,7 @@ class IcebergTable:
 
     @property
     def search(self) -> MetadataSearch:
-        """What `expired` has looked at since the table was refreshed."""
+        """The extent of the searches of `expired` since the table was refreshed."""
         return self._log.search
 
     def added_since(self, snapshot_id: int) -> Sequence[int]:
@@ -296,7 +296,7 @@ class IcebergTable:
             self._forward(transaction, branch, [*drop, staged], has_main=True)
 
     def holds(self, snapshot_id: int, moves: Iterable[int]) -> bool:
-        """Return True if the changes of a snapshot can be made again behind other snapshots.
+        """Return True if the changes of a snapshot can be repeated after other snapshots.
 
         These must have left all rows as they were. They have taken no file away that it is about.
         """
@@ -335,14 +335,14 @@ class IcebergTable:
     def _commit(self, transaction: Any) -> None:
         """Commit it once: refused if any other commit came to main since it was begun.
 
-        `commitTransaction` would try again; where its own commit was made and its answer lost, it
-        takes that for another's, and deletes files of the snapshots in it.
+        `commitTransaction` would retry; if its own commit succeeded and the answer was lost, it
+        takes that for another writer's, and deletes files of the snapshots in it.
         """
         operations = transaction.underlyingOps()
         operations.commit(transaction.startMetadata(), transaction.currentMetadata())
 
     def _read_metadata(self, file: str) -> Any:
-        """Metadata of a file, None where it was deleted."""
+        """Metadata of a file, None if it was deleted."""
         try:
             with java_errors():
                 return self._jvm_class(_PARSER).read(self._table.io(), file)
@@ -383,14 +383,14 @@ class ChangedFiles(NamedTuple):
         )
 
     def gone(self) -> frozenset[str]:
-        """Where the files are that the table no longer has."""
+        """The places of files that the table no longer has."""
         return frozenset(str(one.location()) for one in (*self.removed, *self.removed_deletes))
 
     def needed(self, util: Any) -> frozenset[str] | None:
-        """Where the files are that the table must have for these changes to mean the same.
+        """The places of files that the table must have for these changes to mean the same.
 
-        None where a file deletes rows, and does not say of which file. `util` is the class of Java
-        that reads it.
+        None if a file deletes rows without naming their file. `util` is the Java class that reads
+        it.
         """
         of = [util.referencedDataFileLocation(one) for one in self.added_deletes]
         if None in of:
@@ -405,7 +405,7 @@ class ChangedFiles(NamedTuple):
     def repeated(self, table: Any, behind: int) -> Any:
         """The operation on `table` that makes them again, not yet committed.
 
-        What came until the snapshot `behind` is known to leave them right.
+        Snapshots up to `behind` are known to leave them right.
         """
         if self.with_deletes:
             # Else a deletion vector that is replaced is a conflict, and a history that has expired.
@@ -433,7 +433,7 @@ class ChangedFiles(NamedTuple):
 
 
 def holds(changed: ChangedFiles, moves: Iterable[ChangedFiles], util: Any) -> bool:
-    """Return True if `changed` can be made again after `moves`, which changed no row."""
+    """Return True if `changed` can be repeated after `moves`, which changed no row."""
     needed = changed.needed(util)
     changes = bool(changed.removed) or changed.with_deletes
     for one in moves:

@@ -1,8 +1,8 @@
-"""What the live query has planned for the batch that foreachBatch is writing.
+"""Reads the live query's plan for the batch that foreachBatch is writing.
 
-While Spark writes batch N, `committedOffsets` is where the batch starts and `availableOffsets`
-where it ends (StreamExecution, 3.5 to 4.2). Each run has a session of its own, a clone, and a
-batch's DataFrame belongs to it: that is how the run is found, whatever thread asks.
+While Spark writes batch N, `committedOffsets` is the start of the batch and `availableOffsets` its
+end (StreamExecution, 3.5 to 4.2). Each run has a session of its own, a clone, and a batch's
+DataFrame belongs to it: that identifies the run, whatever thread asks.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def refuse_forgetful(streams: Mapping[int, Any]) -> None:
         name = class_name(stream).rpartition(".")[2]
         if name in _FORGETFUL:
             raise SettingsError(
-                f"source {index} of the query cannot read a batch a second time ({name})",
-                cause="it keeps in memory alone what it was sent, so a batch that is repeated "
-                "after a restart would be empty, and count as applied",
-                fix="Bring its records into Kafka or into files first, and read these",
+                f"source {index} of the query cannot read a batch twice ({name})",
+                cause="it keeps its records in memory only, so a batch repeated after a "
+                "restart would be empty and count as applied",
+                fix="Write its records to Kafka or to files first, and read those",
             )
 
 
@@ -55,7 +55,7 @@ def has_offset(progress: Any, streams: Mapping[int, Any]) -> bool:
 def counted_sources(
     query: RunningQuery, streams: Mapping[int, Any], batch_id: int
 ) -> CountedSources | None:
-    """Those of `streams` that have an offset in the batch that runs; None where none has one."""
+    """Those of `streams` that have an offset in the running batch; None if none has one."""
     ends = query.execution.availableOffsets()
     indices = tuple(index for index, one in streams.items() if ends.get(one).isDefined())
     if not indices:
@@ -80,8 +80,8 @@ def _plan_id(query: RunningQuery, batch_id: int) -> str:
 
 def _unknown(batch_id: int, why: str) -> JvmError:
     return JvmError(
-        f"what Spark has planned for batch {batch_id} is not known",
-        cause=f"of offsets/{batch_id}: {why}",
+        f"cannot determine the offsets that Spark planned for batch {batch_id}",
+        cause=f"offsets/{batch_id}: {why}",
         fix="Restore the checkpoint; if it is whole, report this with the Spark version",
     )
 
@@ -92,7 +92,7 @@ ReadLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], GroupSnapsh
 Raises KafkaError when Kafka does not say it in time, SettingsError for options it cannot use.
 """
 ReadInitial = Callable[[str, int], "Offsets | None"]
-"""Gets a checkpoint and a source's index, and says where that source began to read."""
+"""Gets a checkpoint and a source's index, and returns the start of that source."""
 
 _WHAT: Final = "read the plan of this batch"
 _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a local property
@@ -100,7 +100,7 @@ _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What does not change while a query runs.
+    """The constant parts of a running query.
 
     `streams` (those of Kafka), `others` and `options` go by the source's index.
     """
@@ -119,8 +119,8 @@ class LivePlans:
 
     A plan takes about 3 ms, and `read_logs` 5 ms for 1 partition, 8 for 100, 140 for 1,000.
 
-    `read_logs` is called once for each Kafka source of every batch; `initial` only where Spark
-    does not say itself where a source began.
+    `read_logs` is called once for each Kafka source of every batch; `initial` only if Spark itself
+    does not report where a source began.
     """
 
     def __init__(self, read_logs: ReadLogs, initial: ReadInitial) -> None:
@@ -159,20 +159,20 @@ class LivePlans:
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Where the sources of the query that was planned last began to read.
+        """Return the start of the sources of the most recently planned query.
 
         Raises JvmError, and what `initial` raises.
         """
         run = self._run
         if run is None:
             return {}
-        with asking("read where the query began to read"):
+        with asking("read the offsets at which the query began"):
             noted = _noted(run)
             if noted < len(run.streams):
                 raise JvmError(
-                    "where the query began to read is not known",
-                    cause=f"{run.checkpoint}/sources has it of {noted} of {len(run.streams)} "
-                    "sources of Kafka",
+                    "cannot determine the offsets at which the query began",
+                    cause=f"{run.checkpoint}/sources has them for {noted} of "
+                    f"{len(run.streams)} Kafka sources",
                 )
             return {
                 tp: offset
@@ -199,7 +199,7 @@ class LivePlans:
         return sources, frozenset(read)
 
     def _first(self, run: _Run, index: int, batch_id: int) -> Offsets:
-        """Where a source began to read: what Spark itself starts from where it has no start."""
+        """The start of a source: the position from which Spark itself starts if it has no start."""
         try:
             text = str(run.streams[index].initialOffset().json())  # it reads `sources/<index>/0`
         except FAILURES:  # a V1 source has no such method, and another thread no active session
@@ -208,8 +208,8 @@ class LivePlans:
             found = position_of(batch_id, {index: text}).committed[index]
         if found is None:
             raise JvmError(
-                f"where source {index} began to read is not known",
-                cause=f"{run.checkpoint}/sources/{index}/0 is missing, or holds something else",
+                f"cannot determine the offsets at which source {index} began",
+                cause=f"{run.checkpoint}/sources/{index}/0 is missing or has other content",
                 fix="Start with a new checkpointLocation, from starting_offsets(ledger=...)",
             )
         return found
@@ -224,8 +224,8 @@ class LivePlans:
 def _noted(run: _Run) -> int:
     """Of how many sources of Kafka the checkpoint has `sources/<source>/0`.
 
-    Where it is missing Spark must not be asked: it would take the offsets of now, and write them
-    down. Other sources keep there what they want.
+    If it is missing, Spark must not be asked: it would take the present offsets, and write them
+    down. Other sources keep their own data there.
     """
     hadoop = run.query.jvm.org.apache.hadoop.fs
     folder = hadoop.Path(run.checkpoint, "sources")
@@ -251,12 +251,12 @@ def _running(session: Any, jvm: Any) -> RunningQuery:
     raise JvmError(
         "the batch belongs to no running query",
         cause="the function was called outside foreachBatch, or its query was stopped",
-        fix="Give it to DataStreamWriter.foreachBatch, and call it nowhere else",
+        fix="Pass it to DataStreamWriter.foreachBatch, and call it nowhere else",
     )
 
 
 def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
-    """First the query that the thread names, where pyspark pins Python's threads to Java's."""
+    """First the query that the thread names, if pyspark pins Python's threads to Java's."""
     named = session.sparkContext().getLocalProperty(_QUERY_ID)
     if named is not None:
         yield active.get(jvm.java.util.UUID.fromString(named))
@@ -295,9 +295,9 @@ def _check_batch(query: RunningQuery, batch_id: int) -> None:
     runs = query.batch()
     if runs != batch_id:
         raise JvmError(
-            f"query {query.query_id} runs batch {runs}, not batch {batch_id}",
-            cause="the function was called for a batch that is over",
-            fix="Give it to DataStreamWriter.foreachBatch, and call it nowhere else",
+            f"query {query.query_id} is running batch {runs}, not batch {batch_id}",
+            cause="the function was called for a batch that has ended",
+            fix="Pass it to DataStreamWriter.foreachBatch, and call it nowhere else",
         )
 
 

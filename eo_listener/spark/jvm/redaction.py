@@ -1,4 +1,4 @@
-"""What Java has thrown, as it may be shown: without the secrets of the session's settings.
+"""A Java exception in a displayable form: without the secrets of the session's settings.
 
 Java's own texts go into tracebacks, and with them into Spark's log: a catalog's driver, or a file
 system, may quote the URL or the properties that it was given.
@@ -88,7 +88,7 @@ NONE: Final = Secrets()
 
 
 def without_secrets(error: Exception, secrets: Secrets | None = None) -> Exception:
-    """What py4j or pyspark has raised of Java, as it may be the cause of another error.
+    """An exception of py4j or pyspark about Java, in a form that may be the cause of another error.
 
     Anything else as it is.
     """

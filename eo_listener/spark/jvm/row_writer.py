@@ -107,9 +107,9 @@ def _shim(session: Any, name: str) -> Any:
     found = class_of(session._jvm, f"{_SINK}.{name}")  # noqa: SLF001  # as above
     if found is None:
         raise JvmError(
-            "Spark's JVM has no shim, or an older one",
-            cause="its jar was not given to Spark",
-            fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
+            "Spark's JVM has no shim, or an older version of it",
+            cause="its jar was not passed to Spark",
+            fix="Pass the jar that `eo-listener jar` names to Spark, with spark.jars or --jars",
         )
     return found
 

@@ -1,4 +1,4 @@
-"""What a JVM that is already running can load, and where its session finds a path."""
+"""The classes that a running JVM can load, and the file system of a path in its session."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def class_of(jvm: Any, name: str) -> Any | None:
 
 def scala_version(spark: Any) -> str:
     """The Scala of a session's JVM, as in `2.13`. Raises JvmError."""
-    with asking("ask for its version of Scala"):
+    with asking("read its Scala version"):
         whole = str(spark._jvm.scala.util.Properties.versionNumberString())  # noqa: SLF001  # pyspark offers no public way to its JVM
     return ".".join(whole.split(".")[:2])
 
 
 def has_class(name: str) -> bool:
-    """Return True if the running JVM finds a class, where it finds what came by `spark.jars`.
+    """Return True if the running JVM finds a class, wherever `spark.jars` classes are found.
 
     Raises JvmError.
     """
     with asking("list its classes"):
-        # Connects to the JVM of spark-submit; where there is a connection it does nothing.
+        # Connects to the JVM of spark-submit; if there is a connection it does nothing.
         SparkContext._ensure_initialized()  # noqa: SLF001 - no public way to it
         jvm: Any = SparkContext._jvm  # noqa: SLF001 - no public way to it
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -67,7 +67,7 @@ def has_class(name: str) -> bool:
 
 
 def qualified(path: str) -> str | None:
-    """The path with the scheme that Spark gives it; None where no classic session can be asked.
+    """The path with the scheme that Spark gives it; None if no classic session can be asked.
 
     A relative one is below the working folder of a local file system, or the user's folder of
     another. Raises JvmError, also for a default file system that does not load.

@@ -51,7 +51,7 @@ class RunningQuery:
         An idle query lives on for a while when its SparkContext is stopped, and no event tells of
         its end: Spark's bus of events is stopped too.
         """
-        with asking("read whether a query still runs"):
+        with asking("check if a query is still running"):
             if not self.execution.isActive():
                 return True
             return bool(self.execution.sparkSession().sparkContext().isStopped())
@@ -80,9 +80,9 @@ def shared_state(session: SparkSession) -> Any:
     java_session = getattr(session, "_jsparkSession", None)
     if java_session is None:
         raise JvmError(
-            "This session has no JVM to ask",
+            "this session has no JVM",
             cause="it is a Spark Connect session",
-            fix="Use a classic session, in the process of the driver",
+            fix="Use a classic session in the driver's process",
         )
     with asking("read the shared state of its sessions"):
         return java_session.sharedState()
@@ -149,8 +149,8 @@ def query_mode(query: RunningQuery) -> QueryMode:
         kind = class_name(query.execution)
     raise JvmError(
         f"unknown execution class of the query: {kind}",
-        cause="this Spark is newer than this package, or a vendor's own",
-        fix="Report it with the Spark version",
+        cause="this Spark is newer than this package, or a vendor's build",
+        fix="Report this with the Spark version",
     )
 
 

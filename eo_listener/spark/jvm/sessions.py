@@ -1,4 +1,4 @@
-"""Which session a thread works in, where a process has several.
+"""Chooses the session that a thread works in, if a process has several.
 
 pyspark's active session is not the thread's: it is the one that has made the last frame of Python's
 rows, in whichever thread, else the first of the process. Spark's JVM has one for each thread, which
@@ -78,6 +78,6 @@ def _sessions(session: Any) -> Any:
                 return found
     raise JvmError(
         f"Spark's JVM has none of the classes {', '.join(_NAMES)}",
-        cause="this Spark is newer than those that this package knows",
-        fix="Use a version of Spark that eo-listener preflight does not complain of",
+        cause="this Spark is newer than the versions that this package supports",
+        fix="Use a version of Spark that eo-listener preflight accepts",
     )

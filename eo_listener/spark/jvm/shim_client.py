@@ -27,8 +27,8 @@ class JvmShimClient:
         if jvm is None:
             raise JvmError(
                 f"this process has no JVM to run the shim's call {what!r}",
-                cause="no session has been started, or it is a Spark Connect session",
-                fix="Use a classic session, in the process of the driver",
+                cause="no session was started, or it is a Spark Connect session",
+                fix="Use a classic session in the driver's process",
             )
         # Looking a method up costs two round trips, so it is kept while its JVM is there.
         if self._found is None or self._found[0] is not jvm:
@@ -43,7 +43,7 @@ def _method(jvm: Any) -> Any:
         if found is not None:
             return found.call
     raise JvmError(
-        "Spark's JVM has no shim, or an older one",
-        cause="its jar was not given to Spark",
-        fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
+        "Spark's JVM has no shim, or an older version of it",
+        cause="its jar was not passed to Spark",
+        fix="Pass the jar that `eo-listener jar` names to Spark, with spark.jars or --jars",
     )

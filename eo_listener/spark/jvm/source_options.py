@@ -85,6 +85,6 @@ def _of(stream: Any, options: list[tuple[Any, dict[str, str]]]) -> dict[str, str
             return found
     raise JvmError(
         f"Spark's JVM failed to {_WHAT}",
-        cause=f"no reader options were found for a {class_name(stream)}",
-        fix="Give Spark the shim (the jar that `eo-listener jar` names)",
+        cause=f"cannot find the reader options of a {class_name(stream)}",
+        fix="Pass the shim to Spark (the jar that `eo-listener jar` names)",
     )

@@ -1,4 +1,4 @@
-"""Which offsets each task of a batch reads: true only where a task still is one Kafka partition.
+"""The offsets that each task of a batch reads: valid only if a task still is one Kafka partition.
 
 Spark keeps a task's Kafka range with the partition of the RDD, and steps that move no rows between
 tasks (select, filter, map, a broadcast join) hand that partition on. A shuffle, a coalesce or a
@@ -28,26 +28,28 @@ _MOVES: Final = (
     ("CollectLimit", "limit()"),
     ("TakeOrderedAndProject", "orderBy() with limit()"),
 )
-_SPLIT: Final = "minPartitions, or maxRecordsPerPartition, which cut a partition into several tasks"
+_SPLIT: Final = (
+    "minPartitions or maxRecordsPerPartition, which split a partition into several tasks"
+)
 _SEVERAL: Final = "a shuffle, a coalesce or a union in the transform or before foreachBatch"
 _FIX: Final = (
-    "Leave it out where the partition of a task must be known; a batch that is one transaction may "
-    "be transformed in any way"
+    "Remove it if each task must read one partition; a batch written in one transaction may be "
+    "transformed in any way"
 )
 
 
 def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
     """Return the range of each task of `frame` (a DataFrame), in the order of the tasks' ids.
 
-    Partitions without new records have no task. Raises SettingsError, naming the likely cause,
-    where a task is not the whole range of one Kafka partition; JvmError when Spark cannot be
-    asked. Runs no job but for the broadcasts in it; takes about a millisecond a task.
+    Partitions without new records have no task. Raises SettingsError, naming the likely cause, if a
+    task is not the whole range of one Kafka partition; JvmError if Spark cannot be asked. Runs no
+    job except the broadcasts in it; takes about a millisecond a task.
     """
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         raise SettingsError(
-            "which Kafka partition a task reads cannot be found out here",
-            cause="this is a DataFrame of Spark Connect, which shows no tasks",
+            "cannot determine which Kafka partition a task reads",
+            cause="this is a Spark Connect DataFrame, which does not show its tasks",
             fix="Run the query in classic PySpark",
         )
     with asking(_WHAT):
@@ -82,27 +84,27 @@ def _refuse_moving(kind: str) -> None:
     for part, what in _MOVES:
         if part in kind:
             if what is not None:
-                raise _refused("the rows of a task are not those of one Kafka partition", what)
+                raise _refused("the rows of a task do not come from one Kafka partition", what)
             return
 
 
 def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
     held = call(_input(partition), "offsetRange")
     if held is None:
-        raise _refused("the rows of a task are not those of one Kafka partition", _SEVERAL)
+        raise _refused("the rows of a task do not come from one Kafka partition", _SEVERAL)
     text = str(held.toString())
     match = _RANGE.fullmatch(text)
     if match is None:
         raise JvmError(
             f"Spark's JVM failed to {_WHAT}",
-            cause="its ranges have an unknown form: this Spark is newer, or a vendor's own",
-            fix="Report it with the Spark version",
+            cause="its ranges have an unknown form: this Spark is newer, or a vendor's build",
+            fix="Report this with the Spark version",
         )
     return TopicPartition(match[1], int(match[2])), OffsetRange(int(match[3]), int(match[4]))
 
 
 def _input(partition: Any) -> Any:
-    """What a partition of an RDD reads: from Spark 4.2 one thing or none, before a Seq of them.
+    """The input of an RDD's partition: from Spark 4.2 at most one, before that a Seq.
 
     The connector's older source (V1) has its ranges in the partition itself.
     """

@@ -1,8 +1,8 @@
 """Give a SparkSession's builder what eo_listener needs, without taking anything away.
 
-What Spark loads is decided by spark-submit, which pyspark runs to start the JVM. It takes the
-first of: an option in `PYSPARK_SUBMIT_ARGS`, a `--conf` there, the builder, spark-defaults.conf.
-So each addition is merged with the value that would win, and written to where it wins.
+spark-submit, which pyspark runs to start the JVM, decides what Spark loads. It takes the first of:
+an option in `PYSPARK_SUBMIT_ARGS`, a `--conf` there, the builder, spark-defaults.conf. So each
+addition is merged with the value that would win, and written to the place that wins.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def configure(
 
     Call it last, just before `getOrCreate`, in a program that python starts. It registers no
     listener. `connector=False` and `shim=False` leave that part out; `delta=True` adds the Delta
-    Lake that fits this Spark, with its extension and catalog; `iceberg=True` the runtime of Iceberg
-    that fits this Spark and its Scala, with its extension, and no catalog, which is yours. What is
-    there already, or was set by the user in any of Spark's ways, stays; calling it twice changes
-    nothing.
+    Lake that fits this Spark, with its extension and catalog; `iceberg=True` adds the Iceberg
+    runtime that fits this Spark and its Scala, with its extension, and no catalog, which is yours.
+    Existing parts, and settings that the user made in any of Spark's ways, stay; calling it twice
+    changes nothing.
 
     Jars are put into the environment variable PYSPARK_SUBMIT_ARGS, also those the builder had.
 
-    Raises JvmAlreadyRunningError when the JVM is already running without them, SettingsError (also
-    where a runtime of Iceberg is named that is one for another Spark), JavaError, and
-    UnavailableError when the shim jar is missing.
+    Raises JvmAlreadyRunningError if the JVM is already running without them, SettingsError (also if
+    the named Iceberg runtime is for another Spark), JavaError, and UnavailableError if the shim jar
+    is missing.
     """
     options = _options_of(builder)
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
@@ -84,7 +84,7 @@ def configure(
 
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """What spark-submit would find, in the order in which it looks."""
+    """The values that spark-submit would find, in the order in which it looks."""
 
     arguments: SubmitArguments
     options: dict[str, Any]  # the builder's own, changed in place
@@ -136,12 +136,12 @@ def _add_delta(settings: Settings, spark: Installation) -> None:
 
 
 def _delta_of(spark: Installation) -> str:
-    """The coordinates of the release for this Spark. Raises SettingsError where there is none."""
+    """The coordinates of the release for this Spark. Raises SettingsError if there is none."""
     found = delta_lake.coordinates(spark.version, spark.scala)
     if found is None:
         raise SettingsError(
-            f"no Delta Lake is known that fits Spark {spark.version}",
-            fix=f"Use Spark {delta_lake.supported()}, or leave out delta=True",
+            f"no release of Delta Lake is known to fit Spark {spark.version}",
+            fix=f"Use Spark {delta_lake.supported()}, or remove delta=True",
         )
     return found
 
@@ -154,10 +154,10 @@ def _add_iceberg(settings: Settings, spark: Installation) -> None:
         made_for = iceberg_runtime.misfit(item, spark.version, spark.scala)
         if made_for is not None:
             raise SettingsError(
-                f"{item.rpartition('/')[2]} is for {made_for}, and this is Spark {spark.version} "
+                f"{item.rpartition('/')[2]} is for {made_for}, but this is Spark {spark.version} "
                 f"with Scala {spark.scala}",
                 cause=f"it is in {spark.home}/jars" if item in own else f"{JARS} or {PACKAGES}",
-                fix=f"Take it away: configure(..., iceberg=True) adds {_iceberg_of(spark)}",
+                fix=f"Remove it: configure(..., iceberg=True) adds {_iceberg_of(spark)}",
             )
     if not there:
         _add_package(settings, _iceberg_of(spark))
@@ -165,12 +165,12 @@ def _add_iceberg(settings: Settings, spark: Installation) -> None:
 
 
 def _iceberg_of(spark: Installation) -> str:
-    """The coordinates of the runtime for this Spark. Raises SettingsError where there is none."""
+    """The coordinates of the runtime for this Spark. Raises SettingsError if there is none."""
     found = iceberg_runtime.coordinates(spark.version, spark.scala)
     if found is None:
         raise SettingsError(
-            f"there is no Iceberg runtime for Spark {spark.version} with Scala {spark.scala}",
-            fix=f"Use Spark {iceberg_runtime.supported()}, or leave out iceberg=True",
+            f"no Iceberg runtime exists for Spark {spark.version} with Scala {spark.scala}",
+            fix=f"Use Spark {iceberg_runtime.supported()}, or remove iceberg=True",
         )
     return found
 
@@ -182,8 +182,8 @@ def _add_package(settings: Settings, coordinates: str) -> None:
     chosen = settings.get(IVY_SETTINGS) or settings.get(REPOSITORIES)
     if chosen or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY"):
         return
-    # Our settings ask all that Spark asks but one old public repository. Where there is no
-    # ~/.m2 they would bring nothing, and the user's own packages may come from there.
+    # Our settings look in every place that Spark does, except one old public repository. Without a
+    # ~/.m2 they would gain nothing, and the user's own packages may come from there.
     if not own_packages or Path("~/.m2/repository").expanduser().exists():
         settings.options[IVY_SETTINGS] = str(OUR_IVY_SETTINGS)
 
@@ -218,7 +218,7 @@ def _options_of(builder: Any) -> dict[str, Any]:
             fix="configure(SparkSession.builder.appName(...)).getOrCreate()",
         )
     if type(builder).__module__.startswith("pyspark.sql.connect"):
-        raise _connect_error("the builder is one of Spark Connect")
+        raise _connect_error("the builder is a Spark Connect builder")
     return options
 
 
@@ -245,8 +245,8 @@ def _compare(spark: Installation) -> None:
     pyspark = str(getattr(sys.modules.get("pyspark"), "__version__", spark.version))
     if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
         logger.warning(
-            "pyspark is %s, and will start the Spark %s in %s (SPARK_HOME), which it may not fit; "
-            "the connector is chosen for Spark %s. Fix: unset SPARK_HOME, or install pyspark==%s",
+            "pyspark is %s but will start Spark %s in %s (SPARK_HOME), which may not fit it; the "
+            "connector is chosen for Spark %s. Fix: unset SPARK_HOME, or install pyspark==%s",
             pyspark,
             spark.version,
             spark.home,
@@ -259,8 +259,8 @@ def _connect_error(sign: str) -> SettingsError:
     return SettingsError(
         "configure is for a session whose JVM it starts, not for Spark Connect",
         cause=sign,
-        fix="Give the Connect server the jars when it is started: start-connect-server.sh"
-        ' --jars "$(eo-listener jar)"',
+        fix="Pass the jars to the Connect server when you start it: start-connect-server.sh "
+        '--jars "$(eo-listener jar)"',
     )
 
 
@@ -325,11 +325,12 @@ def too_late(
     command.append(sys.argv[0] if submitted and sys.argv[0] else "job.py")
     line = " ".join(command)
     return JvmAlreadyRunningError(
-        f"configure comes too late: the JVM is already running, without {lacking}",
+        f"configure was called too late: the JVM is already running, without {lacking}",
         cause="spark-submit started it before this program"
         if submitted
-        else "this process has started a Spark session before",
+        else "this process has already started a Spark session",
         fix=line
         if submitted
-        else f"Call configure before the first session of the process, or start it by: {line}",
+        else "Call configure before the first session of the process, or start the process "
+        f"with: {line}",
     )

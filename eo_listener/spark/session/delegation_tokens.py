@@ -1,4 +1,4 @@
-"""Whether Spark is configured to log in to a Kafka cluster by delegation tokens."""
+"""Checks if Spark is configured to log in to a Kafka cluster with delegation tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def are_configured(servers: str) -> bool:
     """Return True if Spark's own clients put a token in for one of these brokers.
 
     As KafkaTokenUtil.findMatchingTokenClusterConfig matches them. False in a client of Spark
-    Connect, where the settings of the driver are not known.
+    Connect, which does not know the settings of the driver.
     """
     context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
     if context is None:

@@ -16,7 +16,7 @@ _RELEASES: Final = {"3.5": "3.3.2", "4.0": "4.0.1", "4.1": "4.1.0"}
 def coordinates(spark: str, scala: str) -> str | None:
     """The Maven coordinates of the release for a Spark such as `4.0.0`, and a Scala such as `2.13`.
 
-    None where there is none that is known to fit.
+    None if none is known to fit.
     """
     release = _RELEASES.get(_minor(spark))
     return None if release is None else f"io.delta:{NAME}_{scala}:{release}"
@@ -36,7 +36,7 @@ def fits(delta: str, spark: str) -> bool:
 
 
 def supported() -> str:
-    """The versions of Spark there is a release for, for people."""
+    """Name the versions of Spark that have a release."""
     *others, last = _RELEASES
     return f"{', '.join(others)} and {last}"
 

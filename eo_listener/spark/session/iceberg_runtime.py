@@ -17,7 +17,7 @@ _MADE_FOR: Final = re.compile(rf"{NAME}-(\d+\.\d+)_(\d+\.\d+)")
 def coordinates(spark: str, scala: str) -> str | None:
     """The Maven coordinates of the runtime for a Spark such as `4.0.0`, and a Scala as in `2.13`.
 
-    None where there is none.
+    None if there is none.
     """
     minor = _minor(spark)
     if scala not in _SCALAS.get(minor, ()):
@@ -26,7 +26,7 @@ def coordinates(spark: str, scala: str) -> str | None:
 
 
 def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """What a runtime is made for, where that is not this Spark; None where it fits.
+    """The Spark that a runtime is made for, if it is not this Spark; None if it fits.
 
     `runtime` is a file or coordinates; of one whose name does not say it, nothing is known.
     """
@@ -37,7 +37,7 @@ def misfit(runtime: str, spark: str, scala: str) -> str | None:
 
 
 def supported() -> str:
-    """The versions of Spark there is a runtime for, for people."""
+    """Name the versions of Spark that have a runtime."""
     *others, last = _SCALAS
     return f"{', '.join(others)} and {last}"
 

@@ -20,7 +20,8 @@ _HADOOP: Final = re.compile(r"hadoop-client-api-(\d+)\.(\d+)\.(\d+).*\.jar")
 _HADOOP_FOR_JAVA_23: Final = (3, 4, 2)
 
 _SPARK_SQL: Final = re.compile(r"spark-sql_(\d+\.\d+)-((\d+)\.(\d+).*)\.jar")
-# What Spark takes from both ends of a value: as Java's trim(), but not the CR and LF of an escape.
+# Characters that Spark strips from both ends of a value: as Java's trim(), but not the CR and LF of
+# an escape.
 _TRIMMED: Final = "".join(chr(code) for code in range(33) if chr(code) not in "\r\n")
 
 
@@ -39,7 +40,7 @@ def spark_homes() -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """Where Spark is, and which: `scala` as in `2.13`, `version` as in `4.0.0`."""
+    """The location and version of Spark: `scala` as in `2.13`, `version` as in `4.0.0`."""
 
     home: Path
     scala: str
@@ -49,7 +50,7 @@ class Installation:
     def find(cls) -> Installation:
         """Return `$SPARK_HOME`, or the Spark inside pyspark.
 
-        Raises SettingsError when there is none, or when it is older than 3.5.
+        Raises SettingsError if there is none, or if it is older than 3.5.
         """
         homes = spark_homes()
         if not homes:
@@ -59,8 +60,8 @@ class Installation:
         match = next((m for name in names if (m := _SPARK_SQL.fullmatch(name))), None)
         if match is None:
             raise SettingsError(
-                f"There is no Spark in {home}: it has no jars/spark-sql_*.jar",
-                cause="SPARK_HOME names another folder, or pyspark-client is installed",
+                f"{home} has no Spark: it lacks jars/spark-sql_*.jar",
+                cause="SPARK_HOME names the wrong folder, or pyspark-client is installed",
                 fix=f"Correct or unset SPARK_HOME; or {install('spark')}",
             )
         scala, version, major, minor = match.groups()
@@ -68,7 +69,7 @@ class Installation:
             raise SettingsError(
                 f"Spark {version} in {home} is too old",
                 cause="eo-listener needs Spark 3.5 or later",
-                fix="pip install 'pyspark>=3.5,<4.3'; and check SPARK_HOME",
+                fix="Run pip install 'pyspark>=3.5,<4.3', and check SPARK_HOME",
             )
         return cls(home=home, scala=scala, version=version)
 
@@ -112,7 +113,7 @@ def read_settings(file: Path) -> dict[str, str]:
     except javaproperties.InvalidUEscapeError:  # which quotes a part of the value: not shown
         raise SettingsError(
             f"{file} cannot be read: a \\u in it is not followed by four hexadecimal digits",
-            fix="Write \\\\ where a backslash is meant",
+            fix="Write a backslash as \\\\",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""What is installed on this machine, as its files show; no JVM is started but `java -version`."""
+"""The software on this machine, from its files; starts no JVM except `java -version`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PYSPARK: Final = ("pyspark", "pyspark-client")
 
 
 def read_local_facts() -> LocalFacts:
-    """Gather the facts. What is missing or wrong stands in them; nothing is raised."""
+    """Gather the facts. Missing or wrong parts are among them; raises nothing."""
     facts: dict[str, Any] = {
         "version": __version__,
         "python": platform.python_version(),

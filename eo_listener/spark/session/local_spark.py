@@ -32,7 +32,8 @@ _OWN: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.databricks.delta.snapshotPartitions": "2",  # else 50 tasks, whatever the table
-    # What the defaults of a cluster have every application start or write, a listener of ours too.
+    # Settings of a cluster's defaults that make every application start or write something, a
+    # listener of ours too.
     "spark.eventLog.enabled": "false",
     "spark.extraListeners": "",
     "spark.plugins": "",
@@ -47,16 +48,16 @@ _OF_OTHERS: Final = (
     "SPARK_CONNECT_MODE",
     "SPARK_CONNECT_MODE_ENABLED",
 )
-"""Say where a driver's JVM is that the command was started by, or a Spark Connect server."""
+"""Settings that point to the JVM of another driver, or to a Spark Connect server."""
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where the command is run
 
 
 class LocalSpark:
     """Makes one session at first use, for tables of Delta Lake, of Iceberg, or both.
 
-    What Spark lacks of these is added, as `configure` does. It starts no query. `settings` come
-    before those of this class, and these before spark-defaults.conf. `announce` is called before
-    Spark starts, which takes long.
+    Missing parts are added, as `configure` does. It starts no query. `settings` take precedence
+    over those of this class, and these over spark-defaults.conf. `announce` is called before Spark
+    starts, which takes long.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class LocalSpark:
     def session(self) -> SparkSession:
         """Return it. Raises SettingsError, JavaError, and JvmError where Spark does not start.
 
-        Where it did not, it is not tried for the next table.
+        If it did not start, it is not tried for the next table.
         """
         if self._failure is not None:
             raise self._failure
@@ -119,9 +120,9 @@ class LocalSpark:
                 return configured.getOrCreate()
         except FAILURES as error:
             self._failure = JvmError(
-                "Spark, by which the ledger of a table is read, did not start",
-                cause=f"Spark has printed it above ({type(error).__name__})",
-                fix="Correct --spark-conf, spark-defaults.conf or PYSPARK_SUBMIT_ARGS; where a jar "
+                "Spark, which reads the ledger of a table, did not start",
+                cause=f"Spark printed the reason above ({type(error).__name__})",
+                fix="Correct --spark-conf, spark-defaults.conf or PYSPARK_SUBMIT_ARGS; if a jar "
                 "could not be downloaded, name a file: --spark-conf spark.jars=/PATH/NAME.jar",
             )
             raise self._failure from error
@@ -130,7 +131,7 @@ class LocalSpark:
 def _is_no_interruption(record: logging.LogRecord) -> bool:
     """Keep py4j from logging, with a traceback, that Java was asked when Ctrl-C came.
 
-    What else has kept Java from answering is raised, too.
+    Any other reason why Java did not answer is raised, too.
     """
     said = str(record.msg)
     return not said.startswith(("KeyboardInterrupt while sending", "Exception while sending"))
@@ -140,8 +141,8 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
 def _own_output() -> Iterator[None]:
     """Give a JVM that starts standard error for both of its outputs.
 
-    What its loggers are told to print is no part of a command's document; and who reads that to its
-    end would wait for the JVM too.
+    The output of its loggers is not part of a command's document; and whoever reads that to its end
+    would wait for the JVM too.
     """
     sys.stdout.flush()
     kept = os.dup(1)

@@ -77,7 +77,7 @@ class SubmitArguments:
         return dict(self.options).get(option)
 
     def setting(self, key: str) -> str | None:
-        """What these arguments say of a setting: its own option, else the last `--conf` of it."""
+        """Return the value of a setting: from its own option, or the last `--conf` of it."""
         own = self.value(OPTIONS[key]) if key in OPTIONS else None
         if own is not None:
             return own

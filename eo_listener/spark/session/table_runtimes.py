@@ -1,4 +1,4 @@
-"""What a Spark is given for tables of Iceberg's or of Delta Lake's, before it starts."""
+"""The settings of a Spark for Iceberg or Delta Lake tables, before it starts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DELTA: Final = re.compile(rf"{delta_lake.NAME}_(\d+\.\d+)[-:](\d+\.\d+\.\d+)")
 
 
 def read_runtime(kind: str, given: Mapping[str, str]) -> RuntimeFacts:
-    """What this Spark is given with the settings `given`, and by spark-defaults.conf.
+    """Return the settings of this Spark, from `given` and spark-defaults.conf.
 
-    Raises SettingsError where there is no Spark.
+    Raises SettingsError if there is no Spark.
     """
     spark = Installation.find()
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
@@ -52,7 +52,7 @@ def read_runtime(kind: str, given: Mapping[str, str]) -> RuntimeFacts:
 
 
 def _misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """What a Delta Lake is made for, where that is not this Spark.
+    """The Spark that a Delta Lake is made for, if it is not this Spark.
 
     Of one whose name does not say it, nothing is known.
     """
