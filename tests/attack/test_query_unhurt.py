@@ -26,7 +26,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-STORM = 15.0  # seconds
+STORM = 10.0  # seconds
 SEED = 5
 
 
