@@ -28,12 +28,11 @@ from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
+from eo_listener.events import Committed, Event, Observers
 from eo_listener.kafka.simple_groups import SimpleGroups
-from eo_listener.model.events import Committed, Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.testing import MemoryQueries
 from tests.broker import DEFAULT, Broker
 from tests.topics import Topics

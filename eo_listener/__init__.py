@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.model.errors import MissingExtraError
+from eo_listener.errors import MissingExtraError
 from eo_listener.version import __version__
 
 if TYPE_CHECKING:
@@ -40,8 +40,11 @@ __all__ = [
 PUBLIC: Final = frozenset(
     {
         "eo_listener.audit",
+        "eo_listener.errors",
+        "eo_listener.events",
         "eo_listener.model",
         "eo_listener.observers",
+        "eo_listener.offsets",
         "eo_listener.testing",
     }
 )

@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import Final, NoReturn
 
-from eo_listener.model.errors import EoListenerError, JavaError
+from eo_listener.errors import EoListenerError, JavaError
 from eo_listener.spark import java
 from tests import artifacts
 

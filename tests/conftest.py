@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from eo_listener.model.errors import KafkaError
+from eo_listener.errors import KafkaError
 from tests.broker import DEFAULT, Broker
 from tests.groups import positions
 from tests.topics import Topics

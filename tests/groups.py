@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import NamedTuple
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
+from eo_listener.offsets import Position, TopicPartition
 from tests.waiting import until
 
 NAME = "odd [/red] name"

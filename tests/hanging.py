@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     ResourceType,
 )
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.spark import java
 from tests.broker import Broker
 from tests.waiting import until

@@ -28,7 +28,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from eo_listener.model.errors import UnavailableError
+from eo_listener.errors import UnavailableError
 from tests import watchdog
 from tests.broker import free_port
 from tests.waiting import until

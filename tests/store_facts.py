@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot, GroupStore
+from eo_listener.offsets import Position, TopicPartition
 from tests.broker import Broker
 from tests.groups import insist
 from tests.topics import Topics, unique

@@ -195,15 +195,16 @@ def test_a_banned_word_is_found_however_it_is_spelled() -> None:
     assert not words("whole_broadcast") & BANNED
 
 
-TOP = 16
-LAYERS = 9
+TOP = 16  # folders
+LAYERS = 11
 
 
 def test_the_top_level_tells_the_architecture() -> None:
-    """At most 16 names, each a thing that users or operators would name."""
+    """At most 16 folders, each a thing that users or operators would name, and the users' words."""
     names = {path.relative_to(PACKAGE).parts[0] for path in MODULES}
     assert names > {"kafka", "spark", "sinks", "cli"}
     names -= {"__init__.py", "__main__.py", "version.py"}
+    names -= {"errors.py", "events.py", "offsets.py"}
     assert len(names) <= TOP, sorted(names)
     assert not [name for name in names if name.endswith(".py")]
 

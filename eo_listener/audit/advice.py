@@ -10,9 +10,9 @@ from typing import Final
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, literal
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.typed_command import CLIENT, SPARK, STORAGE, ClusterCommands, typed_command
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _FOLLOW: Final = "follow"
 STOP: Final = "stop the query; "

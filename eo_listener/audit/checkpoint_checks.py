@@ -8,7 +8,7 @@ from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind
 from eo_listener.audit.positions import CheckpointPositions, Positions
 from eo_listener.audit.target_checks import begin_from
-from eo_listener.model.errors import few
+from eo_listener.errors import few
 
 
 def check_checkpoint(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:

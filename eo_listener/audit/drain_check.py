@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind
 from eo_listener.audit.positions import GroupPositions, Positions
-from eo_listener.model.errors import counted, few
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import counted, few
+from eo_listener.offsets import TopicPartition
 
 
 def check_drained(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from eo_listener.audit.intervals import Intervals
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,10 @@ from eo_listener.audit.positions import (
     lowest,
 )
 from eo_listener.audit.source_checks import applied_by_all, commit_checkpoint, misplaced
+from eo_listener.errors import few
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import few
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 
 def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.model.ledger import AppliedBatch, BatchVerdict, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _UNKNOWN_END: Final = 2**63 - 1  # of an offset: Kafka's greatest
 

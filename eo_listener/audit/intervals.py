@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.offsets import OffsetRange
 
 Intervals = tuple[OffsetRange, ...]
 

@@ -21,10 +21,10 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.audit.target_checks import begin_from, begin_or_restore, check_targets, way_on
-from eo_listener.model.errors import few
+from eo_listener.errors import few
 from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.model.ledger_place import literal
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> PositionFinding:

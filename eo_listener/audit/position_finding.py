@@ -9,8 +9,8 @@ from itertools import islice
 from types import MappingProxyType
 
 from eo_listener.audit.intervals import Intervals, union
-from eo_listener.model.errors import counted, few
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import counted, few
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 SHOWN = 1000
 """How many ranges of a finding its document has, at most."""

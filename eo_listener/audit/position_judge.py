@@ -13,8 +13,8 @@ from eo_listener.audit.position_finding import Harm, PositionFinding, PositionFi
 from eo_listener.audit.positions import LedgerPositions, Positions
 from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
 from eo_listener.audit.source_checks import check_source
-from eo_listener.model.errors import EoListenerError, few
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import EoListenerError, few
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def judge_positions(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:

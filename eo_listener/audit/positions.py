@@ -17,7 +17,7 @@ from eo_listener.audit.intervals import union, without
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, TakenBack
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 
 def _none() -> Mapping[TopicPartition, Any]:

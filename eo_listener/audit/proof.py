@@ -10,7 +10,7 @@ from eo_listener.audit.intervals import Intervals, common, union, without
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.audit.table_rows import RowFacts, read_rows
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def prove(

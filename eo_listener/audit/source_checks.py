@@ -16,10 +16,10 @@ from eo_listener.audit.position_finding import (
 )
 from eo_listener.audit.positions import LedgerPositions, Positions, SourcePositions, lowest
 from eo_listener.audit.target_checks import begin_from
+from eo_listener.errors import few
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import few
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _FEW = 3  # commands in one line
 HANGING = 900.0

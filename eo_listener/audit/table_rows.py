@@ -8,8 +8,8 @@ from itertools import groupby
 
 from eo_listener.audit.evidence import AppliedRange
 from eo_listener.audit.intervals import Intervals, common, of_offsets, union, without
-from eo_listener.model.errors import FormatError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import FormatError
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

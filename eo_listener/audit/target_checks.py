@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from eo_listener.audit.advice import FROM_EARLIEST, Advice
 from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind
 from eo_listener.audit.positions import LedgerPositions
-from eo_listener.model.errors import few
+from eo_listener.errors import few
 from eo_listener.model.ledger_place import target_first
 
 

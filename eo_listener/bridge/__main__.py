@@ -11,8 +11,8 @@ from eo_listener.bridge import process
 from eo_listener.bridge.jvm_client import JvmClient
 from eo_listener.bridge.messages import Hello
 from eo_listener.bridge.service import BridgeService
-from eo_listener.model.errors import EoListenerError, SettingsError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import EoListenerError, SettingsError
+from eo_listener.model.fault_points import fault_point
 
 BAD_SETTINGS: Final = 78  # EX_CONFIG of sysexits.h; the shim starts no other one after it
 _GRACE: Final = 3.0
@@ -34,7 +34,7 @@ def main() -> int:
         hello = Hello.parse(first)
         process.log_to_driver(debug=hello.debug)
         service = BridgeService(hello, incoming, JvmClient(outgoing))
-        reached("bridge.greeted")
+        fault_point("bridge.greeted")
         seconds = service.listen()
         process.die_after(seconds + _GRACE)
         service.close(seconds)

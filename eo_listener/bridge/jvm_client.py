@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as Late  # not the builtin one befor
 from typing import BinaryIO, Final
 
 from eo_listener.bridge.messages import Answer, Ask, ToJvm
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.spark import shim
 

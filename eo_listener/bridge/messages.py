@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eo_listener.model.errors import FormatError, SettingsError
+from eo_listener.errors import FormatError, SettingsError
 
 FORMAT: Final = 1
 

@@ -13,11 +13,11 @@ from eo_listener.bridge import messages
 from eo_listener.bridge.jvm_client import BridgeQueries, BridgeShimClient, JvmClient
 from eo_listener.bridge.messages import Forget, Greeting, Hello, Pong
 from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
+from eo_listener.errors import EoListenerError, JvmError
+from eo_listener.events import Event, RunGroupsChanged
 from eo_listener.listener.commit_service import CommitService
 from eo_listener.listener.settings import Settings
-from eo_listener.model.errors import EoListenerError, JvmError
-from eo_listener.model.events import Event, RunGroupsChanged
-from eo_listener.model.fault_points import reached
+from eo_listener.model.fault_points import fault_point
 from eo_listener.version import __version__
 
 SHORTEST: Final = 0.2  # seconds between two checks of what waits
@@ -148,7 +148,7 @@ class BridgeService:
             self._outcome.put(EoListenerError("The bridge ends so that another can take over"))
 
     def _take(self, line: bytes) -> None:
-        reached("bridge.line")
+        fault_point("bridge.line")
         match messages.parse(line):
             case messages.Progressed(text):
                 self._service.progressed(text)

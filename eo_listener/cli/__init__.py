@@ -26,8 +26,7 @@ from eo_listener.cli import (
     txn,
 )
 from eo_listener.cli.options import escaped
-from eo_listener.model import exit_codes
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError, ExitCode
 
 
 class _Stopped(Exception):  # noqa: N818  # not always an error
@@ -143,7 +142,7 @@ def main() -> None:
     except Exception:  # noqa: BLE001  # the last place there is: said in full, with a code of its own
         with contextlib.suppress(OSError):
             traceback.print_exc()
-        _leave(exit_codes.FAULT)
+        _leave(ExitCode.FAULT)
 
 
 def _require_streams() -> None:
@@ -152,7 +151,7 @@ def _require_streams() -> None:
         sys.stderr = _nowhere(2)
     if sys.stdout is None:
         sys.stdout = _nowhere(1)
-        _end("standard output is closed. Fix: redirect it, > /dev/null", exit_codes.UNREACHABLE)
+        _end("standard output is closed. Fix: redirect it, > /dev/null", ExitCode.UNREACHABLE)
 
 
 def _nowhere(descriptor: int) -> TextIO:
@@ -165,10 +164,10 @@ def _nowhere(descriptor: int) -> TextIO:
 
 def _end_stopped(reason: OSError | KeyboardInterrupt) -> NoReturn:
     if isinstance(reason, KeyboardInterrupt):
-        _end("stopped", exit_codes.STOPPED)
+        _end("stopped", ExitCode.STOPPED)
     if isinstance(reason, BrokenPipeError):
-        _leave(exit_codes.READER_GONE)
-    _end(str(reason), exit_codes.UNREACHABLE)
+        _leave(ExitCode.READER_GONE)
+    _end(str(reason), ExitCode.UNREACHABLE)
 
 
 def _end(line: str, code: int) -> NoReturn:

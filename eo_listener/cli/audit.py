@@ -33,9 +33,8 @@ from eo_listener.cli.options import (
 )
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
-from eo_listener.model import exit_codes
+from eo_listener.errors import EoListenerError, ExitCode, MissingExtraError, SettingsError
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import EoListenerError, MissingExtraError, SettingsError
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.checkpoint import shown
@@ -191,9 +190,9 @@ def _report(
     else:
         audit_screen.show(positions, found)
     if not found.complete:
-        raise typer.Exit(exit_codes.UNREACHABLE)
+        raise typer.Exit(ExitCode.UNREACHABLE)
     if found.to_act_on:
-        raise typer.Exit(exit_codes.FOUND)
+        raise typer.Exit(ExitCode.FOUND)
 
 
 def _drained(

@@ -20,7 +20,7 @@ from eo_listener.audit.position_finding import (
 from eo_listener.audit.positions import Positions
 from eo_listener.cli.options import cell, console, named, new_table
 from eo_listener.model.ledger import Head, LedgerKey
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 
 ROWS: Final = 20
 """How many partitions a person is shown."""

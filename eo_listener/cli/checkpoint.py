@@ -21,8 +21,8 @@ from eo_listener.cli.options import (
     print_line,
     utc,
 )
-from eo_listener.model import exit_codes
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.errors import ExitCode
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
     CheckpointContents,
@@ -71,7 +71,7 @@ def show(
     else:
         _print(str(checkpoint.location), contents)
     if contents.findings:
-        raise typer.Exit(exit_codes.FOUND)
+        raise typer.Exit(ExitCode.FOUND)
 
 
 def _print(where: str, contents: CheckpointContents) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eo_listener.cli.options import storage_options
+from eo_listener.errors import SettingsError
 from eo_listener.foreach_batch.starting_offsets.origins import newest_batch, of_batch
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.model.errors import SettingsError
 from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint, Location
 
 

@@ -10,11 +10,10 @@ import typer
 from eo_listener.cli import follow_options as options
 from eo_listener.cli.options import print_json, with_options
 from eo_listener.cli.service import begin_log, stop_signals
+from eo_listener.errors import ExitCode, SettingsError
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
-from eo_listener.model import exit_codes
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import SettingsError
 
 EXAMPLE = "Example: eo-listener follow s3a://bucket/flights-c -b localhost:9092 -g flights-to-pg"
 
@@ -70,7 +69,7 @@ def _once(follower: Follower, timeout: float, as_json: bool) -> None:
     else:
         for report in reports:
             print(_line(report))
-    code = max((report.exit_code for report in reports), default=exit_codes.FINE)
+    code = max((report.exit_code for report in reports), default=ExitCode.FINE)
     if code:
         raise typer.Exit(code)
 

@@ -22,13 +22,13 @@ from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import require_group
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.errors import SettingsError
 from eo_listener.follow import FollowedCheckpoint, Follower
 from eo_listener.follow.checkpoint_tracker import INTERVAL
 from eo_listener.follow.config import parse_groups
 from eo_listener.follow.notices import NoticeLog
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.argument_checks import choice, require_seconds
-from eo_listener.model.errors import SettingsError
 from eo_listener.observers.log import EventLogger
 
 Once = Annotated[

@@ -23,12 +23,12 @@ from eo_listener.cli.options import (
     require_names,
     with_options,
 )
+from eo_listener.errors import SettingsError, StorageError, few
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.range_reader import record_times
-from eo_listener.model.errors import SettingsError, StorageError, few
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_csv, write_json
+from eo_listener.offsets import Position, TopicPartition
 
 app = typer.Typer(
     help="Change the offsets of a consumer group, or write them to a file. A dry run without "

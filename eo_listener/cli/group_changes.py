@@ -30,6 +30,7 @@ from eo_listener.commit.groups.group_change import (
     GroupOutcome,
     PartitionChange,
 )
+from eo_listener.errors import GuardError, SettingsError, counted, few
 from eo_listener.foreach_batch.starting_offsets.resolve import (
     Origin,
     Policy,
@@ -39,8 +40,7 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.group_repair import GroupRepair
 from eo_listener.model.argument_checks import require_one_of, require_seconds
-from eo_listener.model.errors import GuardError, SettingsError, counted, few
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 LEAVE: Final = "leave"
 POLICIES: Final = tuple(one.value for one in Policy)

@@ -19,20 +19,20 @@ from eo_listener.cli import completion
 from eo_listener.cli.checkpoint_argument import end_of, newest_of, open_checkpoint
 from eo_listener.cli.options import Storage, require_names, utc
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
-from eo_listener.foreach_batch.starting_offsets.origins import of_heads
-from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     FormatError,
     PartitionVanishedError,
     SettingsError,
     StorageError,
     few,
 )
+from eo_listener.foreach_batch.starting_offsets.origins import of_heads
+from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, read_exported
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key
 from eo_listener.spark.checkpoint.errors import Unreadable

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.many_groups import HeldByGroup, ManyGroups
 from eo_listener.kafka.range_reader import oldest_records
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import KafkaError
 from eo_listener.model.lag import PartitionLag, compare, oldest, total
 from eo_listener.model.lag_window import LagTrend, LagVerdict, LagWindow, gravest
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import Position, TopicPartition
 
 _AGES: Final = 2.0  # seconds for the times of the oldest records of all groups
 

@@ -25,7 +25,7 @@ from eo_listener.cli.options import (
     print_line,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
-from eo_listener.model import exit_codes
+from eo_listener.errors import ExitCode
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.ledger_address import LedgerAddress
@@ -68,7 +68,7 @@ def show(
     else:
         _print(label, found)
     if not found:
-        raise typer.Exit(exit_codes.FOUND)
+        raise typer.Exit(ExitCode.FOUND)
 
 
 app.command(epilog=ledger_repair.RENAME)(ledger_repair.rename)

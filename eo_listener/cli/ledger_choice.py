@@ -13,8 +13,8 @@ from eo_listener.audit.intervals import Intervals, union, without
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, StorePositions
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, StoredLedger
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import LedgerReader
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _Ledgers = Mapping[LedgerKey, StoredLedger]
 _UNKNOWN: Final[Mapping[str, str | None]] = MappingProxyType({})

@@ -28,13 +28,13 @@ from eo_listener.cli.options import (
     with_options,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
+from eo_listener.errors import EoListenerError, KafkaError, SettingsError, counted
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import EoListenerError, KafkaError, SettingsError, counted
 from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
 from eo_listener.model.ledger_place import LedgerStore
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 from eo_listener.sinks.ledger_repair import (
     LedgerRepair,

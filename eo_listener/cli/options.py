@@ -20,9 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.client_config.validation import require_name, require_ports
+from eo_listener.errors import SettingsError
 from eo_listener.kafka.group_stores import check
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 
 _ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")

@@ -27,21 +27,21 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.cli.ledger_choice import LedgerChoice
 from eo_listener.cli.spark_options import spark_for
-from eo_listener.kafka.cluster_describer import ClusterDescriber
-from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.range_reader import oldest_records
-from eo_listener.kafka.record_reader import RecordReader
-from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     KafkaError,
     MissingExtraError,
     SettingsError,
     StorageError,
 )
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.kafka.cluster_describer import ClusterDescriber
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.range_reader import oldest_records
+from eo_listener.kafka.record_reader import RecordReader
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.checkpoint import (

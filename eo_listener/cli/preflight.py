@@ -26,11 +26,10 @@ from eo_listener.cli.options import (
 from eo_listener.cli.sink_options import SinkOptions, sink_plan
 from eo_listener.cli.spark_options import SparkConf, spark_settings
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
+from eo_listener.errors import ExitCode, KafkaError
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
-from eo_listener.model import exit_codes
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import KafkaError
 from eo_listener.preflight import child_process
 from eo_listener.preflight.facts import SinkPlan
 from eo_listener.preflight.findings import CheckFinding, Level, problem, to_act_on
@@ -110,9 +109,9 @@ def _report(
     else:
         _print(findings)
     if not reached:
-        raise typer.Exit(exit_codes.UNREACHABLE)
+        raise typer.Exit(ExitCode.UNREACHABLE)
     if to_act_on(findings):
-        raise typer.Exit(exit_codes.FOUND)
+        raise typer.Exit(ExitCode.FOUND)
 
 
 def _request(

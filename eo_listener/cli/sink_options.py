@@ -11,8 +11,8 @@ from eo_listener.cli import completion
 from eo_listener.cli.options import require_names
 from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key
 from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
+from eo_listener.errors import SettingsError
 from eo_listener.model.argument_checks import require_one_of, require_seconds
-from eo_listener.model.errors import SettingsError
 from eo_listener.preflight.facts import SinkPlan
 
 _METHODS = ("driver", "executors")

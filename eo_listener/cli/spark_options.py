@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.session.local_spark import LocalSpark

@@ -26,9 +26,8 @@ from eo_listener.cli.options import (
     require_names,
 )
 from eo_listener.cli.status_screen import screen
-from eo_listener.model import exit_codes
+from eo_listener.errors import ExitCode, KafkaError, SettingsError
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import KafkaError, SettingsError
 
 EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
 
@@ -71,10 +70,10 @@ def status(
         else:
             _watch(reader, names, found, watch, as_json)
     if any(one.error is not None for one in found):
-        raise typer.Exit(exit_codes.UNREACHABLE)
+        raise typer.Exit(ExitCode.UNREACHABLE)
     lacking = any(one.group in reader.named and not one.rows for one in found)
     if not found or lacking or any(_over(one, max_lag) for one in found if one.rows):
-        raise typer.Exit(exit_codes.FOUND)
+        raise typer.Exit(ExitCode.FOUND)
 
 
 def _read(reader: StatusReader) -> tuple[GroupStatus, ...]:
@@ -116,7 +115,7 @@ def _watch(
                     problem = Text(f"as of the last answer; now: {error}", style="red")
                     live.update(Group(_screen(reader, found), problem), refresh=True)
     except KeyboardInterrupt:
-        raise typer.Exit(exit_codes.FINE) from None
+        raise typer.Exit(ExitCode.FINE) from None
 
 
 def _screen(reader: StatusReader, found: Sequence[GroupStatus]) -> RenderableType:

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from eo_listener.cli.sink_options import SinkOptions
 from eo_listener.cli.spark_options import spark_for
-from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.errors import EoListenerError, SettingsError
 from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.preflight.findings import CheckFinding, Level, problem
 from eo_listener.preflight.table_checks import judge_delta, judge_iceberg, judge_runtime

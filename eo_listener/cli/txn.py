@@ -28,6 +28,7 @@ from eo_listener.cli.txn_screen import (
     print_abort,
     print_reading,
 )
+from eo_listener.errors import ExitCode, InUseError, SettingsError, UnavailableError, few
 from eo_listener.kafka.open_transactions import (
     OFFSETS_TOPIC,
     OpenTransaction,
@@ -36,9 +37,7 @@ from eo_listener.kafka.open_transactions import (
     TransactionRepair,
     TransactionVerdict,
 )
-from eo_listener.model import exit_codes
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import InUseError, SettingsError, UnavailableError, few
 from eo_listener.model.typed_command import ClusterCommands
 
 app = typer.Typer(
@@ -144,7 +143,7 @@ def abort(
     else:
         print_abort(console(), transactional_id, found, left, _now_ms(), executed=execute)
     if left:
-        raise typer.Exit(exit_codes.UNREACHABLE)
+        raise typer.Exit(ExitCode.UNREACHABLE)
 
 
 def _now_ms() -> int:
@@ -208,9 +207,9 @@ def _unchanged(
 def _exit_status(reading: TransactionReading, now_ms: int) -> int:
     verdicts = {one.verdict for one in reading.transactions}
     if reading.errors or TransactionVerdict.UNKNOWN in verdicts:
-        return exit_codes.UNREACHABLE
+        return ExitCode.UNREACHABLE
     late = any(one.is_overdue(now_ms) for one in reading.transactions)
-    return exit_codes.FOUND if late or TransactionVerdict.HANGING in verdicts else exit_codes.FINE
+    return ExitCode.FOUND if late or TransactionVerdict.HANGING in verdicts else ExitCode.FINE
 
 
 @contextmanager

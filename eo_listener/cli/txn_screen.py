@@ -20,8 +20,8 @@ from eo_listener.kafka.open_transactions import (
     TransactionReading,
     TransactionVerdict,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _SHOWN: Final = 10  # partitions of a transaction, its commands, and partitions that are held up
 _STATES: Final = {

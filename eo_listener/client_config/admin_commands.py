@@ -8,8 +8,8 @@ from typing import Final
 
 from eo_listener.client_config.cluster import principal as principal_of
 from eo_listener.client_config.identities import transactional_id
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.events import CommitFailed
+from eo_listener.errors import KafkaError
+from eo_listener.events import CommitFailed
 
 AS_ADMINISTRATOR: Final = "As an administrator of the cluster: "
 NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"

@@ -18,7 +18,7 @@ from eo_listener.client_config.kafka_options import (
 from eo_listener.client_config.sasl import JAAS, module, require_https, sasl
 from eo_listener.client_config.tls import KeyStore, tls
 from eo_listener.client_config.validation import SERVERS
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 ClientKind = Literal["librdkafka", "java"]
 

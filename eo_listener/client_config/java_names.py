@@ -12,7 +12,7 @@ from typing import Final
 from eo_listener.client_config.kafka_options import ENDPOINT, PROTOCOL
 from eo_listener.client_config.sasl import JAAS, PASSWORD_MODULES, LoginModule
 from eo_listener.client_config.validation import SERVERS
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 _PASSWORDS: Final = {"sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms"}
 _TRUST: Final = {"ssl.ca.location", "ssl.ca.pem"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 PREFIX: Final = "kafka."
 PROTOCOL: Final = "security.protocol"

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from eo_listener.client_config.kafka_options import PREFIX, OnlyJava, require_known
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 JAAS: Final = "sasl.jaas.config"
 _OPTION: Final = f"{PREFIX}{JAAS}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from eo_listener.client_config.kafka_options import ENDPOINT, PREFIX, OnlyJava, require_known
-from eo_listener.model.errors import FormatError, SettingsError
+from eo_listener.errors import FormatError, SettingsError
 
 CERTIFICATES: Final = "CERTIFICATE"
 KEY: Final = "PRIVATE KEY"

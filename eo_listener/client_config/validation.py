@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Final
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 SERVERS: Final = "bootstrap.servers"
 

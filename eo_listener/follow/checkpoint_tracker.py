@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, positions_by_topic
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL, is_due
 from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
+from eo_listener.errors import StorageError
+from eo_listener.events import Event, GuardViolation
 from eo_listener.follow.config import FollowedCheckpoint
 from eo_listener.follow.notices import ActiveNotices, Notice, NoticeKind
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import StorageError
-from eo_listener.model.events import Event, GuardViolation
-from eo_listener.model.offsets import Offsets
+from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint import BatchOffsets, FileFinding
 
 RUN = "follow"  # stands where a run's id does: the sidecar sees no runs, and two of it are alike

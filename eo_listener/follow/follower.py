@@ -16,16 +16,22 @@ from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
+from eo_listener.errors import ExitCode, StorageError
+from eo_listener.events import (
+    CommitFailed,
+    CommitRefused,
+    Committed,
+    CommitterFenced,
+    Event,
+    Observer,
+    Observers,
+)
 from eo_listener.follow.checkpoint_tracker import INTERVAL, CheckpointTracker, Reading, Step
 from eo_listener.follow.config import FollowedCheckpoint, open_all
 from eo_listener.follow.notices import Notice, NoticeKind
-from eo_listener.model import exit_codes
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import StorageError
-from eo_listener.model.events import CommitFailed, CommitRefused, Committed, CommitterFenced, Event
-from eo_listener.model.observers import Observer, Observers
-from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.protocols import GroupStore
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import Checkpoint, CheckpointError
 
 _REREAD_AFTER = 1.0  # seconds before a doubtful reading is repeated, where there is only one
@@ -287,9 +293,9 @@ class Report:
     def exit_code(self) -> int:
         """3 when a checkpoint or Kafka was not reached, 1 with a finding, 0 when all is well."""
         if self.failed or any(notice.kind.unavailable for notice in self.notices):
-            return exit_codes.UNREACHABLE
+            return ExitCode.UNREACHABLE
         found = any(notice.kind.finding for notice in self.notices)
-        return exit_codes.FOUND if self.refused or found else exit_codes.FINE
+        return ExitCode.FOUND if self.refused or found else ExitCode.FINE
 
 
 class Outcomes:

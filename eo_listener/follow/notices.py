@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from enum import Enum
 
-from eo_listener.model.events import Event
+from eo_listener.events import Event
 from eo_listener.spark.checkpoint import FileFinding
 
 logger = logging.getLogger("eo_listener")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     GapError,
     GuardError,
     NewCheckpointError,

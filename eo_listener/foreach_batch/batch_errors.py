@@ -8,8 +8,8 @@ from eo_listener.foreach_batch.batch_error_kinds import BESIDE_KAFKA, STATE, Bat
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, literal
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _SHOWN = 5  # partitions named in an error
 _AT_ONCE = "--execute"

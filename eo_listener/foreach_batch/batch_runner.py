@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from eo_listener.errors import EoListenerError, ForeignWriterError, GuardError, SettingsError
+from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Observers, QueryStateLost
 from eo_listener.foreach_batch.batch_errors import SinkLedger
 from eo_listener.foreach_batch.batch_guard import (
     Judgement,
@@ -30,15 +32,12 @@ from eo_listener.foreach_batch.process_writes import (
 )
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.argument_checks import require_one_of
-from eo_listener.model.errors import EoListenerError, ForeignWriterError, GuardError, SettingsError
-from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, QueryStateLost
-from eo_listener.model.fault_points import reached
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.ledger_place import PlacedSink
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import PlanReader, Sink
+from eo_listener.offsets import TopicPartition
 
 logger = logging.getLogger("eo_listener")
 
@@ -152,7 +151,7 @@ class BatchRunner:
         batch: _BatchInProgress | None = None
         try:
             plan = self._plans.plan(frame, batch_id)
-            reached("batch.planned")
+            fault_point("batch.planned")
             batch = _BatchInProgress(plan, self._ledger(plan), began)
             self._refuse_second_call(plan)
             self._apply(frame, batch)
@@ -193,7 +192,7 @@ class BatchRunner:
         plan = batch.plan
         judged = [self._judge(place, found, batch) for place, found in enumerate(heads)]
         batch.sink = None
-        reached("batch.judged")
+        fault_point("batch.judged")
         due = [one for one in judged if one.judgement.entry.moves]
         # Spark loses a query's state if a batch of it was not run (SPARK-52008).
         discard = plan.stateful and not due
@@ -273,7 +272,7 @@ class BatchRunner:
             self._observers.notify(_replayed(batch, due.sink, discarded=batch.plan.stateful))
             batch.sink = None
             return False
-        reached("batch.applied")
+        fault_point("batch.applied")
         self._observers.notify(
             BatchApplied(
                 query=batch.name,

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from eo_listener.errors import EoListenerError, SettingsError
+from eo_listener.events import Observer, Observers
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.process_writes import PROCESS_WRITES
 from eo_listener.foreach_batch.sink_writer import RetryLimits
-from eo_listener.model.errors import EoListenerError, SettingsError
-from eo_listener.model.observers import Observer, Observers
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
 from eo_listener.observers.log import EventLogger
 from eo_listener.observers.metrics.serve import CountWhereServed
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final
 
+from eo_listener.errors import SettingsError
 from eo_listener.kafka.source_logs import SourceLogs
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import GroupSnapshot, PlanReader
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import Checkpoint, CheckpointPlans
 
 _log = logging.getLogger("eo_listener")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from eo_listener.model.errors import SettingsError, few
+from eo_listener.errors import SettingsError, few
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.ledger_place import PlacedSink
 from eo_listener.model.planned_batch import PlannedBatch

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
     RetriableSinkError,
@@ -15,9 +15,9 @@ from eo_listener.model.errors import (
     SinkLockedError,
 )
 from eo_listener.model.ledger import Applied, Entry, Head
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 
 from eo_listener.client_config.identities import INSTANCE_ID
 from eo_listener.client_config.validation import require_property
-from eo_listener.model.errors import KafkaError, SettingsError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.errors import KafkaError, SettingsError
+from eo_listener.offsets import Position, TopicPartition
 
 SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives a request up, or sends it again
 

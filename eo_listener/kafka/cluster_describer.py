@@ -28,12 +28,12 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.client_config.validation import require_name
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import TIMED_OUT, answer_of, open_admin
 from eo_listener.kafka.logs import NOTHING_HELD, Logs, positions_of
 from eo_listener.kafka.producers import BatchProducer
-from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.preflight.facts import (
     LONGEST_MS,
     ClusterFacts,

@@ -12,11 +12,11 @@ from eo_listener.client_config.admin_commands import (
     topic_options,
 )
 from eo_listener.client_config.validation import require_name
+from eo_listener.errors import KafkaError, few
 from eo_listener.kafka.client import OUTSIDER, STABLE, Client, Role
 from eo_listener.kafka.logs import Logs, group_offsets
-from eo_listener.model.errors import KafkaError, few
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 _PAUSE = 0.2
 

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import (
     TIMED_OUT,
     ConnectionErrors,
@@ -31,8 +32,7 @@ from eo_listener.kafka.client import (
 )
 from eo_listener.kafka.logs import STALE, Logs
 from eo_listener.kafka.range_reader import RangeReader
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _REPLICAS: Final = 3
 _PAUSE: Final = 0.02

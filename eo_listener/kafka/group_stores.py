@@ -10,6 +10,7 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.client_config.tls import REQUEST, KeyStore
 from eo_listener.client_config.validation import SERVERS, require_ports
 from eo_listener.commit.groups.policy import CommitMode
+from eo_listener.errors import FormatError, JvmError, KafkaError, SettingsError
 from eo_listener.kafka.client import MEMBER, OUTSIDER, Client, accepted
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.member_groups import MemberGroups
@@ -18,7 +19,6 @@ from eo_listener.kafka.producers import OffsetProducer
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.kafka.transactional_groups import TransactionalGroups
 from eo_listener.model.argument_checks import require_one_of
-from eo_listener.model.errors import FormatError, JvmError, KafkaError, SettingsError
 from eo_listener.model.kafka_errors import NO_JAVA, NO_STORE, ONLY_SIMPLE
 from eo_listener.model.protocols import GroupStore, ShimClient
 

@@ -16,10 +16,10 @@ from concurrent.futures import TimeoutError as Late
 from queue import SimpleQueue
 from typing import Any, Final
 
-from eo_listener.model.errors import JvmError, KafkaError, SettingsError
-from eo_listener.model.fault_points import reached
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.errors import JvmError, KafkaError, SettingsError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.protocols import GroupSnapshot, ShimClient
+from eo_listener.offsets import Position, TopicPartition
 
 FORMAT: Final = 1
 UNANSWERED: Final = "REQUEST_TIMED_OUT"  # of unknown outcome: it may land yet
@@ -155,7 +155,7 @@ class _Calls:
         answer = self._last = Future()
         self._orders.put((what, argument, answer))
         if what == "groups.commit":
-            reached("commit.after-request")
+            fault_point("commit.after-request")
         return answer.result(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:

@@ -15,10 +15,10 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.kafka_options import Partitioner
+from eo_listener.errors import JvmError, KafkaError
 from eo_listener.kafka.java_groups import NO_JVM, answer_in, by_topic
-from eo_listener.model.errors import JvmError, KafkaError
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import ShimClient
+from eo_listener.offsets import TopicPartition
 
 _ONGOING: Final = "Ongoing"
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})

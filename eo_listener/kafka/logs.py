@@ -19,11 +19,11 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.validation import require_name
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import STABLE, TIMED_OUT, Client, answer_of, is_local, open_admin
-from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import LEADER_MOVES, NO_TOPIC
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 UNREADABLE = "(not readable)"
 NO_LEADER = -1

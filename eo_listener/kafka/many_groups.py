@@ -20,12 +20,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.validation import require_name
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import answer_of, open_admin
 from eo_listener.kafka.logs import positions_of
 from eo_listener.kafka.separate_process import SeparateProcess
-from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 _REQUEST: Final = 5.0
 _PAUSE: Final = 0.2

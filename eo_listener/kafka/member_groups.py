@@ -12,12 +12,12 @@ from confluent_kafka import OFFSET_END, Consumer
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import MEMBER, TIMED_OUT
 from eo_listener.kafka.logs import Held, Logs
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.simple_groups import GroupClient, PooledGroupStore
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 _STEP = 0.05
 _JOIN_TIMEOUT = 3.0  # seconds for a member that is there to take up further topics

@@ -23,6 +23,7 @@ from uuid import uuid4
 from eo_listener.client_config.admin_commands import NO_TOPIC_RIGHT, grant_command_for, with_right
 from eo_listener.client_config.identities import IdOwner
 from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS
+from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_transactions import (
     DescribedTransaction,
@@ -32,9 +33,8 @@ from eo_listener.kafka.java_transactions import (
 )
 from eo_listener.kafka.logs import NO_LEADER
 from eo_listener.kafka.producers import BatchProducer
-from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.kafka_errors import explain
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _GRACE_MS: Final = 60_000  # by which clocks differ, and a coordinator is late
 

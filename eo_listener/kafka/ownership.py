@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.errors import KafkaError
+from eo_listener.offsets import Position, TopicPartition
 
 
 class Ownership:

@@ -28,6 +28,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException, Producer
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import (
     SILENT,
     SOCKET_TIMEOUT,
@@ -41,9 +42,8 @@ from eo_listener.kafka.client import (
     wire_of,
 )
 from eo_listener.kafka.ownership import Ownership
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.fault_points import reached
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.fault_points import fault_point
+from eo_listener.offsets import Position, TopicPartition
 
 FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 """Kafka's answers when another producer has the transactional id, or the broker has aborted."""
@@ -461,7 +461,7 @@ class BatchProducer(RecordProducer):
             "committing the transaction",
             self._producer.commit_transaction,
             timeout,
-            begun=lambda: reached("sink.commit-sent"),
+            begun=lambda: fault_point("sink.commit-sent"),
         )
         self.stage = Stage.ENDED
 
@@ -649,13 +649,13 @@ class OffsetProducer(KafkaProducer):
         self.stage = Stage.OPEN
         self._sent = positions
         self._ownership.sending(positions)
-        reached("transaction.begun")
+        fault_point("transaction.begun")
         try:
             self._producer.send_offsets_to_transaction(wire, group, min(_SEND, _left(deadline)))
         except KafkaException as error:
             self._abandon(error, deadline)
             raise
-        reached("transaction.offsets-sent")
+        fault_point("transaction.offsets-sent")
         self._commit(deadline)
 
     def _commit(self, deadline: float) -> None:
@@ -666,7 +666,7 @@ class OffsetProducer(KafkaProducer):
             if answer_of(error).txn_requires_abort():
                 self._abandon(error, deadline)
             raise  # else it is fatal, or its outcome is unknown: then it is asked for again
-        reached("transaction.committed")
+        fault_point("transaction.committed")
         self._ownership.confirmed(self._sent)
         self.stage = Stage.READY
 

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as Wire
 from eo_listener.kafka.client import TIMED_OUT, ConnectionErrors, open_reader
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _AT_ONCE: Final = 500
 _POLL: Final = 0.05  # seconds; a poll returns early only when it is full

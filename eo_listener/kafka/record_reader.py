@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.intervals import Intervals, of_offsets, union
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import (
     TIMED_OUT,
     ConnectionErrors,
@@ -23,8 +24,7 @@ from eo_listener.kafka.client import (
     open_reader,
 )
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _AT_ONCE: Final = 1000
 _NEAR: Final = 10_000  # offsets between two ranges that are read through rather than sought over

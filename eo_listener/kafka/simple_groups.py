@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Wire
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import (
     OUTSIDER,
     SOCKET_TIMEOUT,
@@ -27,10 +28,9 @@ from eo_listener.kafka.client import (
     wire_of,
 )
 from eo_listener.kafka.logs import Held, Logs, group_offsets
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.fault_points import reached
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import Position, TopicPartition
 
 LIMIT = 128  # clients kept open on one cluster; each has two connections and four threads
 
@@ -163,7 +163,7 @@ class GroupClient:
             raise self.client.failure(self._what, answer_of(error)) from error
         self.busy = True
         began, lost = time.monotonic(), self.client.errors.connections_lost
-        reached("commit.after-request")
+        fault_point("commit.after-request")
         self._await(deadline)
         if self._error is None:
             slow = time.monotonic() - began >= SOCKET_TIMEOUT

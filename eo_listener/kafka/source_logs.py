@@ -12,13 +12,13 @@ from typing import Final, TypeAlias
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.group_names import GROUP_OPTION, OWN_GROUP_OPTION, NotCommitted
 from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka.group_stores import has_gssapi, librdkafka_properties
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.kafka_errors import NO_TOPIC, PASSING
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupSnapshot, ShimClient
+from eo_listener.offsets import TopicPartition
 
 LOGS_TIMEOUT: Final = 60.0
 """Seconds that a batch waits for a Kafka that is away, before it fails."""

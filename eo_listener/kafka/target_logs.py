@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from eo_listener.kafka.client import ConnectionErrors, cleanup_policy, open_admin
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.kafka.range_reader import RangeReader
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 Headers = Sequence[tuple[str, "str | bytes | None"]]
 

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Mapping
 from confluent_kafka import KafkaError as Answer
 
 from eo_listener.client_config.identities import transactional_id
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import STABLE, TIMED_OUT, Client
 from eo_listener.kafka.logs import Held, Logs, group_offsets
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.producers import FENCED, OffsetProducer, Stage
 from eo_listener.kafka.simple_groups import PooledGroupStore
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
 # Errors of one partition, for which the whole transaction is aborted.

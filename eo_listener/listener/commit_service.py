@@ -12,12 +12,11 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
+from eo_listener.errors import FormatError, UnavailableError
+from eo_listener.events import Event, Observer, Observers
 from eo_listener.kafka.group_stores import check, has_gssapi, librdkafka_properties, open_cluster
 from eo_listener.listener.settings import Settings
-from eo_listener.model.errors import FormatError, UnavailableError
-from eo_listener.model.events import Event
-from eo_listener.model.fault_points import reached
-from eo_listener.model.observers import Observer, Observers
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import GroupStore, QueryReader, ShimClient
 from eo_listener.observers.log import EventLogger
@@ -99,7 +98,7 @@ class CommitService:
 
     def progressed(self, text: str) -> None:
         """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
-        reached("listener.progress")
+        fault_point("listener.progress")
         try:
             self._tracker.progressed(Progress.parse(text))
         except FormatError as error:

@@ -22,6 +22,8 @@ from pyspark.sql.streaming.listener import (
 
 from eo_listener.commit.tracking.group_names import Groups
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
+from eo_listener.errors import JvmError
+from eo_listener.events import Observer
 from eo_listener.listener.commit_service import CommitService
 from eo_listener.listener.settings import (
     FLUSH_TIMEOUT,
@@ -32,9 +34,7 @@ from eo_listener.listener.settings import (
     require_observers,
 )
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import JvmError
-from eo_listener.model.fault_points import reached
-from eo_listener.model.observers import Observer
+from eo_listener.model.fault_points import fault_point
 from eo_listener.observers.metrics.address import LOOPBACK
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class OffsetCommitListener(StreamingQueryListener):
     metadata. `recommit_interval` is how often, in seconds, all offsets are committed again, so
     that they do not expire.
 
-    `observers` are called with every event of `eo_listener.model.events`, on the thread that
+    `observers` are called with every event of `eo_listener.events`, on the thread that
     it occurred on.
     `flush_timeout` is how long `close`, and the end of the program, wait for Kafka, in seconds.
     `preflight=False` leaves out the check of rights, groups and settings at the start, which a
@@ -196,13 +196,13 @@ class OffsetCommitListener(StreamingQueryListener):
         _open.discard(self)
         if os.getpid() != self._process:  # a fork has the object, but none of its threads
             return
-        reached("close.before-drain")
+        fault_point("close.before-drain")
         self._drain(deadline)
-        reached("close.before-flush")
+        fault_point("close.before-flush")
         self._service.close(deadline)
         if self._driver is not None:
             self._driver.queries.close()
-        reached("close.after-flush")
+        fault_point("close.after-flush")
 
     def _drain(self, deadline: float) -> bool:
         delivered = self._connect_runs.wait(_left(deadline))

@@ -15,9 +15,9 @@ from eo_listener.commit.tracking.group_names import GroupNames, Groups
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.errors import SettingsError
+from eo_listener.events import Observer
 from eo_listener.model.argument_checks import choice, require_one_of, require_seconds
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.observers import Observer
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
 
 PREFIX: Final = "spark.eo."

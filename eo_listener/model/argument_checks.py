@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TypeVar
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 _Choice = TypeVar("_Choice", bound=Enum)
 

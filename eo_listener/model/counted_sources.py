@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 
 BATCHES: Final = TopicPartition("checkpoint:batches", 0)
 """That partition. Kafka has no such topic: its names consist of letters, digits, `.`, `_`, `-`."""

@@ -1,8 +1,8 @@
 """Named places at which a test can interrupt the program; without a test nothing happens there.
 
-The environment variable EO_LISTENER_FAULT_POINTS names a module with a function `reached(name)`,
-which is then called at each of them. No such module is part of this package. Crash points of the
-committer, in the order of a batch's way:
+The environment variable EO_LISTENER_FAULT_POINTS names a module with a function
+`fault_point(name)`, which is then called at each of them. No such module is part of this package.
+Crash points of the committer, in the order of a batch's way:
 
     listener.progress      Spark has reported a batch, and nothing was done with it
     router.before-route    it waits with us; its group is not known yet
@@ -51,7 +51,7 @@ VARIABLE: Final = "EO_LISTENER_FAULT_POINTS"
 _hook: Callable[[str], None] | None = None
 
 
-def reached(name: str) -> None:
+def fault_point(name: str) -> None:
     """Call the hook of a test, if there is one; what it raises goes on to the caller."""
     if _hook is not None:
         _hook(name)
@@ -71,7 +71,7 @@ def arm_from_environment() -> None:
     """
     module = os.environ.get(VARIABLE)
     if module:
-        arm(importlib.import_module(module).reached)
+        arm(importlib.import_module(module).fault_point)
 
 
 arm_from_environment()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1
 GAP_ACCEPTED = "gap accepted"

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
 from eo_listener.model.ledger import LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.typed_command import typed_command
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 ITS_CATALOG: Final = "with --spark-conf for its catalog"
 """The options that a command needs for a table, if none was given before."""

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from eo_listener.model.errors import FormatError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import FormatError
+from eo_listener.offsets import TopicPartition
 
 T = TypeVar("T")
 

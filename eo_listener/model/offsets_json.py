@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, TopicPartition
 
 
 def read_offsets(value: Any) -> Offsets | None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from eo_listener.errors import SettingsError
 from eo_listener.model.counted_sources import BATCHES, CountedSources
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

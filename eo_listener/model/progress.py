@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from eo_listener.errors import FormatError
 from eo_listener.model.batch_metrics import BatchMetrics
-from eo_listener.model.errors import FormatError
-from eo_listener.model.offsets import Offsets
 from eo_listener.model.offsets_json import read_offsets
+from eo_listener.offsets import Offsets
 
 # KafkaV2[Subscribe[t]] (KafkaMicroBatchStream), KafkaSourceV1[...] where V2 readers are disabled
 _KAFKA = re.compile(r"Kafka\w*\[")

@@ -8,10 +8,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from eo_listener.model.errors import KafkaError
+from eo_listener.errors import KafkaError
 from eo_listener.model.ledger import Applied, AppliedBatch, Entry, Head, LedgerKey, StoredLedger
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import Offsets, Position, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from eo_listener.model.events import (
+from eo_listener.events import (
     BatchApplied,
     BatchFailed,
     BatchReplayed,
@@ -30,8 +30,8 @@ from eo_listener.model.events import (
     SourceIgnored,
     TopicRecreated,
 )
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers import log_messages
+from eo_listener.offsets import TopicPartition
 
 _REMEMBERED = 1000  # things said once each; of more, those that were met last
 _OVER = 600.0  # what was not met for so long is over: when it comes again it is news

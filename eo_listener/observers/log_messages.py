@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eo_listener.model.errors import few
-from eo_listener.model.events import (
+from eo_listener.errors import few
+from eo_listener.events import (
     BatchApplied,
     BatchFailed,
     BatchReplayed,

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eo_listener.model import exit_codes
-from eo_listener.model.errors import FormatError, UnavailableError
+from eo_listener.errors import ExitCode, FormatError, UnavailableError
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
 LONGEST = 90.0  # seconds; a cluster that is away takes the child about 8
-_ENDS = (exit_codes.FINE, exit_codes.FOUND, exit_codes.UNREACHABLE)
+_ENDS = (ExitCode.FINE, ExitCode.FOUND, ExitCode.UNREACHABLE)
 """The exits of `preflight` with findings on its standard output."""
 _POLITE = 10  # niceness, added to the parent's
 TRIES = 3
@@ -101,7 +100,7 @@ def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answe
             "installed for that Python",
             fix="run eo-listener preflight, which makes the same checks",
         )
-    return Answer(findings=read(printed), reached=child.returncode != exit_codes.UNREACHABLE)
+    return Answer(findings=read(printed), reached=child.returncode != ExitCode.UNREACHABLE)
 
 
 def read(printed: str) -> tuple[CheckFinding, ...]:

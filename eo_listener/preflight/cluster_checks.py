@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eo_listener.client_config.admin_commands import grant_command
+from eo_listener.errors import counted
 from eo_listener.model.commit_metadata import MAX_BYTES
-from eo_listener.model.errors import counted
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts
 from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from eo_listener.client_config.identities import LEDGER_TOPIC
 from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 LONGEST_MS: Final = 2**31 - 1 - 100
 """The longest transaction that librdkafka can ask for: it adds 100 ms, in 32 bits."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from eo_listener.model.errors import FormatError
+from eo_listener.errors import FormatError
 
 
 class Level(Enum):

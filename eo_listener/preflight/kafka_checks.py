@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from eo_listener.client_config.admin_commands import grant_command
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
+from eo_listener.errors import counted, few
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import counted, few
 from eo_listener.model.kafka_errors import NO_TOPIC
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import CheckPlan, GroupFacts, TopicFacts
 from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 

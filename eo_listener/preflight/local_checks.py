@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from eo_listener.model.errors import EoListenerError, install
+from eo_listener.errors import EoListenerError, install
 from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 
 _ABOUT: Final = "this machine"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from eo_listener.client_config.cluster import principal
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.preflight.cluster_checks import judge_cluster
 from eo_listener.preflight.facts import (
     CheckPlan,

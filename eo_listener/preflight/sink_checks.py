@@ -11,7 +11,7 @@ from eo_listener.client_config.admin_commands import (
     grant_command,
 )
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.model.errors import counted, few
+from eo_listener.errors import counted, few
 from eo_listener.preflight.facts import (
     LONGEST_MS,
     CheckPlan,

@@ -7,8 +7,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from eo_listener.model.errors import EoListenerError
-from eo_listener.model.events import Event, RunGroupsChanged
+from eo_listener.errors import EoListenerError
+from eo_listener.events import Event, RunGroupsChanged
 from eo_listener.preflight.child_process import LONGEST, ask, start
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Final
 
-from eo_listener.model.errors import EoListenerError, few
+from eo_listener.errors import EoListenerError, few
 from eo_listener.model.ledger import StoredLedger
 from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 from eo_listener.preflight.table_facts import (

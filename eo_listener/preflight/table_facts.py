@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError
 from eo_listener.model.ledger import StoredLedger
 
 ICEBERG: Final = "iceberg"

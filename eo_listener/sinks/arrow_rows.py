@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from eo_listener.model.errors import RetriableSinkError, SinkError
+from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_schema import arrow_schema
 from eo_listener.sinks.fetch_plan import (

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 _PLAIN: Final = {
     "boolean": pa.bool_(),

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.errors import PoisonRowError, SettingsError
 from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.json_values import json_row
 from eo_listener.sinks.ledger_sql import Many, now_text
 from eo_listener.sinks.newest_row import ORIGIN

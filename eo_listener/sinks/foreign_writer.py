@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from eo_listener.model.errors import ForeignWriterError
+from eo_listener.errors import ForeignWriterError
 from eo_listener.model.ledger import Entry, Head
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 
 _SHOWN: Final = 3
 _NO_TIMES: Final[Mapping[TopicPartition, str]] = MappingProxyType({})

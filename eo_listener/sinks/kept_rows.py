@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.model.errors import OutcomeUnknownError, PoisonRowError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import OutcomeUnknownError, PoisonRowError
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.lost_rows import LOST, rows_lost
 from eo_listener.sinks.newest_row import ORIGIN

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from eo_listener.client_config.validation import require_name, require_ports
-from eo_listener.model.errors import MissingExtraError, SettingsError
+from eo_listener.errors import MissingExtraError, SettingsError
 from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.dsn_address import shown_dsn

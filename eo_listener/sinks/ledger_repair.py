@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     InUseError,
     OutcomeUnknownError,
@@ -20,9 +19,10 @@ from eo_listener.model.errors import (
     SettingsError,
     few,
 )
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Entry, Head, LedgerKey, Move, StoredLedger
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import LedgerReader
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _TRIES: Final = 5  # where others commit to the table between two steps of a repair
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from eo_listener.model.errors import ForeignWriterError, FormatError
+from eo_listener.errors import ForeignWriterError, FormatError
 from eo_listener.model.ledger import (
     FORMAT,
     GAP_ACCEPTED,
@@ -24,7 +24,7 @@ from eo_listener.model.ledger import (
     Move,
     StoredLedger,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.foreign_writer import ledger_changed
 
 HEADS: Final = "eo_ledger"

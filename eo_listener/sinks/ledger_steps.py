@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import GAP_ACCEPTED, AppliedBatch, BatchVerdict, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_text import Heads
 
 BATCHES_READ: Final = 100

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from eo_listener.model.errors import FormatError
+from eo_listener.errors import FormatError
 from eo_listener.model.ledger import FORMAT, Entry, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _PARTS = {"v", "query", "number", "moved", "heads"}
 Heads = Mapping[TopicPartition, Head]

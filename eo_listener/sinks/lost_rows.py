@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eo_listener.model.errors import RetriableSinkError
+from eo_listener.errors import RetriableSinkError
 
 LOST: Final = "Checkpoint block"
 """Spark's name for a part of rows whose lineage was cut, if it no longer exists."""

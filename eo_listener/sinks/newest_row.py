@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import SettingsError
+from eo_listener.offsets import TopicPartition
 
 ORIGIN: Final = ("topic", "partition", "offset")
 STAGED_ORIGIN: Final = ("eo_topic", "eo_partition", "eo_offset")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 
 def require_origin_columns(table: str, there: Collection[str], columns: Sequence[str]) -> None:

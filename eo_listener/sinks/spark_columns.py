@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.newest_row import ORIGIN, unordered
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.model.fault_points import reached
+from eo_listener.model.fault_points import fault_point
 from eo_listener.sinks.kept_rows import named, poison_row
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, said, tie
 from eo_listener.sinks.spark_columns import is_nested, is_traced, quoted, types_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from eo_listener.model.errors import PoisonRowError
+    from eo_listener.errors import PoisonRowError
     from eo_listener.sinks.spark_columns import Columns
 
 _DELETED: Final = "eo_deleted"
@@ -84,7 +84,7 @@ class Merge:
         """
         session, view = frame.sparkSession, f"eo_staged_{uuid4().hex}"
         with named(self._placed(frame), view):
-            reached("sink.staged")
+            fault_point("sink.staged")
             self._check(session, view)
             yield view
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+from eo_listener.errors import SettingsError
 from eo_listener.model.argument_checks import choice
-from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry, sql_literal
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerRow
 

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from eo_listener.model.errors import JavaError
+from eo_listener.errors import JavaError
 
 OLDEST = 17
 INSTALL = "sudo apt-get install openjdk-17-jdk-headless (or: brew install openjdk@17)"

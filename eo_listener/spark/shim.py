@@ -9,10 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from eo_listener.model.errors import JvmError, UnavailableError
-from eo_listener.model.offsets import Offsets
+from eo_listener.errors import JvmError, UnavailableError
 from eo_listener.model.offsets_json import read_offsets
 from eo_listener.model.protocols import LivePosition
+from eo_listener.offsets import Offsets
 
 
 def jar() -> Path:

@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Final
 
-from eo_listener.model.errors import JvmError, SettingsError, UnavailableError
+from eo_listener.errors import JvmError, SettingsError, UnavailableError
 from eo_listener.spark.java import Java
 from eo_listener.spark.session.installation import spark_homes
 

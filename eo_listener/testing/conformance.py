@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from eo_listener.model.errors import ForeignWriterError, OutcomeUnknownError
+from eo_listener.errors import ForeignWriterError, OutcomeUnknownError
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.faults import Killed, broken_off, hooked, race
 from eo_listener.testing.made_up_entries import (
     HOSTILE,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, SinkError
 from eo_listener.model import fault_points
-from eo_listener.model.errors import ForeignWriterError, OutcomeUnknownError, SinkError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.protocols import Sink
 from eo_listener.testing.made_up_entries import plan_of

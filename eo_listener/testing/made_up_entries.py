@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from eo_listener.model.ledger import BatchVerdict, Entry, Head, Move
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 Row: TypeAlias = tuple[str, int, int, str]
 """One row of a test: topic, partition, offset, word."""

@@ -6,8 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import Position, TopicPartition
 
 Fault = Callable[
     [str, Mapping[TopicPartition, Position]], "Mapping[TopicPartition, str | None] | None"

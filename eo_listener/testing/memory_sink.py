@@ -9,17 +9,17 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
     RetriableSinkError,
     SinkError,
     SinkLockedError,
 )
-from eo_listener.model.fault_points import reached
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 
 Ledger = dict[tuple[str, str], dict[TopicPartition, Head]]
 """The heads, by the sink's key and the query's name."""
@@ -206,20 +206,20 @@ class MemorySink:
 
     def _transact(self, rows: list[Any], entry: Entry) -> Applied:
         fault = self.faults.popleft() if self.faults else None
-        reached("sink.begun")
+        fault_point("sink.begun")
         transaction = self.store.begin()
         try:
             written = Applied(rows=transaction.insert(self._key, rows))
-            reached("sink.rows-written")
+            fault_point("sink.rows-written")
             self._move(transaction, entry)
             transaction.record(self._key, entry, written)
-            reached("sink.ledger-moved")
+            fault_point("sink.ledger-moved")
             self._commit(transaction, fault)
         except BaseException:  # a killed driver's too: nothing of it may stay
             if self.store.late is not transaction:
                 transaction.rollback()
             raise
-        reached("sink.committed")
+        fault_point("sink.committed")
         return written
 
     def _move(self, transaction: Transaction, entry: Entry) -> None:
@@ -241,7 +241,7 @@ class MemorySink:
                 raise RetriableSinkError(f"{self.label}: {fault.value}")
             case SinkFault.BUSY:
                 raise SinkLockedError(f"{self.label}: {fault.value}")
-        reached("sink.commit-sent")
+        fault_point("sink.commit-sent")
         if fault is SinkFault.LATE:
             transaction.commit_late()
         elif fault is not SinkFault.LOST:

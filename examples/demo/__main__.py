@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli.options import console
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError
 from examples.demo.check import Proof
 from examples.demo.flights import TOTAL
 from examples.demo.run import Outcome, Settings, run

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import psutil
 
-from eo_listener.model.errors import UnavailableError
+from eo_listener.errors import UnavailableError
 from examples.demo.store import Store
 
 _ROOT: Final = Path(__file__).parents[2]

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener import OffsetCommitListener, configure, exactly_once
+from eo_listener.events import BatchApplied, Committed, Event
 from eo_listener.foreach_batch.exactly_once import Batch
-from eo_listener.model.events import BatchApplied, Committed, Event
 from examples.demo.driver import Job
 from examples.demo.flights import SCHEMA
 from examples.demo.store import GROUP, QUERY, TOPIC, Store

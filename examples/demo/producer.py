@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from eo_listener.model.errors import UnavailableError
+from eo_listener.errors import UnavailableError
 from examples.demo.flights import Flight
 
 _HEAD: Final = 500  # flights that are sent at once; the others after `go_on`

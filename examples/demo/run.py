@@ -17,10 +17,10 @@ from typing import Any, Final, TextIO
 
 from confluent_kafka import KafkaException
 
+from eo_listener.errors import KafkaError, UnavailableError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.model import lag
-from eo_listener.model.errors import KafkaError, UnavailableError
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import Checkpoint
 from examples.demo import flights
 from examples.demo.check import Check, Kill, Proof, judge_count, judge_group, judge_sink, prove

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import quoteattr
 
-from eo_listener.model.errors import UnavailableError, install
+from eo_listener.errors import UnavailableError, install
 from eo_listener.spark import java
 from eo_listener.spark.session import installation
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import JavaError
+from eo_listener.errors import JavaError
 from tests.artifacts import Artifact, DownloadError, fetch
 from tests.artifacts.ivy import SETTINGS_VARIABLE
 

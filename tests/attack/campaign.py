@@ -19,11 +19,10 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.events import CommitFailed, Committed, Event, Observers
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.events import CommitFailed, Committed, Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, Violation, audit
 from tests.attack.proxy import Proxy
 from tests.attack.replies import ERRORS

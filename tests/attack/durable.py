@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.attack.offsets_topic import GroupCommit
 
 _SLACK = 0.002  # the broker's clock is ours, but in whole milliseconds

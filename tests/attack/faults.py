@@ -59,7 +59,7 @@ def environment(faults: Mapping[str, Fault], log: Path) -> dict[str, str]:
     return {VARIABLE: __name__, FAULTS: json.dumps(plan), LOG: str(log)}
 
 
-def reached(name: str) -> None:
+def fault_point(name: str) -> None:
     """Count it, and do what was planned for this time."""
     with _lock:
         _counts[name] += 1

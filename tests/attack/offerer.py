@@ -11,11 +11,10 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.events import Event, Observers
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.events import Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

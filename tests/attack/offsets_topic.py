@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.attack.messages import Fields, Messages, Source
 from tests.attack.record_batches import Record, records
 from tests.broker import Broker

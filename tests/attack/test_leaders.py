@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.source_logs import SourceLogs
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.attack.conftest import Attacked
 from tests.attack.replies import ERRORS
 from tests.attack.wire_faults import Refuse

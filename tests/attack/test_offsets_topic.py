@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.attack.conftest import Attacked
 from tests.attack.offsets_topic import Fate, GroupCommit, OffsetsTopic, audit, effects
 from tests.broker import Broker

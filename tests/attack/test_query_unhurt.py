@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.model.events import Committed, Event
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.events import Committed, Event
+from eo_listener.offsets import TopicPartition
 from tests.attack.campaign import CODES, FAULTS
 from tests.attack.conftest import Attacked
 from tests.attack.durable import Durable

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.attack.conftest import Attacked
 from tests.attack.offerer import Settings
 from tests.attack.offsets_topic import audit

@@ -25,8 +25,8 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 TP, OTHER = TopicPartition("flights", 0), TopicPartition("flights", 1)
 QUERY_ID = "0f8c2a11-0000-4000-8000-000000000000"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eo_listener.audit.history import read_history
 from eo_listener.audit.intervals import Intervals, common, of_offsets, union, without
 from eo_listener.model.ledger import AppliedBatch, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
 Pairs = list[tuple[int, int]]

@@ -19,11 +19,11 @@ from eo_listener.audit.position_finding import (
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Positions
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
+from eo_listener.errors import KafkaError, SinkError
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import KafkaError, SinkError
 from eo_listener.model.ledger import LedgerKey, TakenBack
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from tests.audit.made_up import (
     ADVICE,
     FILE,

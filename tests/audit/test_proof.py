@@ -19,9 +19,9 @@ from eo_listener.audit import (
 )
 from eo_listener.audit.intervals import Intervals, of_offsets
 from eo_listener.audit.proof import still_unclaimed
+from eo_listener.errors import FormatError
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import FormatError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 Kind = AuditFindingKind
 TP = TopicPartition("t", 0)

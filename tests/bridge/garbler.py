@@ -9,7 +9,7 @@ from pathlib import Path
 GARBAGE = b'\xff\xfe{"pong":\n' * 3
 
 
-def reached(name: str) -> None:
+def fault_point(name: str) -> None:
     """Write into every pipe this process has but the one of its log, as a wild pointer would."""
     asked = Path(os.environ["EO_GARBLE"])
     if name == "bridge.line" and asked.exists():

@@ -11,15 +11,15 @@ from eo_listener.bridge.service import LONGEST, SHORTEST, SettledRunReporter
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
 from eo_listener.commit.groups.group_state import SnapshotRequest
-from eo_listener.model.events import (
+from eo_listener.events import (
     CommitAbandoned,
     CommitRefused,
     Event,
     Refusal,
     RunGroupsChanged,
 )
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import Offsets, Position, TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 K = "k:9092"

@@ -13,7 +13,7 @@ import pytest
 
 from eo_listener.bridge.jvm_client import BridgeQueries, BridgeShimClient, JvmClient
 from eo_listener.bridge.messages import Answer
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eo_listener.errors import KafkaError
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import KafkaError
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.bridge.submitted import Driver, is_bridge
 from tests.broker import Broker, parse_rows

@@ -6,7 +6,7 @@ import os
 import threading
 
 
-def reached(name: str) -> None:
+def fault_point(name: str) -> None:
     """Make trouble at its place."""
     match os.environ["EO_TROUBLE"], name:
         case "prints", "bridge.greeted":

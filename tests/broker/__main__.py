@@ -9,7 +9,7 @@ import sys
 import time
 from types import FrameType
 
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError
 from tests.broker import Broker
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

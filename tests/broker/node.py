@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from eo_listener.model.errors import UnavailableError
+from eo_listener.errors import UnavailableError
 from tests import watchdog
 
 _STOP: Final = 20.0  # seconds between the polite and the hard end

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.broker import KNOWN, BrokerError, GroupRow, parse_rows, settings
 from tests.conftest import StartBroker
 from tests.groups import commit_all, shown_state

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.offsets_json import write_offsets
+from eo_listener.offsets import TopicPartition
 
 QUERY_ID = "0f8c2a11-0000-4000-8000-000000000000"
 

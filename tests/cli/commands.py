@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from eo_listener import cli
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError
 
 
 def invoke(*words: object) -> Result:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eo_listener.model.ledger import Entry, Head, LedgerKey, StoredLedger, TakenBack
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import QUERY

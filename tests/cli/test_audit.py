@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from eo_listener.kafka.record_reader import RecordReader
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import BatchVerdict, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.ledger import SETTINGS, records_of
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import QUERY, entry_of

@@ -24,7 +24,7 @@ from eo_listener.audit.positions import Positions
 from eo_listener.audit.proof import prove
 from eo_listener.audit.result import AuditFindingKind
 from eo_listener.cli import audit_screen
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import entry_of
 from tests.audit import made_up

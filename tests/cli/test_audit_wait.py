@@ -24,7 +24,7 @@ from eo_listener.audit.positions import (
     SourcePositions,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 from tests.broker import Broker
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
 from tests.groups import commit_all

@@ -24,7 +24,7 @@ import pytest
 import typer
 
 from eo_listener import cli
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres.ledger import ledger_sql
 from eo_listener.testing.made_up_entries import entry_of
 from tests.broker import Broker

@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from typer.testing import Result
 
-from eo_listener.kafka.simple_groups import SimpleGroups
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     InUseError,
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.offsets_file import read_exported
+from eo_listener.offsets import Offsets, Position, TopicPartition
 from tests.broker import Broker, Release
 from tests.cli.commands import document_of, error_of, invoke
 from tests.conftest import kafka_version

@@ -17,11 +17,11 @@ from eo_listener.cli.group_changes import _document, _print
 from eo_listener.cli.group_status import StatusReader
 from eo_listener.cli.status_screen import screen
 from eo_listener.commit.groups.group_change import GroupChange, GroupOutcome
+from eo_listener.errors import SettingsError, StorageError
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.kafka.many_groups import HeldByGroup
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import SettingsError, StorageError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 AUTHOR = CommitMetadata(name="", query_id="", run_id="12345678", batch_id=-1, command="group seed")

@@ -11,17 +11,17 @@ import pytest
 
 from eo_listener.cli.group_changes import Rules, _as_options
 from eo_listener.cli.group_origins import NamedOrigin, OriginOptions, parse_offsets, parse_time
-from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     FormatError,
     PartitionVanishedError,
     SettingsError,
     StorageError,
 )
+from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.model.ledger import LedgerKey, StoredLedger
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_json
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.spark.checkpoint import Checkpoint, Durable
 from eo_listener.testing.made_up_entries import QUERY, entry_of

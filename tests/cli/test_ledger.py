@@ -18,11 +18,11 @@ from rich.console import Console
 from eo_listener.cli import ledger as ledger_show
 from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.cli.ledger_repair import client_properties
+from eo_listener.errors import GapError, InUseError, SettingsError
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import GapError, InUseError, SettingsError
 from eo_listener.model.ledger import AppliedBatch, BatchVerdict, Entry, LedgerKey, StoredLedger
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader

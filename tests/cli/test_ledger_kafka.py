@@ -14,10 +14,10 @@ import pytest
 from eo_listener.cli import java_client
 from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.errors import InUseError, JavaError, SettingsError
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.kafka.producers import BatchProducer
-from eo_listener.model.errors import InUseError, JavaError, SettingsError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.spark import java
 from eo_listener.testing.made_up_entries import QUERY, entry_of

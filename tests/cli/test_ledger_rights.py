@@ -15,8 +15,7 @@ from eo_listener.cli import ledger_repair as ledger_command
 from eo_listener.cli.audit import audit_request
 from eo_listener.cli.options import as_properties
 from eo_listener.cli.serve.audit_reading import read_audit
-from eo_listener.model import exit_codes
-from eo_listener.model.errors import EoListenerError, SinkError
+from eo_listener.errors import EoListenerError, ExitCode, SinkError
 from eo_listener.sinks.postgres.ledger import ledger_sql
 from eo_listener.sinks.postgres.ledger_reader import PostgresLedgerReader
 from eo_listener.testing.made_up_entries import QUERY
@@ -119,7 +118,7 @@ def test_a_file_that_cannot_be_read(store: Store, make: Callable[[Path], None]) 
 
     def asked(address: str) -> dict[str, tuple[int, str]]:
         of_commands = {command: ends(command, address) for command in COMMANDS}
-        return of_commands | {"page": (exit_codes.UNREACHABLE, on_the_page(address))}
+        return of_commands | {"page": (ExitCode.UNREACHABLE, on_the_page(address))}
 
     asked(f"{store.address}-absent")  # loads what is needed: nobody enters a checkout of mode 0700
     make(store.path)
@@ -129,7 +128,7 @@ def test_a_file_that_cannot_be_read(store: Store, make: Callable[[Path], None]) 
     finally:
         store.path.parent.chmod(0o755)
     for code, text in found.values():
-        assert code == exit_codes.UNREACHABLE, text
+        assert code == ExitCode.UNREACHABLE, text
         assert str(store.path) in text
         assert "batch" not in text
     assert not [command for command in COMMANDS if LOST in found[command][1]]
@@ -144,13 +143,13 @@ def test_what_is_no_file_is_wrong_use(store: Store, command: str, path: str) -> 
     """The name is corrected and typed again."""
     named = path.format(folder=store.path.parent)
     code, text = ends(command, f"sqlite:{named}")
-    assert (code, named in text) == (exit_codes.WRONG_USE, True), text
+    assert (code, named in text) == (ExitCode.WRONG_USE, True), text
 
 
 def test_an_audit_without_its_ledger_is_incomplete(store: Store) -> None:
     """Nobody knows whether the name is wrong or the ledger was lost, so it is 3, and says both."""
     code, text = ends("audit", f"{store.address}-absent")
-    assert code == exit_codes.UNREACHABLE
+    assert code == ExitCode.UNREACHABLE
     assert f"{store.path}-absent" in text
     assert LOST in text
 
@@ -170,13 +169,13 @@ def test_a_role_that_lacks_a_right(dsn: str, rights: str) -> None:
     with another_role(dsn, *RIGHTS[rights]) as limited:
         for command in COMMANDS:
             code, text = ends(command, limited)
-            assert code == exit_codes.UNREACHABLE, text
+            assert code == ExitCode.UNREACHABLE, text
             assert "permission denied" in text
             assert LOST not in text
         assert "GRANT USAGE" in on_the_page(limited)
         _, text = ends("show", limited)
         script(dsn, *text.partition("Fix: ")[2].split("; "))
-        assert ends("show", limited)[0] == exit_codes.FOUND  # there is no ledger of a query yet
+        assert ends("show", limited)[0] == ExitCode.FOUND  # there is no ledger of a query yet
 
 
 def test_rows_that_may_not_be_read(dsn: str) -> None:
@@ -186,7 +185,7 @@ def test_rows_that_may_not_be_read(dsn: str) -> None:
         refused = pytest.raises(SinkError, match=r"the table delays.*GRANT SELECT ON delays TO ro")
         with closing(PostgresLedgerReader(limited)) as reader, refused as raised:
             list(reader.row_origins("delays", ("topic", "partition", "offset")))
-    assert raised.value.exit_code == exit_codes.UNREACHABLE
+    assert raised.value.exit_code == ExitCode.UNREACHABLE
 
 
 @pytest.mark.kafka
@@ -209,7 +208,7 @@ def test_a_topic_that_may_not_be_read(
         right = f"--operation Read --topic {place.ledger}"
         for command in commands.values():
             code, text = ends(command, ledger, *more)
-            assert code == exit_codes.UNREACHABLE, text
+            assert code == ExitCode.UNREACHABLE, text
             assert right in text
             assert PASSWORD not in text
             assert LOST not in text
@@ -217,7 +216,7 @@ def test_a_topic_that_may_not_be_read(
         _, text = ends("show", ledger, *more)
         locked.grant(text.partition("cluster: ")[2])
         code, text = ends("show", ledger, *more)
-        assert (code, QUERY in text) == (exit_codes.FINE, True), text
+        assert (code, QUERY in text) == (ExitCode.FINE, True), text
 
 
 @pytest.mark.kafka
@@ -230,4 +229,4 @@ def test_a_group_is_not_seeded_from_what_cannot_be_read(
     words = f"group seed {unique('g')} -b {broker.bootstrap_servers} --from-ledger {store.address}"
     with as_nobody():
         code, text = ends(words, store.address)
-    assert (code, f"{store.path} cannot be read" in text) == (exit_codes.UNREACHABLE, True), text
+    assert (code, f"{store.path} cannot be read" in text) == (ExitCode.UNREACHABLE, True), text

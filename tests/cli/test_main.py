@@ -157,7 +157,7 @@ def test_importing_the_package_loads_nothing_foreign() -> None:
     )
     found = json.loads(answer.stdout)
     assert found["foreign"] == []
-    names = ("", ".model", ".model.errors", ".model.exit_codes", ".model.offsets", ".version")
+    names = ("", ".errors", ".offsets", ".version")
     assert found["ours"] == [f"eo_listener{name}" for name in names]
     public = {"KafkaSink", "PostgresSink", "OffsetCommitListener", "configure"}
     assert public <= set(found["listed"])
@@ -172,7 +172,7 @@ EXTRAS = [
 MISSING = f"""
 import sys
 import eo_listener
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 for name, package, extra in {EXTRAS}:
     sys.modules[package] = None
     try:

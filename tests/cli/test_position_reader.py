@@ -14,7 +14,7 @@ from eo_listener.cli import position_reader
 from eo_listener.cli.ledger_choice import LedgerChoice, claims
 from eo_listener.cli.position_reader import AuditRequest, CheckpointReading, PositionReader
 from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger, TakenBack
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.checkpoint import Checkpoint, Durable

@@ -14,21 +14,21 @@ from typer.testing import Result
 
 from eo_listener.cli import txn
 from eo_listener.cli.txn_screen import Commands, consequence, document, print_reading, whose
-from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer
-from eo_listener.kafka.open_transactions import (
-    OpenTransaction,
-    TransactionReading,
-    TransactionVerdict,
-)
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     InUseError,
     KafkaError,
     SettingsError,
     UnavailableError,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer
+from eo_listener.kafka.open_transactions import (
+    OpenTransaction,
+    TransactionReading,
+    TransactionVerdict,
+)
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.cli.commands import invoke
 
 T0 = TopicPartition("delays", 0)

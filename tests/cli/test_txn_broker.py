@@ -17,8 +17,8 @@ from confluent_kafka import TopicPartition as Wire
 from typer.testing import Result
 
 from eo_listener.cli import java_client
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import SettingsError
+from eo_listener.offsets import TopicPartition
 from eo_listener.spark.java import Java
 from eo_listener.spark.shim_process import ShimProcess
 from tests import hanging

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from eo_listener.client_config.sasl import LoginModule
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -8,7 +8,7 @@ import pytest
 
 from eo_listener.client_config.java_names import java_names
 from eo_listener.client_config.sasl import LoginModule
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 SERVERS = {"bootstrap.servers": "b:9092"}
 PLANTED = "planted-secret"

@@ -13,12 +13,11 @@ from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.events import CommitFailed, Committed, Event, Observers
 from eo_listener.kafka.group_stores import open_cluster
-from eo_listener.model.events import CommitFailed, Committed, Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.observers.log import EventLogger
+from eo_listener.offsets import Offsets, TopicPartition
 from tests.groups import positions
 from tests.secured import PASSWORDS, PLANTED, Secured, log_lines
 from tests.token_server import token_server

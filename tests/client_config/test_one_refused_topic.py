@@ -14,13 +14,12 @@ from eo_listener.cli import app
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.errors import KafkaError
+from eo_listener.events import CommitFailed, Event, Observers
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.events import CommitFailed, Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.client_config.test_locked_doors import MODES, QUICK

@@ -13,14 +13,13 @@ from eo_listener.client_config.tls import REQUEST
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
+from eo_listener.errors import JvmError, KafkaError
+from eo_listener.events import CommitFailed, Committed, Event, Observers
 from eo_listener.kafka.group_stores import MODES, check, has_gssapi, open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.simple_groups import SimpleGroups
-from eo_listener.model.errors import JvmError, KafkaError
-from eo_listener.model.events import CommitFailed, Committed, Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore, ShimClient
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.testing import MemoryGroups
 from tests.client_config.test_translate import BY_TICKET, BY_TOKEN, source
 from tests.secured import KEY, PLANTED, Keys, Secured

@@ -9,7 +9,7 @@ from eo_listener.client_config.kafka_options import (
     java_properties,
     producer_properties,
 )
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 
 def test_what_both_clients_have() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.client_config.admin_commands import right_to_add
-from eo_listener.model.events import CommitFailed
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.events import CommitFailed
+from eo_listener.offsets import TopicPartition
 from tests.observers import events as made_up
 
 GROUP, TOPIC, ID = (

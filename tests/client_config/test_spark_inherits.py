@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from eo_listener import OffsetCommitListener
 from eo_listener.client_config.cluster import Cluster, translate
 from eo_listener.client_config.sasl import LoginModule
+from eo_listener.errors import KafkaError, SettingsError
+from eo_listener.events import Committed, Event
 from eo_listener.kafka.group_stores import open_cluster
-from eo_listener.model.errors import KafkaError, SettingsError
-from eo_listener.model.events import Committed, Event
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.broker import parse_rows
 from tests.client_config.test_jaas import PLAIN, READ, REFUSED

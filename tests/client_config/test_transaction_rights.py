@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from eo_listener.cli import app
-from eo_listener.model.errors import EoListenerError, KafkaError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import EoListenerError, KafkaError
+from eo_listener.offsets import TopicPartition
 from tests import hanging
 from tests.secured import PASSWORDS, Secured
 from tests.topics import Topics, in_transaction

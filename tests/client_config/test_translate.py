@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from eo_listener.client_config.cluster import ClientAccess, principal, translate
 from eo_listener.client_config.tls import KeyStore
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 KAFKA = "org.apache.kafka.common.security"
 SECRET = "hunter2hunter2"  # noqa: S105  # planted, to be looked for

@@ -11,10 +11,10 @@ import pytest
 
 from eo_listener.__main__ import main
 from eo_listener.client_config.validation import is_printable_ascii, require_name, require_property
+from eo_listener.errors import SettingsError
 from eo_listener.kafka import group_stores
 from eo_listener.kafka.client import MEMBER, OUTSIDER
 from eo_listener.kafka.group_stores import MODES, check
-from eo_listener.model.errors import SettingsError
 
 SECRET = "hunter2"  # noqa: S105  # planted, to be looked for
 NOT_UTF8 = b"gr\xfc\xdfe".decode("utf-8", "surrogateescape")
@@ -22,12 +22,12 @@ NOT_UTF8 = b"gr\xfc\xdfe".decode("utf-8", "surrogateescape")
 # Each of these ended the process, with SIGABRT or SIGSEGV, or left a SystemError behind.
 PROGRAM = """
 import time
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import check, open_groups
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.logs import Logs
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 BAD = "gr\\udcfc\\udcdfe"
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 for number, call in enumerate((

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from eo_listener import events
+from eo_listener.events import Event
 from eo_listener.follow.notices import NoticeKind
-from eo_listener.model import events
-from eo_listener.model.events import Event
 from tests.documents.markdown import ROOT
 from tests.python_source import tree_of
 from tests.wording import is_literal, is_text, template, texts_of

@@ -10,8 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from eo_listener.errors import EoListenerError
 from eo_listener.model import kafka_errors
-from eo_listener.model.errors import EoListenerError
 from tests.documents.explained import alert_sections, error_classes, explained, guard_texts
 from tests.documents.log_lines import ALERTS, lines_of_events, notices, other_lines
 from tests.documents.markdown import (

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 import eo_listener
+from eo_listener.errors import EoListenerError
 from eo_listener.follow.notices import NoticeKind
-from eo_listener.model.errors import EoListenerError
 from tests.documents.__main__ import PAGES
 from tests.documents.explained import alert_sections, error_classes, explain, explained, guard_texts
 from tests.documents.log_lines import ALERTS, PACKAGE, lines_of_events, notices, other_lines

@@ -21,16 +21,16 @@ from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
+from eo_listener.errors import FormatError, GuardError
+from eo_listener.events import Observers
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.process_writes import ProcessWrites
-from eo_listener.model.errors import FormatError, GuardError
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition
 from eo_listener.observers.metrics import open_metrics
+from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.testing import MemoryGroups, MemoryQueries, MemorySink
 from tests.foreach_batch.stage import Frame, ListFrames, Plans, frame_of
 

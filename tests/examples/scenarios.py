@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eo_listener.commit.tracking.sequence_guard import GuardMode
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.errors import KafkaError
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.testing import MemorySink
 from tests.examples.driver import HOUR, P0, TIMES, Driver, SinkOfSome
 

@@ -10,13 +10,13 @@ import pytest
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.errors import StorageError
+from eo_listener.events import GuardViolation, ViolationKind
 from eo_listener.follow import FollowedCheckpoint, Notice, NoticeKind
 from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Reading, Step, plan
 from eo_listener.follow.follower import read_once
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import StorageError
-from eo_listener.model.events import GuardViolation, ViolationKind
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
     Checkpoint,

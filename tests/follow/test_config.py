@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from eo_listener.errors import SettingsError
 from eo_listener.follow.config import parse_groups, read
-from eo_listener.model.errors import SettingsError
 
 WHOLE = """
 bootstrap_servers = "a:1"

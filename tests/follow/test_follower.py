@@ -16,12 +16,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.errors import SettingsError
+from eo_listener.events import Event, PartitionsShared
 from eo_listener.follow import FollowedCheckpoint, Follower, Notice, NoticeKind
 from eo_listener.follow.checkpoint_tracker import Step
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.events import Event, PartitionsShared
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.testing import MemoryGroups
 from tests.attack import surgery
 from tests.spark.checkpoint.recorded import unpack

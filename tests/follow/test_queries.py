@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from eo_listener.errors import KafkaError
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import KafkaError
 from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint
 from tests import groups
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, audit

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eo_listener.model.errors import ForeignWriterError
+from eo_listener.errors import ForeignWriterError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 
 Held = tuple[list[tuple[Any, ...]], dict[str, dict[TopicPartition, Head]]]
 

@@ -6,10 +6,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from eo_listener.events import Event, Observers
 from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
-from eo_listener.model.events import Event
-from eo_listener.model.observers import Observers
 from eo_listener.model.protocols import Sink
 from eo_listener.testing.faults import hooked
 from tests.foreach_batch.stage import Plans, Run

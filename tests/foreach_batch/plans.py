@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from eo_listener.errors import EoListenerError
 from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
-from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 P0, P1, P2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 U0 = TopicPartition("u", 0)

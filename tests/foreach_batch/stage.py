@@ -7,16 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from eo_listener.errors import StorageError
+from eo_listener.events import Event, Observers
 from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model import fault_points
-from eo_listener.model.errors import StorageError
-from eo_listener.model.events import Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_listener import exactly_once, starting_offsets
-from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
-from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
-from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     GapError,
     GuardError,
     NotInLedgerError,
@@ -26,10 +23,13 @@ from eo_listener.model.errors import (
     SettingsError,
     TopicRecreatedError,
 )
+from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
+from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
+from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of, refused
 
 IN_FILE = SinkLedger("delays", LedgerPlace(address="sqlite:/x.db"))

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.sink_writer import RetryLimits
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     GapError,
     KafkaError,
@@ -23,9 +22,10 @@ from eo_listener.model.errors import (
     SinkLockedError,
     TopicRecreatedError,
 )
-from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, QueryStateLost
+from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, QueryStateLost
+from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.ledger import Head, Unexpected, UnexpectedRecords
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.foreach_batch.stage import (
     NAME,

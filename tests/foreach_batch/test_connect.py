@@ -12,7 +12,7 @@ import psycopg
 import pyspark
 import pytest
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.attack import surgery
 from tests.bridge.submitted import run
 from tests.connect_server import remote

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.batch_guard import OtherHeads
-from eo_listener.model.counted_sources import BATCHES, CountedSources
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     GapError,
     GuardError,
     NewCheckpointError,
@@ -18,9 +16,11 @@ from eo_listener.model.errors import (
     PartialReplayError,
     RegressionError,
 )
+from eo_listener.foreach_batch.batch_guard import OtherHeads
+from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange
 from tests.foreach_batch.plans import P0, P1, Ranges, head_of, judged, plan_of, refused
 
 NO_OTHERS = OtherHeads(sink="table delays", heads={})

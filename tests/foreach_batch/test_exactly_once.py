@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from eo_listener import SqliteSink, exactly_once, starting_offsets
+from eo_listener.errors import SettingsError
+from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Event
 from eo_listener.foreach_batch.exactly_once import Batch
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.attack import surgery
 from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs, PerBatch
@@ -165,7 +165,7 @@ def test_what_is_wrong_is_said_first(
     topics.fill(topic, 5)
     with caplog.at_level(logging.WARNING, "eo_listener"):
         text = jobs.failure(jobs.read(topic), function, checkpoint="lost")
-    ours = "eo_listener.model.errors.OverlapError: "
+    ours = "eo_listener.errors.OverlapError: "
     assert ours in text
     assert "Traceback" not in text[: text.index(ours)]
     assert "starting_offsets(ledger=" in text

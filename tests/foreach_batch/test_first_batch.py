@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from eo_listener.errors import GapError, NotInLedgerError
+from eo_listener.events import BatchApplied
 from eo_listener.foreach_batch.batch_errors import SinkLedger
 from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads, is_unknown
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.model.errors import GapError, NotInLedgerError
-from eo_listener.model.events import BatchApplied
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
 from tests.foreach_batch.plans import P0, P1, P2, Ranges, head_of, judged, plan_of
 from tests.foreach_batch.stage import (

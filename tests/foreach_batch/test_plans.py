@@ -13,12 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.commit.tracking.routing import TOKENS
+from eo_listener.errors import JvmError, KafkaError, SettingsError
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import JvmError, KafkaError, SettingsError
-from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.spark.checkpoint import Checkpoint, CheckpointPlans
 from eo_listener.spark.jvm.planned_batches import LivePlans
 from eo_listener.spark.jvm.shim_client import JvmShimClient

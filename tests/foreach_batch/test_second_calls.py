@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.plan_reader import QueryPlanReader
-from eo_listener.foreach_batch.process_writes import ProcessWrites
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
     OverlapError,
     SettingsError,
     SinkError,
 )
-from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed
+from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Observers
+from eo_listener.foreach_batch.batch_runner import BatchRunner
+from eo_listener.foreach_batch.plan_reader import QueryPlanReader
+from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.model.ledger import Applied, Entry, LedgerKey
-from eo_listener.model.observers import Observers
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.spark.checkpoint import Checkpoint
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault

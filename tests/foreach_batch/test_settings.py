@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from eo_listener import exactly_once
+from eo_listener.errors import SettingsError
 from eo_listener.foreach_batch.exactly_once import Batch, adapted
 from eo_listener.foreach_batch.process_writes import PROCESS_WRITES
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink
 from tests.foreach_batch.file_sink import FileSink
 

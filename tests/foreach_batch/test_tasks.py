@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import SettingsError
+from eo_listener.offsets import TopicPartition
 from eo_listener.spark.jvm.task_ranges import task_ranges
 from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs
 from tests.topics import Topics

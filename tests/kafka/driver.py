@@ -9,9 +9,9 @@ import json
 import sys
 import time
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.group_stores import open_groups
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 PAUSE = 0.2
 

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
 
+from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka.producers import BatchProducer, Stage
-from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.preflight.facts import LONGEST_MS
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}

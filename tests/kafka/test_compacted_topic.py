@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.compacted_topic import CompactedTopic
 from eo_listener.kafka.range_reader import RangeReader
-from eo_listener.model.errors import KafkaError
 from tests.topics import Topics, in_transaction, unique
 
 pytestmark = pytest.mark.kafka

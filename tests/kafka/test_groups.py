@@ -18,14 +18,14 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import logs, simple_groups
 from eo_listener.kafka.client import Client, wire_of
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import check
 from eo_listener.kafka.many_groups import ManyGroups
 from eo_listener.kafka.simple_groups import SimpleGroups
-from eo_listener.model.errors import KafkaError, SettingsError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.broker import Broker
 from tests.groups import commit, insist
 from tests.store_facts import (

@@ -17,14 +17,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Wire
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka import client, transactional_groups
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model import fault_points
-from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import explain
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
+from eo_listener.offsets import Position, TopicPartition
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import insist, shown_state

@@ -12,14 +12,13 @@ from pyspark.sql import SparkSession
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.errors import KafkaError
+from eo_listener.events import CommitFailed, Committed, Event, Observers
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.kafka.java_groups import JavaGroups
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.events import CommitFailed, Committed, Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.broker import Broker
 from tests.conftest import kafka_version

@@ -12,10 +12,9 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
+from eo_listener.events import CommitFailed, Committed, Event, Observers
 from eo_listener.kafka.group_stores import open_groups
-from eo_listener.model.events import CommitFailed, Committed, Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 from tests.broker import Broker
 from tests.conftest import StartBroker, kafka_version
 from tests.topics import Topics

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from eo_listener.kafka.range_reader import oldest_records
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.broker import Broker
 from tests.topics import Topics
 

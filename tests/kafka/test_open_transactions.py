@@ -13,6 +13,7 @@ import pytest
 
 from eo_listener.client_config.identities import IdOwner, sink_transactional_id, transactional_id
 from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.java_transactions import (
     DescribedTransaction,
     DescribedTransactions,
@@ -32,8 +33,7 @@ from eo_listener.kafka.open_transactions import (
     state_partition,
     still_open,
 )
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import HOSTILE
 
 T0, T1, T2, T3 = (TopicPartition("delays", number) for number in range(4))

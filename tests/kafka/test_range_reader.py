@@ -10,14 +10,14 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import KafkaError as Answer
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka import cluster_reader
 from eo_listener.kafka.client import ConnectionErrors
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.logs import Held
 from eo_listener.kafka.range_reader import RangeReader
-from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES, LEADER_MOVES, NO_TOPIC, PASSING
-from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 BUSY, SILENT = TopicPartition("out", 0), TopicPartition("out", 1)
 

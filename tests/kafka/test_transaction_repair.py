@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka import open_transactions
 from eo_listener.kafka.java_transactions import (
     DescribedTransaction,
@@ -21,8 +22,7 @@ from eo_listener.kafka.open_transactions import (
     TransactionRepair,
     TransactionVerdict,
 )
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 T0, T1 = (TopicPartition("delays", number) for number in range(2))
 ONE = OpenProducer(4711, 0, 120, 1, 1_000_000)

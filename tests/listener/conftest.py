@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.model.events import Event
+from eo_listener.events import Event
 from tests.broker import Broker
 from tests.listener.queries import Queries
 from tests.spark_session import spark

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.model.events import CommitFailed, Committed
+from eo_listener.events import CommitFailed, Committed
 from tests.broker import Broker
 from tests.groups import total
 from tests.listener.conftest import Recording

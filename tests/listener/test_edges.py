@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.model.events import Committed, QueryModeDetected
+from eo_listener.events import Committed, QueryModeDetected
 from tests.broker import Broker
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries

@@ -9,9 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.listener.settings import Guarding
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.events import (
+from eo_listener.events import (
     CommitRefused,
     Event,
     GuardViolation,
@@ -20,7 +18,9 @@ from eo_listener.model.events import (
     Refusal,
     ViolationKind,
 )
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.listener.settings import Guarding
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique

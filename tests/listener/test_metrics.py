@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from eo_listener import OffsetCommitListener
-from eo_listener.model.events import QueryProgressed, RunGroupsChanged
+from eo_listener.events import QueryProgressed, RunGroupsChanged
 from eo_listener.observers.metrics.prometheus import Prometheus
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries

@@ -10,9 +10,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
 from eo_listener import OffsetCommitListener
-from eo_listener.kafka.simple_groups import SimpleGroups
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.events import (
+from eo_listener.events import (
     CommitRefused,
     Committed,
     ForeignCommit,
@@ -20,7 +18,9 @@ from eo_listener.model.events import (
     Refusal,
     TopicRecreated,
 )
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
 from tests.attack.offsets_topic import OffsetsTopic, audit
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries

@@ -10,6 +10,7 @@ import pytest
 
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.errors import SettingsError
 from eo_listener.listener.settings import (
     _ARGUMENTS,
     _OTHERS,
@@ -20,7 +21,6 @@ from eo_listener.listener.settings import (
     Settings,
     require_observers,
 )
-from eo_listener.model.errors import SettingsError
 
 
 def test_every_argument_can_be_given_by_configuration() -> None:

@@ -19,10 +19,10 @@ from tests.waiting import until
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
-from eo_listener.model.fault_points import reached
+from eo_listener.model.fault_points import fault_point
 for _ in range(3):
-    reached("here")
-    reached("there")
+    fault_point("here")
+    fault_point("there")
 print("end", "tests.attack.faults" in sys.modules, flush=True)
 """
 
@@ -48,7 +48,7 @@ def test_unarmed_they_load_nothing(tmp_path: Path) -> None:
 
 def test_unarmed_they_cost_nothing_to_speak_of() -> None:
     """A thousand of them take less than a millisecond or so: one comparison each."""
-    assert timeit.timeit(lambda: fault_points.reached("x"), number=100_000) < 1.0
+    assert timeit.timeit(lambda: fault_points.fault_point("x"), number=100_000) < 1.0
 
 
 def test_a_kill_at_the_second_time(tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_a_hook_in_this_process() -> None:
     seen: list[str] = []
     fault_points.arm(seen.append)
     try:
-        fault_points.reached("x")
+        fault_points.fault_point("x")
     finally:
         fault_points.arm(None)
-    fault_points.reached("y")
+    fault_points.fault_point("y")
     assert seen == ["x"]
 
 
@@ -111,6 +111,6 @@ def test_every_point_that_is_used_is_described() -> None:
     """The list in the module's own text is complete."""
     described = (fault_points.__doc__ or "").replace(",", " ").split()
     for module in sorted((ROOT / "eo_listener").rglob("*.py")):
-        parts = module.read_text().split("reached(")[1:]
+        parts = module.read_text().split("fault_point(")[1:]
         used = {part.split('"')[1] for part in parts if part.startswith('"')}
         assert used <= set(described), module

@@ -6,7 +6,7 @@ import pytest
 
 from eo_listener.model.lag import compare, total
 from eo_listener.model.lag_window import COMMITS, LagTrend, LagVerdict, LagWindow, gravest
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 OK, WARN, STALL, STOP, REWIND = LagVerdict
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eo_listener.model.events import Event, InternalError
-from eo_listener.model.observers import Observers
+from eo_listener.events import Event, InternalError, Observers
 
 FIRST = InternalError(where="here", problem="first")
 SECOND = InternalError(where="here", problem="second")

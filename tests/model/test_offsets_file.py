@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import FormatError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import FormatError
 from eo_listener.model.offsets_file import (
     ExportedGroup,
     ExportedPartition,
@@ -17,6 +16,7 @@ from eo_listener.model.offsets_file import (
     write_csv,
     write_json,
 )
+from eo_listener.offsets import TopicPartition
 
 ROWS = tuple(
     ExportedPartition(partition=TopicPartition("t.a_b-c", number), offset=number * 2**40)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import FormatError
-from eo_listener.model.offsets import Offsets
+from eo_listener.errors import FormatError
 from eo_listener.model.progress import Progress
+from eo_listener.offsets import Offsets
 
 VERSIONS = ("3.5.7", "4.0.0", "4.2.0")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import Position, TopicPartition
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any
 
-from eo_listener.model.offsets import Offsets
+from eo_listener.offsets import Offsets
 
 Memo = dict[int, Any]
 _How = Callable[[Any, Memo], Any]

@@ -14,8 +14,8 @@ from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
-from eo_listener.model.events import Event
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.events import Event
+from eo_listener.offsets import TopicPartition
 from tests.model_checking.spark import LateEvent, Phase, Queries, QueryRun
 
 

@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.offsets import Offsets, Position, TopicPartition
 
 FAR = 2_000.0
 # What can be hashed as it is, and holds no moment.

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eo_listener.commit.groups.policy import OnRewind
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.events import (
+from eo_listener.events import (
     CommitAbandoned,
     CommitFailed,
     CommitRefused,
@@ -20,7 +19,8 @@ from eo_listener.model.events import (
     InternalError,
     TopicRecreated,
 )
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.offsets import Offsets, Position, TopicPartition
 from tests.model_checking.broker import Cluster
 from tests.model_checking.driver import Setting
 from tests.model_checking.spark import Batch, Glitch

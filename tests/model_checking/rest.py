@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.policy import OnRewind
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.model_checking.driver import Driver
 from tests.model_checking.ledger import require
 from tests.model_checking.scope import GROUP

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from eo_listener.commit.groups.policy import Backoff, OnRewind, Policy
 from eo_listener.commit.tracking.sequence_guard import GuardMode
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.model_checking.driver import Setting
 from tests.model_checking.spark import PLANNED, Glitch
 

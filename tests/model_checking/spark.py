@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from eo_listener.model.errors import JvmError
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.errors import JvmError
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.offsets import Offsets, TopicPartition
 
 
 class Glitch(Enum):

@@ -15,8 +15,8 @@ from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
-from eo_listener.model.events import Committed, GuardViolation
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.events import Committed, GuardViolation
+from eo_listener.offsets import Position, TopicPartition
 from tests.model_checking.broker import Cluster, Request
 from tests.model_checking.cloning import clone
 from tests.model_checking.driver import Driver

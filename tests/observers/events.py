@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eo_listener.model.events import (
+from eo_listener.events import (
     BatchApplied,
     BatchFailed,
     CommitFailed,
@@ -16,7 +16,7 @@ from eo_listener.model.events import (
     Violation,
     ViolationKind,
 )
-from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 GROUP: dict[str, Any] = {"cluster": "k:9092", "group": "g"}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model import events
-from eo_listener.model.events import (
+from eo_listener import events
+from eo_listener.events import (
     BatchReplayed,
     CommitAbandoned,
     CommitFailed,
@@ -30,8 +30,8 @@ from eo_listener.model.events import (
     SourceIgnored,
     TopicRecreated,
 )
-from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.observers.log import LONGEST, EventLogger
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from tests.observers.events import (
     APPLIED,
     BATCH,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from eo_listener.errors import FormatError, JavaError, SettingsError
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import FormatError, JavaError, SettingsError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight import kafka_checks
 from eo_listener.preflight.cluster_checks import judge_cluster
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, Member, TopicFacts

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from eo_listener.model.errors import FormatError, UnavailableError
-from eo_listener.model.events import InternalError, RunGroupsChanged
+from eo_listener.errors import FormatError, UnavailableError
+from eo_listener.events import InternalError, RunGroupsChanged
 from eo_listener.preflight import child_process as child_module
 from eo_listener.preflight import start_check
 from eo_listener.preflight.child_process import TRIES, ask, read, run, start

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.errors import SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey, StoredLedger, TakenBack
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.preflight.findings import CheckFinding, Level
 from eo_listener.preflight.table_checks import judge_delta, judge_iceberg, judge_runtime
 from eo_listener.preflight.table_facts import (

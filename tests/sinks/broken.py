@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from eo_listener.model.errors import ForeignWriterError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import ForeignWriterError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, Transaction
 
 Found: TypeAlias = "Head | None"
@@ -26,18 +26,18 @@ class Broken(MemorySink):
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         rows = list(frame)
         transaction = self.store.begin()
-        reached("sink.begun")
+        fault_point("sink.begun")
         try:
             self.insert(transaction, rows)
-            reached("sink.rows-written")
+            fault_point("sink.rows-written")
             self.move(transaction, entry)
-            reached("sink.ledger-moved")
-            reached("sink.commit-sent")
+            fault_point("sink.ledger-moved")
+            fault_point("sink.commit-sent")
             transaction.commit()
         except BaseException:
             self.undo(transaction)
             raise
-        reached("sink.committed")
+        fault_point("sink.committed")
         return Applied(rows=len(rows))
 
     def insert(self, transaction: Transaction, rows: list[Any]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from eo_listener.model.errors import RetriableSinkError
+from eo_listener.errors import RetriableSinkError
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks import arrow_rows, fetch_plan
 from eo_listener.sinks.arrow_rows import TaskSize, stream

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.errors import PoisonRowError, SettingsError
 from eo_listener.sinks.arrow_schema import arrow_schema
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterLimit, Refusals, RowFilter
 from eo_listener.sinks.kept_rows import poison_row

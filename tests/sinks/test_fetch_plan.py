@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from eo_listener.errors import RetriableSinkError
 from eo_listener.model.counted_sources import CountedSources
-from eo_listener.model.errors import RetriableSinkError
 from eo_listener.sinks import arrow_rows
 from eo_listener.sinks.arrow_rows import TaskSize, TooManyBytesError
 from eo_listener.sinks.fetch_plan import TASK_BYTES, Fetch, fetch, next_count, tasks_wanted

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.model.errors import ForeignWriterError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import ForeignWriterError
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.testing.made_up_entries import entry_of, heads_of
 

@@ -8,11 +8,11 @@ from typing import Literal, NoReturn
 import pytest
 
 from eo_listener import DeltaSink, IcebergSink, KafkaSink, PostgresSink, SqliteSink
-from eo_listener.model.errors import MissingExtraError, SettingsError
+from eo_listener.errors import MissingExtraError, SettingsError
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, PlacedSink
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks import ledger_address
 from eo_listener.sinks.ledger_address import EACH_FORM, LedgerAddress
 from eo_listener.spark.session.local_spark import LocalSpark

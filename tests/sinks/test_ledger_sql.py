@@ -10,9 +10,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from eo_listener.model.errors import FormatError
+from eo_listener.errors import FormatError
 from eo_listener.model.ledger import Entry, Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import LedgerSql, moved
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 

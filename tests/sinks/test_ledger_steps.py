@@ -8,7 +8,7 @@ from itertools import pairwise
 from eo_listener.audit.history import read_history
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_steps import LedgerStep, applied_batches, moved_at
 
 T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)

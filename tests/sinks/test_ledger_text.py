@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eo_listener.errors import FormatError
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import FormatError
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.model.counted_sources import BATCHES, CountedSources
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.made_up_entries import Row, entry_of, heads_of, plan_of

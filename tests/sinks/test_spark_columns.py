@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.spark_columns import Columns, check_typed, check_upsert, is_traced
 from eo_listener.sinks.spark_merge import Merge
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import SettingsError
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import LedgerRow
 from eo_listener.sinks.target import Target, refuse_dropped
 from eo_listener.testing.made_up_entries import entry_of, heads_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import UnavailableError
+from eo_listener.errors import UnavailableError
 from eo_listener.spark import shim
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import JvmError, SettingsError, UnavailableError
+from eo_listener.errors import JvmError, SettingsError, UnavailableError
 from eo_listener.spark import shim_process
 from eo_listener.spark.java import Java
 from eo_listener.spark.shim_process import ShimProcess, kafka_clients

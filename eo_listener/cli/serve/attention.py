@@ -8,7 +8,7 @@ from typing import Final
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.status_screen import transactions_command
-from eo_listener.model.errors import few
+from eo_listener.errors import few
 from eo_listener.model.lag_window import LagVerdict
 from eo_listener.model.typed_command import ClusterCommands
 

@@ -19,8 +19,8 @@ from typing import Final
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_reading import AuditReading, read_audit
 from eo_listener.cli.spark_options import spark_for
+from eo_listener.errors import EoListenerError, UnavailableError
 from eo_listener.kafka.separate_process import SeparateProcess
-from eo_listener.model.errors import EoListenerError, UnavailableError
 from eo_listener.spark.session.local_spark import LocalSpark
 
 _LONGEST: Final = 150.0  # seconds of an audit

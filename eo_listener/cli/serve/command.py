@@ -30,8 +30,8 @@ from eo_listener.cli.serve.responses import Response, respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.cli.service import begin_log, stop_signals
 from eo_listener.cli.spark_options import SparkConf, spark_for
+from eo_listener.errors import SettingsError, UnavailableError
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.model.errors import SettingsError, UnavailableError
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
 from eo_listener.spark.checkpoint import shown
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 _HOST: Final = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[^\s:\[\]/@]+))(?::\d{1,5})?")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")

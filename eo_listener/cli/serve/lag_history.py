@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from eo_listener.cli.group_status import GroupStatus
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 
 POINTS: Final = 360
 """Points of a group, at most: an hour of readings every 10 s."""

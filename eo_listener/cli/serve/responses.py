@@ -15,7 +15,7 @@ from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.page import group_page, overview
 from eo_listener.cli.serve.readings import Reading, Unknown
 from eo_listener.cli.serve.watched import Groups, View
-from eo_listener.model.errors import MissingExtraError
+from eo_listener.errors import MissingExtraError
 
 _GROUP: Final = re.compile(r"/group/[0-9a-f]{16}")
 _JSON: Final = "application/json"

@@ -14,7 +14,7 @@ from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.error_log import ErrorLog, LoggedError
 from eo_listener.cli.serve.lag_history import LagHistory, Point
 from eo_listener.cli.serve.readings import Moment, Newest, Reading, Unknown
-from eo_listener.model.errors import EoListenerError, KafkaError
+from eo_listener.errors import EoListenerError, KafkaError
 from eo_listener.model.typed_command import ClusterCommands
 
 _KEEPS: Final = 30.0  # seconds that a reading may take, beside two intervals

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from eo_listener.commit.groups.group_offsets import Waiting
 from eo_listener.commit.groups.group_state import CommitRequest, GroupState, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.model.events import CommitAbandoned
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.events import CommitAbandoned
+from eo_listener.offsets import TopicPartition
 
 
 class DueTimes:

@@ -15,11 +15,10 @@ from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Waiting
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.worker import Worker
-from eo_listener.model.errors import few
-from eo_listener.model.events import CommitFailed, CommitterFenced, Event
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import few
+from eo_listener.events import CommitFailed, CommitterFenced, Event, Observers
 from eo_listener.model.protocols import GroupStore
+from eo_listener.offsets import TopicPartition
 
 UNUSED_TIMEOUT = 300.0  # seconds; a job that runs every few minutes finds its clients open
 

@@ -13,9 +13,9 @@ from enum import Enum
 from itertools import islice
 
 from eo_listener.commit.groups.group_state import MAX_PART, fitting
+from eo_listener.errors import KafkaError, SettingsError, few
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import KafkaError, SettingsError, few
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 
 class Direction(Enum):

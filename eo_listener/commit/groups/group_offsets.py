@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eo_listener.client_config.cluster import Cluster
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.offsets import Offsets, Position, TopicPartition
 
 GroupKeys = Collection[tuple[str, str]]
 """Groups, each by the name of its cluster and its own."""

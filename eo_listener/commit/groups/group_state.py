@@ -13,8 +13,7 @@ from itertools import islice, takewhile
 
 from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState, RetryState
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.events import (
+from eo_listener.events import (
     CommitAbandoned,
     CommitFailed,
     CommitRefused,
@@ -26,9 +25,10 @@ from eo_listener.model.events import (
     Refusal,
     TopicRecreated,
 )
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import PERHAPS_TOO_LARGE, TOO_LARGE, explain
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import Offsets, Position, TopicPartition
 
 Positions = Mapping[TopicPartition, Position]
 

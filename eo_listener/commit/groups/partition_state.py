@@ -13,7 +13,7 @@ from functools import lru_cache
 from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import ErrorMeaning
-from eo_listener.model.offsets import Position
+from eo_listener.offsets import Position
 
 _STARTS_KEPT = 20  # moves of a log's start: some minutes of them, where it moves at each snapshot
 

@@ -15,13 +15,12 @@ from eo_listener.commit.groups.group_state import (
     SnapshotRequest,
 )
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.model.errors import KafkaError, SettingsError
-from eo_listener.model.events import Event, InternalError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import KafkaError, SettingsError
+from eo_listener.events import Event, InternalError, Observer
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.kafka_errors import STOOD_STILL
-from eo_listener.model.observers import Observer
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupStore
+from eo_listener.offsets import TopicPartition
 
 REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not missed
 SNAPSHOT_TIMEOUT = 4.0  # shorter than for a commit: a failed read leaves nothing in flight
@@ -191,11 +190,11 @@ class Worker:
 
     def _read_snapshot(self, request: SnapshotRequest) -> None:
         try:
-            reached("snapshot.before-request")
+            fault_point("snapshot.before-request")
             snapshot = self._opened().snapshot(
                 request.group, request.partitions, timeout=SNAPSHOT_TIMEOUT
             )
-            reached("snapshot.answered")
+            fault_point("snapshot.answered")
         except Exception as error:  # noqa: BLE001  # `_failure` distinguishes ours from Kafka's, and logs
             code, detail = _failure("read", request.group, error)
             self._take_in(
@@ -235,13 +234,13 @@ class Worker:
                 self._changed.notify_all()
 
     def _commit(self, request: CommitRequest) -> Mapping[TopicPartition, str | None]:
-        reached("commit.before-request")
+        fault_point("commit.before-request")
         if time.monotonic() - request.started > STANDSTILL or self._was_suspended():
             raise KafkaError("this process was suspended", code=STOOD_STILL)
         answer = self._opened().commit(
             request.group, request.positions, timeout=self._request_timeout
         )
-        reached("commit.answered")
+        fault_point("commit.answered")
         return answer
 
     def _opened(self) -> GroupStore:

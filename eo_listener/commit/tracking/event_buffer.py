@@ -9,8 +9,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from eo_listener.commit.tracking.sequence_guard import SequenceGuard
-from eo_listener.model.errors import FormatError
-from eo_listener.model.events import Violation
+from eo_listener.errors import FormatError
+from eo_listener.events import Violation
 from eo_listener.model.progress import Progress
 
 # A bound for runs whose end was never reported: Spark drops events when its bus is full.

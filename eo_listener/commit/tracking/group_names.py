@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from eo_listener.client_config.validation import is_printable_ascii, require_name
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.model.progress import Progress
 
 GROUP_OPTION = "kafka.consumer.commit.groupid"

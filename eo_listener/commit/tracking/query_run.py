@@ -9,10 +9,10 @@ from typing import Final
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.tracking.routing import RoutedOffsets, skips_losses
 from eo_listener.commit.tracking.sequence_guard import judge
-from eo_listener.model.events import QueryProgressed, RunGroupsChanged, SourceProgressed, Violation
-from eo_listener.model.offsets import Offsets
+from eo_listener.events import QueryProgressed, RunGroupsChanged, SourceProgressed, Violation
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.offsets import Offsets
 
 RECOMMIT_INTERVAL: Final = 3600.0
 """Seconds after which offsets that do not change are committed again, so that they do not expire.

@@ -12,11 +12,11 @@ from eo_listener.client_config.cluster import ClientAccess, Cluster, translate
 from eo_listener.client_config.validation import SERVERS, require_property
 from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, positions_by_topic
 from eo_listener.commit.tracking.group_names import GroupNames, NotCommitted
+from eo_listener.errors import SettingsError
+from eo_listener.events import PartitionsShared, SourceIgnored
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.events import PartitionsShared, SourceIgnored
-from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.offsets import Offsets
 
 SERVERS_OPTION = "kafka.bootstrap.servers"
 TOKENS = "spark.kafka.clusters"  # added to the options by the shim: Spark has delegation tokens

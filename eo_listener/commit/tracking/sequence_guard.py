@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from eo_listener.model.events import Violation, ViolationKind
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.events import Violation, ViolationKind
 from eo_listener.model.progress import Progress
+from eo_listener.offsets import Offsets, TopicPartition
 
 _NO_STARTS: Mapping[TopicPartition, int] = MappingProxyType({})
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.group_offsets import GroupOffsets
-from eo_listener.model.events import PartitionsShared
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.events import PartitionsShared
+from eo_listener.offsets import Position, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

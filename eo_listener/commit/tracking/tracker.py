@@ -18,11 +18,12 @@ from eo_listener.commit.tracking.query_run import UNKNOWN_MODE, QueryRun, RunRep
 from eo_listener.commit.tracking.routing import GroupRouting, RoutedOffsets
 from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
-from eo_listener.model.errors import JvmError
-from eo_listener.model.events import (
+from eo_listener.errors import JvmError
+from eo_listener.events import (
     Event,
     GuardViolation,
     InternalError,
+    Observers,
     ProgressEventsDuplicated,
     ProgressEventsMissed,
     QueryModeDetected,
@@ -30,8 +31,7 @@ from eo_listener.model.events import (
     Violation,
     ViolationKind,
 )
-from eo_listener.model.fault_points import reached
-from eo_listener.model.observers import Observers
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode, QueryReader
 
@@ -269,7 +269,7 @@ class QueryTracker:
 
     def _read(self, events: RunEvents, moment: Moment) -> None:
         """Judge the events of one run, and offer the offsets of the newest."""
-        reached("router.before-route")
+        fault_point("router.before-route")
         progress = events.newest
         if self._order.becomes_newest(progress):
             self._set_newest(progress.query_id, progress.run_id, moment.now)

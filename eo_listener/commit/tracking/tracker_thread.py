@@ -13,9 +13,8 @@ from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
-from eo_listener.model.errors import FormatError
-from eo_listener.model.events import InternalError
-from eo_listener.model.observers import Observers
+from eo_listener.errors import FormatError
+from eo_listener.events import InternalError, Observers
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import QueryReader
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from eo_listener.errors import SettingsError
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
     Checkpoint,

@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     GapError,
     PartitionVanishedError,
     RegressionError,
@@ -16,8 +16,8 @@ from eo_listener.model.errors import (
     TopicRecreatedError,
     few,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 EARLIEST: Final = -2  # as Spark spells them (JsonUtils)
 LATEST: Final = -1

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from eo_listener.errors import SettingsError, few
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.model.errors import SettingsError, few
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import TopicPartition
 
 _TOPICS: Final = "subscribe"
 _PATTERN: Final = "subscribepattern"

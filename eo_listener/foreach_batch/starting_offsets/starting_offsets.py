@@ -8,16 +8,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from eo_listener.commit.tracking.routing import SERVERS_OPTION
+from eo_listener.errors import SettingsError
 from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_ledger
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin, Policy, Recreated, choose
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster, Subscription
 from eo_listener.kafka.group_stores import librdkafka_properties
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.argument_checks import choice
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import TopicPartition
 from eo_listener.spark.checkpoint import Checkpoint, has_scheme, shown
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 
@@ -51,17 +51,16 @@ def starting_offsets(
     `assign`); `bootstrap_servers` and `topics` replace two of them. Without topics those of the
     origin are taken. All their partitions are in the answer, as Spark wants it.
 
-    `missing` (a partition of which the origin says nothing) and `out_of_range` (a position outside
+    `missing` (a partition without a position in the origin) and `out_of_range` (a position outside
     the log) are "earliest", "latest" or "fail". Without records since `timestamp` it is the end.
 
-    A topic that was recreated since is recognised by its id, which only a ledger holds, or by
-    partitions that are gone. `recreated="fail"` refuses it; with "earliest" it is read from its
-    beginning, and the others go on; `exactly_once` wants `on_recreated="restart"` then.
+    A recreated topic is recognised by its id, which only a ledger holds, or by missing partitions.
+    `recreated="fail"` refuses it; "earliest" reads it from its beginning while others continue, and
+    then `exactly_once` needs `on_recreated="restart"`.
 
-    Name the new query's `checkpoint_location`: if a checkpoint already exists there, Spark
-    continues from it and ignores `startingOffsets`, so that is refused. A location without a scheme
-    is looked up as Spark would; without a Spark session in this process it must have one
-    (`file:///...`).
+    Name the new query's `checkpoint_location`: Spark continues from an existing checkpoint and
+    ignores `startingOffsets`, so that is refused. Without a Spark session in this process the
+    location needs a scheme (`file:///...`).
 
     Raises SettingsError, GuardError (see `resolve.choose`), KafkaError, StorageError,
     CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.

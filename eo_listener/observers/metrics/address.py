@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 LOOPBACK: Final = "127.0.0.1"
 _HIGHEST_PORT: Final = 65535

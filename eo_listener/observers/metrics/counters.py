@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable
 
-from eo_listener.model.events import (
+from eo_listener.events import (
     BatchApplied,
     BatchFailed,
     BatchReplayed,

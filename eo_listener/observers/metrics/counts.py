@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from eo_listener.events import SourceProgressed
 from eo_listener.model.batch_metrics import BatchMetrics
-from eo_listener.model.events import SourceProgressed
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, TopicPartition
 
 Labels = tuple[str, ...]
 GroupKey = tuple[str, str]

@@ -14,7 +14,6 @@ from itertools import accumulate
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, InfoMetricFamily
 
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers.metrics.counts import GROUP, LATENCY_BOUNDS, Counted, Numbers, Run
 from eo_listener.observers.metrics.series import (
     SeriesBudget,
@@ -25,6 +24,7 @@ from eo_listener.observers.metrics.series import (
     log_ends,
     of_groups,
 )
+from eo_listener.offsets import TopicPartition
 from eo_listener.version import __version__
 
 logger = logging.getLogger("eo_listener")

@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from eo_listener.model.errors import MissingExtraError, SettingsError
-from eo_listener.model.events import Committed, Event
+from eo_listener.errors import MissingExtraError, SettingsError
+from eo_listener.events import Committed, Event
 from eo_listener.observers.metrics.counters import EventCounters
 from eo_listener.observers.metrics.counts import LATENCIES, Numbers
 from eo_listener.version import __version__

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eo_listener.model.errors import MissingExtraError, SettingsError, UnavailableError
-from eo_listener.model.events import Event
+from eo_listener.errors import MissingExtraError, SettingsError, UnavailableError
+from eo_listener.events import Event
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
 from eo_listener.observers.metrics.counters import EventCounters
 from eo_listener.observers.metrics.counts import Numbers

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers.metrics.counts import GROUP, Labels
+from eo_listener.offsets import TopicPartition
 
 _TOPIC = (*GROUP, "topic")
 _PARTITION = (*_TOPIC, "partition")

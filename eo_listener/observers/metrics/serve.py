@@ -7,8 +7,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from eo_listener.model.events import Event
-from eo_listener.model.observers import Observer
+from eo_listener.events import Event, Observer
 from eo_listener.observers.metrics.address import LOOPBACK
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from prometheus_client.registry import Collector
 
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers.metrics.counts import GROUP
 from eo_listener.observers.metrics.series import SeriesBudget, encodable, gauge, log_ends, of_groups
+from eo_listener.offsets import TopicPartition
 
 PARTITIONS: Final = 10_000
 _GROUPS: Final = 2_000

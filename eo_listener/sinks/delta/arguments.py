@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eo_listener.errors import SettingsError
 from eo_listener.model.argument_checks import choice
-from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.spark_columns import quoted
 from eo_listener.sinks.target import Mode, check_keys
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
     RetriableSinkError,
     SettingsError,
     SinkError,
 )
-from eo_listener.model.fault_points import reached
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.delta.arguments import at
@@ -168,8 +168,8 @@ class BatchCommit:
             .option("txnVersion", record.number)
             .option("userMetadata", record.text())
         )
-        reached("sink.begun")
-        reached("sink.commit-sent")
+        fault_point("sink.begun")
+        fault_point("sink.commit-sent")
         return self._committed(record, location, lambda: writer.save(location))
 
     def _merged(
@@ -181,8 +181,8 @@ class BatchCommit:
             f"{_CONF}commitInfo.userMetadata": record.text(),
         }
         with prepared(merge, frame, commit) as write:
-            reached("sink.begun")
-            reached("sink.commit-sent")
+            fault_point("sink.begun")
+            fault_point("sink.commit-sent")
             return self._committed(record, location, write)
 
     def _committed(
@@ -194,7 +194,7 @@ class BatchCommit:
         except Exception as error:  # noqa: BLE001  # of Spark, Delta, the storage, or the user's functions
             failed = error
         else:
-            reached("sink.committed")
+            fault_point("sink.committed")
         try:
             found = self._found(record, location) or self._found(record, location, settled=True)
             overtaken = None if found is not None else self._overtaken(record, location)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from eo_listener.model.errors import FormatError
+from eo_listener.errors import FormatError
 from eo_listener.model.ledger import FORMAT
 from eo_listener.sinks.ledger_text import LedgerText
 

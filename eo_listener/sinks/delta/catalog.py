@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.spark_columns import columns_of, is_padded, quoted
 from eo_listener.spark.jvm.delta_log import LOG_STORE

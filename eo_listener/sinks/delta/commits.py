@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from eo_listener.model.errors import FormatError
+from eo_listener.errors import FormatError
 from eo_listener.sinks.delta.batch_records import BatchRecord, application_id
 
 _OF_FILES: Final = ('{"add"', '{"remove"', '{"cdc"')

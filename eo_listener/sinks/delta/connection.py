@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.model.errors import JvmError, RetriableSinkError, SettingsError
+from eo_listener.errors import JvmError, RetriableSinkError, SettingsError
 from eo_listener.sinks.delta.batch_records import NO_BATCH, PREFIX, Doubt, QueryState, query_of
 from eo_listener.sinks.delta.catalog import SETTINGS, check_storage, check_table
 from eo_listener.sinks.delta.commits import Commit
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from eo_listener.model.ledger import Head
-    from eo_listener.model.offsets import TopicPartition
+    from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.delta.arguments import Target
     from eo_listener.sinks.delta.ledger import States
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     JvmError,
     OutcomeUnknownError,

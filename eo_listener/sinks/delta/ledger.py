@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.delta.batch_records import NO_BATCH, BatchRecord, Doubt, QueryState
 from eo_listener.sinks.delta.commits import Commit
 

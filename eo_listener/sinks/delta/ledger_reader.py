@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.model.errors import JvmError, RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import JvmError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_records import QueryState

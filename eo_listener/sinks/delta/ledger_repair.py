@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_commit import BatchCommit

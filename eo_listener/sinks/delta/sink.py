@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_commit import BatchCommit
 from eo_listener.sinks.delta.connection import Connection

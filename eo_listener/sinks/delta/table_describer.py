@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError
 from eo_listener.preflight.table_facts import DeltaFacts, LedgerFacts, TablePlan
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.connection import Connection, TableLog

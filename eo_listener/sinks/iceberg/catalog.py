@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.dead_letters import RowFilter
 from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE

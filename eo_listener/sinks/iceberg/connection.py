@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.iceberg.errors import ABSENT, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors

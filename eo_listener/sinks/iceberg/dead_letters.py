@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.sql.types import NullType, NumericType, StringType, StructField, StructType
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     FormatError,
     JvmError,
     OutcomeUnknownError,

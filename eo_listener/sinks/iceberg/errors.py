@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     JvmError,
     OutcomeUnknownError,
     RetriableSinkError,

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 
-from eo_listener.model.errors import FormatError, SinkError
+from eo_listener.errors import FormatError, SinkError
 from eo_listener.model.ledger import Head, LedgerKey
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.iceberg.names import is_branch_of, is_branch_of_any
 from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import Snapshot, Snapshots, parse_owner, parse_snapshot

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.model.errors import JvmError, SettingsError, SinkError
+from eo_listener.errors import JvmError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger, TakenBack
 from eo_listener.sinks.iceberg.connection import find, has_files_of
 from eo_listener.sinks.iceberg.errors import unreadable

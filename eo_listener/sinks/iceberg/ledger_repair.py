@@ -23,7 +23,7 @@ from eo_listener.spark.jvm.iceberg_table import IcebergTable
 
 if TYPE_CHECKING:
     from eo_listener.model.ledger import Head, LedgerKey
-    from eo_listener.model.offsets import TopicPartition
+    from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.iceberg.published import Published
     from eo_listener.spark.session.local_spark import LocalSpark
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, NamedTuple
 
-from eo_listener.model.errors import JvmError, SettingsError, SinkError
+from eo_listener.errors import JvmError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import in_short
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of_any

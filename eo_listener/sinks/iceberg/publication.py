@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, NamedTuple
 
-from eo_listener.model.errors import JvmError, OutcomeUnknownError, SinkError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import JvmError, OutcomeUnknownError, SinkError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.iceberg import moves
 from eo_listener.sinks.iceberg.errors import (
@@ -113,18 +113,18 @@ class Publication:
     def _tried(self) -> Applied:
         staged = self.begin()
         try:
-            reached("sink.begun")
+            fault_point("sink.begun")
             written = self.fill(staged)
-            reached("sink.rows-written")
-            reached("sink.ledger-moved")
-            reached("sink.commit-sent")
+            fault_point("sink.rows-written")
+            fault_point("sink.ledger-moved")
+            fault_point("sink.commit-sent")
             added = self._publish(staged)
         except OutcomeUnknownError:
             raise  # the branch may be main's head now, and the ledger's anchor
         except Exception:
             self.drop(staged.branch)
             raise
-        reached("sink.committed")
+        fault_point("sink.committed")
         with suppress(ThrownError, JvmError):  # whatever comes of it, the batch is in the table
             self.table.uncache()
         return Applied(rows=added if written is None else written)

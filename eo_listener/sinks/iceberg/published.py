@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.iceberg.snapshots import Snapshot
 from eo_listener.sinks.ledger_text import LedgerText
 

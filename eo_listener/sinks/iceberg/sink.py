@@ -10,13 +10,13 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.argument_checks import require_one_of
-from eo_listener.model.errors import OutcomeUnknownError, SettingsError, SinkError
-from eo_listener.model.fault_points import reached
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import REASON, SHARE, Refusals, RowFilter
 from eo_listener.sinks.iceberg import catalog
 from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
@@ -214,7 +214,7 @@ class IcebergSink:
             if rows.dead:
                 owner = f"dead letters of {entry.query} in {self.key}"
                 letters = self._tables.stage(name, given, entry, owner, create=create)
-                reached("sink.letters-staged")
+                fault_point("sink.letters-staged")
             try:
                 applied = self._publication(table, writer, entry, letters).write()
             except OutcomeUnknownError:
@@ -228,7 +228,7 @@ class IcebergSink:
                 self._tables.publish(letters.encode(), entry.run_id, frame.sparkSession)
             except SinkError as error:
                 raise unpublished(error, letters.table) from error
-            reached("sink.letters-published")
+            fault_point("sink.letters-published")
         return replace(applied, dead_letters=rows.dead)
 
     def _publication(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError
 from eo_listener.preflight.table_facts import IcebergFacts, LedgerFacts, TablePlan
 from eo_listener.sinks.iceberg.connection import WAP
 from eo_listener.sinks.iceberg.errors import NO_NAMESPACE

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.errors import first_line, is_temporary
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.kept_rows import named

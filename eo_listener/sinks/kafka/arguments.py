@@ -9,7 +9,7 @@ from typing import Final, Literal
 from eo_listener.client_config.identities import MOST_BYTES, sink_transactional_id
 from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS, PREFIX
 from eo_listener.client_config.validation import require_name
-from eo_listener.model.errors import SettingsError, few
+from eo_listener.errors import SettingsError, few
 
 _TOPIC: Final = "topic"
 # Options of Spark's own sink: the topic, and if headers are written, which a column decides here.

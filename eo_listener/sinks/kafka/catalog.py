@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from eo_listener.client_config.admin_commands import create_topic
-from eo_listener.model.errors import RetriableSinkError, SettingsError, TopicRecreatedError, few
+from eo_listener.errors import RetriableSinkError, SettingsError, TopicRecreatedError, few
 from eo_listener.model.ledger import Entry
 
 

@@ -16,8 +16,8 @@ from eo_listener.client_config.kafka_options import (
 )
 from eo_listener.client_config.sasl import JAAS
 from eo_listener.client_config.validation import SERVERS, require_ports
+from eo_listener.errors import SettingsError
 from eo_listener.kafka.group_stores import has_gssapi, librdkafka_properties
-from eo_listener.model.errors import SettingsError
 
 if TYPE_CHECKING:
     from eo_listener.model.protocols import ShimClient

@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from eo_listener.errors import SinkError
 from eo_listener.kafka.producers import BatchProducer, TooLargeError
-from eo_listener.model.errors import SinkError
-from eo_listener.model.fault_points import reached
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError, schema_of, stream
 from eo_listener.sinks.dead_letters import REASON, DeadLetter, RowFilter
 from eo_listener.sinks.kafka.transaction import BegunTransaction, OpenTransaction, TaskReport
@@ -56,7 +56,7 @@ class DriverWriter:
             letters = self._send(batch, begun, sent)
             begun.dead_letters.send(begun.producer, letters)
             if number == 0:
-                reached("sink.copying")
+                fault_point("sink.copying")
         begun.producer.flush()
         begun.dead_letters.refusals.check(given)
         # Kafka's client has chosen the partitions: what counts here is how many rows there were.

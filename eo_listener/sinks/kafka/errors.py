@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eo_listener.client_config.admin_commands import AS_ADMINISTRATOR, NO_TOPIC_RIGHT, grant_command
-from eo_listener.kafka.producers import FENCED, TooLargeError
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     ForeignWriterError,
     KafkaError,
@@ -18,6 +17,7 @@ from eo_listener.model.errors import (
     SinkLockedError,
     few,
 )
+from eo_listener.kafka.producers import FENCED, TooLargeError
 from eo_listener.model.kafka_errors import NO_STORE, NO_TOPIC, PASSING
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.foreign_writer import foreign_writer

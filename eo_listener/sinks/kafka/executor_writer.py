@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.kafka_options import Partitioner
+from eo_listener.errors import JvmError, KafkaError, PoisonRowError, SettingsError, SinkError
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
-from eo_listener.model.errors import JvmError, KafkaError, PoisonRowError, SettingsError, SinkError
-from eo_listener.model.fault_points import reached
+from eo_listener.model.fault_points import fault_point
 from eo_listener.sinks.arrow_rows import is_connect, schema_of
 from eo_listener.sinks.dead_letters import REASON
 from eo_listener.sinks.kafka.transaction import (
@@ -83,7 +83,7 @@ class ExecutorWriter:
             tasks=self._tasks,
         )
         try:
-            reached("sink.copying")
+            fault_point("sink.copying")
             with begun.producer.polled():
                 write_rows(
                     self._frame,

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from eo_listener.client_config.admin_commands import alter_topic
-from eo_listener.model.errors import FormatError, SettingsError
+from eo_listener.errors import FormatError, SettingsError
 from eo_listener.model.ledger import (
     FORMAT,
     GAP_ACCEPTED,
@@ -30,7 +30,7 @@ from eo_listener.model.ledger import (
     Head,
     LedgerKey,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_text import Heads, Movers, read_row
 
 PER_RECORD: Final = 500

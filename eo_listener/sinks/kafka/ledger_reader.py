@@ -9,9 +9,9 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from eo_listener.client_config.admin_commands import with_right
+from eo_listener.errors import KafkaError, SettingsError, SinkLockedError
 from eo_listener.kafka.compacted_topic import CompactedTopic
 from eo_listener.kafka.logs import Logs
-from eo_listener.model.errors import KafkaError, SettingsError, SinkLockedError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, history_of, owner
 

@@ -24,11 +24,7 @@ from eo_listener.client_config.admin_commands import (
     with_right,
 )
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.kafka.java_transactions import JavaTransactions
-from eo_listener.kafka.logs import Logs
-from eo_listener.kafka.open_transactions import NOT_FOUND
-from eo_listener.kafka.producers import BatchProducer, Stage
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     InUseError,
     JvmError,
@@ -38,9 +34,13 @@ from eo_listener.model.errors import (
     SinkError,
     few,
 )
-from eo_listener.model.fault_points import reached
+from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.open_transactions import NOT_FOUND
+from eo_listener.kafka.producers import BatchProducer, Stage
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import GAP_ACCEPTED, Entry, Head, LedgerKey
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka.errors import is_fenced
 from eo_listener.sinks.kafka.ledger import (
     PER_RECORD,
@@ -301,7 +301,7 @@ class KafkaLedgerRepair:
         failed: BaseException | None = None
         try:
             producer.take_over(self._timeout, topic=self._topic)
-            reached("sink.fenced")
+            fault_point("sink.fenced")
             records = self._read(*keys)
             at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
             repair = Repair(str(uuid4()), at, self._reader.partitions)
@@ -311,9 +311,9 @@ class KafkaLedgerRepair:
                 producer.send(self._topic, one.value, key=one.key, partition=one.partition)
             producer.flush(self._timeout)
             self._refuse_others(changes)
-            reached("sink.ledger-moved")
+            fault_point("sink.ledger-moved")
             producer.commit(self._timeout)
-            reached("sink.committed")
+            fault_point("sink.committed")
         except KafkaError as error:
             failed = error
             if producer.stage is not Stage.COMMITTING:

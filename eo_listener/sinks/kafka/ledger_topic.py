@@ -8,16 +8,16 @@ from typing import Final, TypeVar
 
 from eo_listener.client_config.admin_commands import LEDGER_PARTITIONS, create_ledger
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.kafka.compacted_topic import CompactedTopic, Concerns, PendingRecord
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     FormatError,
     KafkaError,
     RetriableSinkError,
     SettingsError,
     SinkError,
 )
+from eo_listener.kafka.compacted_topic import CompactedTopic, Concerns, PendingRecord
 from eo_listener.model.ledger import Head, LedgerKey
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import ledger
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation

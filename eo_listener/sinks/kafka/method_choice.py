@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
 from eo_listener.sinks.kafka.executor_writer import (
     BY_EXECUTORS,

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from eo_listener.model.errors import FormatError, SettingsError
+from eo_listener.errors import FormatError, SettingsError
 from eo_listener.sinks.newest_row import ORIGIN
 
 HEADER: Final = "eo-identity"

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_transactional_id
 from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
+from eo_listener.errors import KafkaError, SettingsError, few
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.target_logs import TargetLogs
-from eo_listener.model.errors import KafkaError, SettingsError, few
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka.arguments import (
     OnRepeated,

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from eo_listener.model.errors import SettingsError, TargetRecordsError, few
+from eo_listener.errors import SettingsError, TargetRecordsError, few
 from eo_listener.model.ledger import Entry, Unexpected, UnexpectedRecords
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.row_identity import RowIdentity
 
 MAX_TAIL: Final = 5_000_000

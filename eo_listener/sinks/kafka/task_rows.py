@@ -28,11 +28,11 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from eo_listener.errors import KafkaError, PoisonRowError, SettingsError, SinkError
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
-from eo_listener.model.errors import KafkaError, PoisonRowError, SettingsError, SinkError
-from eo_listener.model.fault_points import reached
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import schema_of, stream
 from eo_listener.sinks.dead_letters import REASON
 from eo_listener.sinks.kafka.catalog import Targets
@@ -173,7 +173,7 @@ class TaskRows:
         self._transactions.open_unfenced_batch(batch, topics=topics, tasks=self._tasks)
         try:
             self._transactions.leave_out(batch, there)
-            reached("sink.copying")
+            fault_point("sink.copying")
             self._run(batch, topics, target)
             planned, reports = self._transactions.reports(batch)
             refuse_errors(reports)

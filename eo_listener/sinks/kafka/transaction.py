@@ -14,10 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Final, Protocol
 
-from eo_listener.kafka.logs import Logs
-from eo_listener.kafka.producers import BatchProducer, Stage, TooLargeError
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     KafkaError,
     RetriableSinkError,
     SettingsError,
@@ -25,9 +22,12 @@ from eo_listener.model.errors import (
     UnfinishedBatchError,
     few,
 )
-from eo_listener.model.fault_points import reached
+from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.producers import BatchProducer, Stage, TooLargeError
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.sinks.dead_letters import DeadLetter, Refusals
 from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.kafka import ledger
@@ -334,7 +334,7 @@ class BatchTransaction:
             raise explain.translated(error) from error
         finally:
             self.writer.close()
-        reached("sink.committed")
+        fault_point("sink.committed")
         return self._applied()
 
     # The calls of `write_batch`, in this order.
@@ -344,7 +344,7 @@ class BatchTransaction:
         access = self.target.access
         producer = self._producer = self._new_producer(joined=self.writer.joined)
         producer.take_over(access.timeout, topic=self.heads.name)
-        reached("sink.fenced")
+        fault_point("sink.fenced")
         if not self.writer.joined:
             return _NOT_ASKED
         return ProducerEpoch(*producer.identity(access.timeout))
@@ -353,7 +353,7 @@ class BatchTransaction:
         """Read the heads, now that nobody else can move them."""
         self._before = self.heads.heads(query, self.target.explain, fenced=True)
         self._refuse_unfinished(query)
-        reached("sink.ledger-read")
+        fault_point("sink.ledger-read")
         return self._before
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
@@ -365,7 +365,7 @@ class BatchTransaction:
         self._refuse_other_cluster()
         own = self._own()
         own.begin()
-        reached("sink.begun")
+        fault_point("sink.begun")
         self._begun = BegunTransaction(
             transactional_id=self.target.explain.transactional_id,
             epoch=producer,
@@ -374,7 +374,7 @@ class BatchTransaction:
             dead_letters=self.dead_letters,
         )
         self._records = self.writer.write(self._begun)
-        reached("sink.rows-written")
+        fault_point("sink.rows-written")
         return self._records
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
@@ -398,7 +398,7 @@ class BatchTransaction:
         positions = _positions(entry)
         if self.target.group is not None and positions:
             own.send_offsets(self.target.group, positions, self.target.access.timeout)
-        reached("sink.ledger-moved")
+        fault_point("sink.ledger-moved")
         return {TopicPartition(self.heads.name, partition)}
 
     def describe(self) -> OpenTransaction | None:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.dead_letters import REASON
 from eo_listener.sinks.kafka.catalog import Targets
 

@@ -27,9 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from eo_listener.kafka.producers import IdempotentProducer, TooLargeError
-from eo_listener.kafka.target_logs import TargetLog, TargetLogs
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     FormatError,
     KafkaError,
@@ -39,9 +37,11 @@ from eo_listener.model.errors import (
     UnfinishedBatchError,
     few,
 )
-from eo_listener.model.fault_points import reached
+from eo_listener.kafka.producers import IdempotentProducer, TooLargeError
+from eo_listener.kafka.target_logs import TargetLog, TargetLogs
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, Unexpected
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.foreign_writer import foreign_writer, refuse_moved
 from eo_listener.sinks.kafka import ledger
 from eo_listener.sinks.kafka.catalog import Target, Targets, topic_recreated
@@ -452,7 +452,7 @@ class UnfencedBatch:
         finally:
             if self._producer is not None:
                 self._producer.leave()
-        reached("sink.committed")
+        fault_point("sink.committed")
         return applied
 
     # The calls of `write_unfenced`, in this order.
@@ -463,7 +463,7 @@ class UnfencedBatch:
         self._own().connect(self.heads.name)
         records = self.heads.records
         self._partition = records.partition(self.target.sink, query, self.heads.partitions)
-        reached("sink.ledger-read")
+        fault_point("sink.ledger-read")
         return StoredState(heads, records.batch(self.target.sink, query))
 
     def read_targets(self) -> Mapping[str, TargetLog]:
@@ -495,7 +495,7 @@ class UnfencedBatch:
                 self._to_ledger(other.encode(), None)
         self._flush_ledger()
         self._refuse_others()
-        reached("sink.begun")
+        fault_point("sink.begun")
 
     def read_records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterable[TailRecord]:
         """Read these ranges of the targets."""
@@ -504,7 +504,7 @@ class UnfencedBatch:
                 yield TailRecord(tp, offset, RowIdentity.of(headers))
         except FormatError as error:
             raise error.as_kind(SinkError) from error
-        reached("sink.tail-read")
+        fault_point("sink.tail-read")
 
     def absent(self, there: Places) -> Places:
         """Have Spark compute the identities of the batch, and nothing else."""
@@ -514,7 +514,7 @@ class UnfencedBatch:
         """Send the rows that are not there."""
         assert self._found is not None  # noqa: S101  # the targets are read before
         written = self.rows.write(RowsTarget(self._found, self._writer, batch), there)
-        reached("sink.rows-written")
+        fault_point("sink.rows-written")
         return written
 
     def write_applied(self, record: BatchRecord) -> None:
@@ -532,7 +532,7 @@ class UnfencedBatch:
             )
         key = BatchKey(self.target.sink, self.entry.query, record.run_id)
         self._to_ledger(key.encode(), record.encode())
-        reached("sink.ledger-moved")
+        fault_point("sink.ledger-moved")
         try:
             self._flush_ledger()
         except KafkaError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import sql
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.postgres.types import Existing
 from eo_listener.sinks.target import refuse_dotted
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from psycopg import sql
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.dead_letters import RowFilter
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, unordered
 from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, Existing, column_format

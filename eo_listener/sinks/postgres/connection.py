@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from eo_listener.model.errors import SinkError
+from eo_listener.errors import SinkError
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.errors import bad_host, said, standby, unreachable
 

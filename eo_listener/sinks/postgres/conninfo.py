@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError
+from eo_listener.errors import RetriableSinkError, SettingsError
 from eo_listener.sinks.dsn_address import shown_dsn
 
 Dsn: TypeAlias = "str | Callable[[], str]"

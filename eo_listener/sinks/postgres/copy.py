@@ -10,8 +10,8 @@ import psycopg
 from psycopg.pq import ExecStatus
 from psycopg.waiting import Ready, Wait
 
-from eo_listener.model.errors import RetriableSinkError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import RetriableSinkError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.sinks.dead_letters import DeadLetter, Why
 from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.postgres.errors import REFUSED, left_out, reason
@@ -50,7 +50,7 @@ def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None
     for part in data:
         for at in range(0, len(part), _SLICE):
             link.wait(_lines(wire, part[at : at + _SLICE]))
-        reached("sink.copying")
+        fault_point("sink.copying")
     link.wait(_ended(wire))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, Why
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.postgres.catalog import making, oid, qualified_name, run, run_many

@@ -8,7 +8,7 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
-from eo_listener.model.errors import RetriableSinkError, SinkError, SinkLockedError
+from eo_listener.errors import RetriableSinkError, SinkError, SinkLockedError
 
 REFUSED: Final = (
     psycopg.DataError,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
 
-from eo_listener.model.errors import EoListenerError, RetriableSinkError
+from eo_listener.errors import EoListenerError, RetriableSinkError
 from eo_listener.sinks.postgres.errors import lost, reason
 from eo_listener.sinks.postgres.write_methods import Choice, Proved
 

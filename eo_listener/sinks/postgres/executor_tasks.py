@@ -20,8 +20,8 @@ import pyarrow as pa
 from psycopg.pq import TransactionStatus
 from pyspark import TaskContext
 
-from eo_listener.model import errors
-from eo_listener.model.errors import (
+from eo_listener import errors
+from eo_listener.errors import (
     EoListenerError,
     GuardError,
     OutcomeUnknownError,
@@ -29,7 +29,7 @@ from eo_listener.model.errors import (
     RetriableSinkError,
     SinkError,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres.connection import answers
 
 if TYPE_CHECKING:

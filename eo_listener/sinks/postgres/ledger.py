@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import errors
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import SettingsError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import FORMAT
 from eo_listener.sinks.ledger_sql import (
     HEADS,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eo_listener.model.ledger import Entry, Head, LedgerKey, Move
-    from eo_listener.model.offsets import TopicPartition
+    from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Connection, Cursor, Row
 
 
@@ -297,7 +297,7 @@ class Ledger:
         new = sum(move.found is None for move in entry.moves.values())
         if (made.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
-        reached("sink.ledger-moved")
+        fault_point("sink.ledger-moved")
 
     def _heads(self, query: str, only: TopicPartition | None = None) -> Statement:
         every = self._sql().heads(self.key, query)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors, sql
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.errors import SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.ledger_sql import (
     HEADS,

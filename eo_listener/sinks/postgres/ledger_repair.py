@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     InUseError,
     OutcomeUnknownError,
@@ -28,7 +28,7 @@ from eo_listener.sinks.postgres.transaction import begin, commit, roll_back
 
 if TYPE_CHECKING:
     from eo_listener.model.ledger import Entry, Head, LedgerKey
-    from eo_listener.model.offsets import TopicPartition
+    from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Connection
 
 _USERS: Final = """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
-from eo_listener.model.errors import SinkError, SinkLockedError
+from eo_listener.errors import SinkError, SinkLockedError
 from eo_listener.sinks.ledger_sql import HEADS
 from eo_listener.sinks.postgres.catalog import identifier
 

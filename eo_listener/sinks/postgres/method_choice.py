@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.errors import SettingsError, SinkError
 from eo_listener.sinks.arrow_rows import is_connect
 from eo_listener.sinks.fetch_plan import planned_rows
 from eo_listener.sinks.postgres.executor_check import prove

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from pyspark.sql import functions
 
-from eo_listener.model.errors import ForeignWriterError
+from eo_listener.errors import ForeignWriterError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.postgres.errors import translated
 from eo_listener.sinks.postgres.executor_tasks import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 import psycopg
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     OutcomeUnknownError,
     RetriableSinkError,
     SettingsError,
@@ -20,8 +20,8 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TaskSize
 from eo_listener.sinks.dead_letters import SHARE
 from eo_listener.sinks.fetch_plan import TASK_ROWS

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors, sql
 
-from eo_listener.model.errors import RetriableSinkError, SinkError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import RetriableSinkError, SinkError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letters import REDACTED, DeadLetter
 from eo_listener.sinks.ledger_sql import Statement
@@ -128,7 +128,7 @@ class Staging:
             frame = rows.frame
             fewer = frame if self.at_most is None else frame.coalesce(self.at_most)
             done = outcomes(fewer, task)
-            reached("sink.staged")
+            fault_point("sink.staged")
             with self.writer.transaction(link, entry) as counts:
                 self._move(link, rows.layout, stage, letters_stage, done, entry, counts)
         finally:

@@ -17,8 +17,8 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ExecStatus
 
-from eo_listener.model.errors import OutcomeUnknownError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import OutcomeUnknownError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letters import Refusals
 from eo_listener.sinks.postgres.catalog import identifier
@@ -202,21 +202,21 @@ class TransactionWriter:
         try:
             link.may_end = True
             self.begin(link, entry)
-            reached("sink.begun")
+            fault_point("sink.begun")
             link.may_end = self.alone
             yield counts
             link.may_end = True
             counts.dead_letters.refusals.check(counts.given)
-            reached("sink.rows-written")
+            fault_point("sink.rows-written")
             self.ledger.move(link, entry, rows=counts.rows)
-            commit(link, self.label, link.limit, sent=lambda: reached("sink.commit-sent"))
+            commit(link, self.label, link.limit, sent=lambda: fault_point("sink.commit-sent"))
         except psycopg.Error as error:
             roll_back(link, error)
             raise translated(error, self.label, "writing the batch") from None
         except BaseException:  # whatever it is: what is open must not stay open
             roll_back(link)
             raise
-        reached("sink.committed")
+        fault_point("sink.committed")
 
     def dead_letters(self, link: Connection, entry: Entry, *, staged: bool = False) -> DeadLetters:
         """Return what takes the rows that cannot be written."""

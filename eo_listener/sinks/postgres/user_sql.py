@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.errors import SettingsError, SinkError
 from eo_listener.sinks.postgres.connection import Row
 from eo_listener.sinks.postgres.errors import reason
 from eo_listener.sinks.target import Target

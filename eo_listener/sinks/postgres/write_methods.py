@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from eo_listener.errors import SettingsError
 from eo_listener.model.argument_checks import require_one_of
-from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 STAGING_ROWS: Final = 5_000_000
 """From how many planned rows on the executors stage a batch that is one transaction."""

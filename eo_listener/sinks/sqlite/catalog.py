@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.dead_letters import RowFilter
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.newest_row import ORIGIN

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 import psutil
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.sqlite.errors import explained
 
 _LOG_KEPT: Final = 64 << 20

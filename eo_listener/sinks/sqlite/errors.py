@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import psutil
 
-from eo_listener.model.errors import OutcomeUnknownError, SinkError, SinkLockedError
+from eo_listener.errors import OutcomeUnknownError, SinkError, SinkLockedError
 from eo_listener.sinks.dead_letters import Why
 
 _BESIDE = ("", "-wal", "-shm", "-journal")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.ledger_sql import (
     HEADS,
     LedgerRow,
@@ -20,9 +20,9 @@ from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eo_listener.model.errors import ForeignWriterError
+    from eo_listener.errors import ForeignWriterError
     from eo_listener.model.ledger import Entry, Head, LedgerKey
-    from eo_listener.model.offsets import TopicPartition
+    from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.sqlite.connection import Connection
 
 SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)

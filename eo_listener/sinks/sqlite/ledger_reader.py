@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.errors import SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.ledger_sql import HEADS, all_rows, quoted, read_applied_batch, stored
 from eo_listener.sinks.origin_columns import require_origin_columns

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eo_listener.model.errors import InUseError
+from eo_listener.errors import InUseError
 from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_other_table
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 from eo_listener.sinks.sqlite.catalog import columns_of
@@ -20,7 +20,7 @@ from eo_listener.sinks.sqlite.sink import folded
 
 if TYPE_CHECKING:
     from eo_listener.model.ledger import Entry, Head, LedgerKey
-    from eo_listener.model.offsets import TopicPartition
+    from eo_listener.offsets import TopicPartition
 
 
 class SqliteLedgerRepair:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.dead_letters import DeadLetter, Why
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.newest_row import (

@@ -19,12 +19,12 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from eo_listener.model.errors import EoListenerError, SettingsError, SinkError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import EoListenerError, SettingsError, SinkError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TaskSize, schema_of
 from eo_listener.sinks.dead_letters import SHARE, DeadLetter, DeadLetterSql, Refusals
 from eo_listener.sinks.fetch_plan import TASK_ROWS
@@ -227,14 +227,14 @@ class SqliteSink:
         connection = self._file.connection()
         self._begin(connection)
         try:
-            reached("sink.begun")
+            fault_point("sink.begun")
             batches = chain((first,) if first is not None else (), rows)
             applied = self._write(connection, schema, batches, entry)
-            reached("sink.rows-written")
+            fault_point("sink.rows-written")
             moved = self._ledger.move(connection, entry, rows=applied.rows or 0)
             if moved:
-                reached("sink.ledger-moved")
-                reached("sink.commit-sent")
+                fault_point("sink.ledger-moved")
+                fault_point("sink.commit-sent")
         except BaseException as error:
             self._roll_back(connection)
             if isinstance(error, sqlite3.Error | sqlite3.Warning):
@@ -244,7 +244,7 @@ class SqliteSink:
             self._roll_back(connection)
             raise self._foreign(connection, entry)
         self._commit(connection)
-        reached("sink.committed")
+        fault_point("sink.committed")
         return applied
 
     def close(self) -> None:
@@ -281,7 +281,7 @@ class SqliteSink:
             given += batch.num_rows
             write_letters(writing.write(batch))
             if number == 0:
-                reached("sink.copying")
+                fault_point("sink.copying")
         if self._target.apply is not None:
             run_apply(connection, self._target, entry)
         rows = writing.rows

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eo_listener.model.offsets import Offsets
+from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint import log_files
 from eo_listener.spark.checkpoint.errors import (
     CheckpointError,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from eo_listener.model.offsets import Offsets
+from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint.checkpoint import Batches, Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding
 from eo_listener.spark.checkpoint.log_files import BatchOffsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from eo_listener.model.errors import FormatError
+from eo_listener.errors import FormatError
 
 
 class FileFindingKind(Enum):

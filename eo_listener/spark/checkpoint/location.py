@@ -10,7 +10,7 @@ from typing import Any
 
 import fsspec
 
-from eo_listener.model.errors import EoListenerError, SettingsError, StorageError
+from eo_listener.errors import EoListenerError, SettingsError, StorageError
 
 # Hadoop's names, and fsspec's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
 
 _LONGEST_NUMBER = 20  # a Java long has 19 digits and a sign

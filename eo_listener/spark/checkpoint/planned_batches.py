@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from eo_listener.errors import SettingsError
 from eo_listener.model.counted_sources import BATCHES, CountedSources
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets

@@ -10,7 +10,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.redaction import without_secrets
 
 # py4j reports a JVM that has gone as Py4JNetworkError, as its plain parent, or as the

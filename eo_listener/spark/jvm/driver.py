@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.spark import shim
 from eo_listener.spark.jvm.calls import FAILURES, asking, call

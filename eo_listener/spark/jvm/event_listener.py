@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, class_of
 from eo_listener.spark.jvm.running_query import RunningQuery, shared_state

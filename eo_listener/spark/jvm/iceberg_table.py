@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog, MetadataSearch

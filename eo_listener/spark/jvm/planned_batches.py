@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from eo_listener.errors import JvmError, SettingsError
 from eo_listener.model.counted_sources import BATCHES, CountedSources
-from eo_listener.model.errors import JvmError, SettingsError
-from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.spark.checkpoint.errors import Unreadable
 from eo_listener.spark.checkpoint.log_files import plan_id
 from eo_listener.spark.jvm.calls import FAILURES, asking, call

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.kafka_options import Partitioner
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, class_of
 

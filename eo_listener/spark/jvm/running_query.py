@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode
 from eo_listener.spark.jvm.calls import asking, call
 from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of

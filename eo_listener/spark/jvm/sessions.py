@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import FAILURES, asking
 from eo_listener.spark.jvm.running_jvm import class_of
 

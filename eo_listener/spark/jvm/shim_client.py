@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark import shim
 from eo_listener.spark.jvm.calls import asking, call
 from eo_listener.spark.jvm.running_query import (

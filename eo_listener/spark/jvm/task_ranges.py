@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from eo_listener.model.errors import JvmError, SettingsError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import JvmError, SettingsError
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.spark.jvm.calls import asking, call
 from eo_listener.spark.jvm.running_query import elements
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.model.errors import JvmAlreadyRunningError, SettingsError
+from eo_listener.errors import JvmAlreadyRunningError, SettingsError
 from eo_listener.spark import java
 from eo_listener.spark import shim as shim_jar
 from eo_listener.spark.session import delta_lake, iceberg_runtime, installation

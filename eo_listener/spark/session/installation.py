@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eo_listener.model.errors import SettingsError, install
+from eo_listener.errors import SettingsError, install
 
 OLDEST: Final = (3, 5)
 CONNECTOR: Final = "spark-sql-kafka-0-10"

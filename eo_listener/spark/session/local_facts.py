@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from eo_listener.model.errors import EoListenerError, JavaError, SettingsError, UnavailableError
+from eo_listener.errors import EoListenerError, JavaError, SettingsError, UnavailableError
 from eo_listener.preflight.local_checks import LocalFacts
 from eo_listener.spark import java, shim
 from eo_listener.spark.session import installation

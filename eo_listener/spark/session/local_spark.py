@@ -16,7 +16,7 @@ from subprocess import Popen
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.session.configure import configure
 
 if TYPE_CHECKING:

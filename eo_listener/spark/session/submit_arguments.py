@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 
 VARIABLE: Final = "PYSPARK_SUBMIT_ARGS"
 SHELL: Final = "pyspark-shell"

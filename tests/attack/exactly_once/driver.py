@@ -16,11 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 import eo_listener
 from eo_listener import OffsetCommitListener, exactly_once
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError
 from tests import delta_lake, iceberg_jars
 from tests.attack.blows import fell, note
 from tests.attack.exactly_once.versions import SCHEMA
-from tests.attack.faults import LOG, driver_processes, reached
+from tests.attack.faults import LOG, driver_processes, fault_point
 from tests.attack.offerer import say
 from tests.sinks.iceberg.java_tables import NAMESPACE
 from tests.sinks.iceberg.lake import catalog_conf
@@ -192,7 +192,7 @@ def main() -> None:
     )
 
     def each(frame: DataFrame, number: int) -> None:
-        reached("spark.called")
+        fault_point("spark.called")
         try:
             apply(frame, number)
         except EoListenerError as error:

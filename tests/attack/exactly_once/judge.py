@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.attack.exactly_once import versions
 from tests.attack.exactly_once.driver import DELAY, ODD, WINDOW
 from tests.attack.exactly_once.store import Holding

@@ -12,7 +12,7 @@ from typing import Literal
 from confluent_kafka import Producer
 
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from tests.attack import surgery
 from tests.attack.durable import Durable
 from tests.attack.exactly_once import judge

@@ -15,7 +15,7 @@ import psycopg
 from pyarrow import parquet
 
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.exactly_once.driver import LETTERS, QUERY, TABLE, ledger_of

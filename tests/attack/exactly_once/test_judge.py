@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.attack.exactly_once import judge
 from tests.attack.exactly_once.store import Holding, Written
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 
 MakeFrame = Callable[[int, int], Any]

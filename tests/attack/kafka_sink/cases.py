@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from eo_listener.model.errors import EoListenerError, ForeignWriterError
+from eo_listener.errors import EoListenerError, ForeignWriterError
 from tests.attack.replies import ERRORS
 from tests.attack.wire_faults import Action, Cut, Drop, Duplicate, Hold, Moment, Refuse, Way
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.testing.made_up_entries import QUERY, heads_of
 from tests.attack.conftest import Attacked
 from tests.attack.kafka_sink.batches import Batches, MakeFrame

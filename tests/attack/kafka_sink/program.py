@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.kafka_sink.batches import Batches
 from tests.attack.kafka_sink.shapes import shaped

@@ -14,12 +14,12 @@ from eo_listener.cli.serve.page_server import PageServer
 from eo_listener.cli.serve.readings import Moment
 from eo_listener.cli.serve.responses import respond
 from eo_listener.cli.serve.watched import Watched
+from eo_listener.errors import EoListenerError
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import EoListenerError
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import TopicPartition
 
 SERVERS = "k:9092"
 CLUSTER = ClusterCommands(servers=SERVERS)

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_process import AuditProcess
 from eo_listener.cli.serve.audit_reading import read_audit
-from eo_listener.model.errors import UnavailableError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.errors import UnavailableError
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.jvm import delta_log
 from tests import delta_lake

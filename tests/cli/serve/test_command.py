@@ -23,7 +23,7 @@ from eo_listener import cli
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve import command
 from eo_listener.cli.serve.watched import Watched
-from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
+from eo_listener.errors import KafkaError, SettingsError, UnavailableError
 from tests.broker import Broker
 from tests.cli.sqlite_ledger import Store
 from tests.conftest import StartBroker

@@ -17,10 +17,10 @@ from eo_listener.cli.serve.attention import GroupAlarm, alarm
 from eo_listener.cli.serve.groups_section import AT_ONCE, path_of
 from eo_listener.cli.serve.page import group_page, overview
 from eo_listener.cli.serve.watched import View, Watched
-from eo_listener.model.errors import KafkaError
+from eo_listener.errors import KafkaError
 from eo_listener.model.lag_window import LagVerdict
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.ledger_address import LedgerAddress
 from tests.cli.checkpoint_files import CheckpointFiles
 from tests.cli.serve.made_up import CLUSTER, HOSTILE, SERVERS, AuditHere, FakeReader, group, watched

@@ -12,7 +12,7 @@ import pytest
 
 from eo_listener.cli.serve.groups_section import path_of
 from eo_listener.cli.serve.hosts import AllowedHosts
-from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.model.lag_window import LagVerdict
 from tests.browser import Browser, chromium, program
 from tests.cli.serve.made_up import HOSTILE, group, served, watched

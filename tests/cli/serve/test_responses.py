@@ -15,15 +15,15 @@ from eo_listener.cli.serve import responses
 from eo_listener.cli.serve.groups_section import path_of
 from eo_listener.cli.serve.responses import respond
 from eo_listener.cli.serve.watched import Watched
-from eo_listener.model.errors import KafkaError
+from eo_listener.errors import KafkaError
 from eo_listener.model.lag_window import LagVerdict
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers.metrics.status_families import (
     StatusNumbers,
     audit_families,
     exposed,
     status_families,
 )
+from eo_listener.offsets import TopicPartition
 from tests.cli.checkpoint_files import CheckpointFiles
 from tests.cli.serve.made_up import CLUSTER, HOSTILE, AuditHere, Clock, FakeReader, group, watched
 

@@ -22,9 +22,9 @@ from eo_listener.cli.serve.last_batches import last_batches
 from eo_listener.cli.serve.poller import Poller
 from eo_listener.cli.serve.readings import Moment, Newest, Reading, Unknown
 from eo_listener.cli.serve.watched import Watched
-from eo_listener.model.errors import KafkaError, MissingExtraError
+from eo_listener.errors import KafkaError, MissingExtraError
 from eo_listener.model.ledger import UNKNOWN_TIME, AppliedBatch, Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.cli.serve.made_up import CLUSTER, Clock, FakeReader, group, watched
 from tests.threads import none_left
 from tests.waiting import until

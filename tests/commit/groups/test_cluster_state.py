@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, STANDSTILL, ClusterState
 from eo_listener.commit.groups.group_state import MAX_PART, CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff
-from eo_listener.model.events import CommitFailed, Committed, Event
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.events import CommitFailed, Committed, Event
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import Offsets, Position, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -18,17 +18,17 @@ from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
-from eo_listener.model.errors import KafkaError
-from eo_listener.model.events import (
+from eo_listener.errors import KafkaError
+from eo_listener.events import (
     CommitAbandoned,
     CommitFailed,
     Committed,
     CommitterFenced,
     Event,
     InternalError,
+    Observers,
 )
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.testing import Fault, MemoryGroups, MemoryQueries
 from tests.commit.tracking.memory_tracking import OPTIONS, event
 from tests.threads import none_left

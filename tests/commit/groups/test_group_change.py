@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eo_listener.commit.groups.group_change import Direction, GroupChange
+from eo_listener.errors import SettingsError
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 AUTHOR = CommitMetadata(name="", query_id="", run_id="12345678", batch_id=-1, command="group seed")

@@ -8,11 +8,11 @@ import pytest
 
 from eo_listener.commit.groups.group_state import GroupEvents
 from eo_listener.commit.groups.partition_state import Discrepancy, RetryState
+from eo_listener.events import CommitRefused, ForeignCommit, Refusal
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.events import CommitRefused, ForeignCommit, Refusal
 from eo_listener.model.kafka_errors import explain
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import Offsets, Position, TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 EVENTS = GroupEvents("k:9092", "g")

@@ -19,8 +19,7 @@ from eo_listener.commit.groups.group_state import (
 )
 from eo_listener.commit.groups.partition_state import PartitionState
 from eo_listener.commit.groups.policy import Backoff, OnRewind, Policy
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.events import (
+from eo_listener.events import (
     CommitFailed,
     CommitRefused,
     Committed,
@@ -30,9 +29,10 @@ from eo_listener.model.events import (
     Refusal,
     TopicRecreated,
 )
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import explain
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import Offsets, Position, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 _Kind = TypeVar("_Kind", bound=Event)

@@ -7,7 +7,7 @@ import pytest
 from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState, RetryState
 from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.offsets import Position
+from eo_listener.offsets import Position
 
 REFUSE, ALLOW = Policy(), Policy(on_rewind=OnRewind.ALLOW)
 END = 100

@@ -6,7 +6,7 @@ import pytest
 
 from eo_listener.commit.groups.group_state import GROW_AFTER, MAX_PART, MIN_PART, PartSize
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 
 
 @pytest.mark.parametrize(

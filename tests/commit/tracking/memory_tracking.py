@@ -11,11 +11,10 @@ from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
-from eo_listener.model.events import Event, GuardViolation, ViolationKind
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.events import Event, GuardViolation, Observers, ViolationKind
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.model.protocols import LivePosition
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.testing import MemoryGroups, MemoryQueries
 
 HOUR = 3600.0

@@ -9,9 +9,8 @@ import pytest
 from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.commit.tracking.event_buffer import Started
 from eo_listener.commit.tracking.query_run import QueryRun
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import JvmError
-from eo_listener.model.events import (
+from eo_listener.errors import JvmError
+from eo_listener.events import (
     CommitRefused,
     GuardViolation,
     Refusal,
@@ -19,6 +18,7 @@ from eo_listener.model.events import (
     SourceIgnored,
     ViolationKind,
 )
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.memory_tracking import (
     HOUR,

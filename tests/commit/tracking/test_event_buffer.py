@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
+from eo_listener.errors import FormatError
 from eo_listener.model.batch_metrics import BatchMetrics
-from eo_listener.model.errors import FormatError
 from eo_listener.model.progress import Progress
 from tests.commit.tracking.memory_tracking import event
 

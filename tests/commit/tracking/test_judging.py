@@ -9,9 +9,8 @@ import pytest
 
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import FormatError
-from eo_listener.model.events import (
+from eo_listener.errors import FormatError
+from eo_listener.events import (
     GuardViolation,
     InternalError,
     PartitionsShared,
@@ -21,6 +20,7 @@ from eo_listener.model.events import (
     SourceIgnored,
     ViolationKind,
 )
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.progress import Progress
 from tests.commit.tracking.memory_tracking import (
     HOUR,

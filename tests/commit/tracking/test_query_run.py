@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from eo_listener.commit.tracking.query_run import QueryRun
-from eo_listener.model.events import ViolationKind
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.events import ViolationKind
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.offsets import Offsets, TopicPartition
 from tests.commit.tracking.memory_tracking import HOUR, P0, event, position, source
 
 

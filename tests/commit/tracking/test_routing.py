@@ -11,10 +11,10 @@ import pytest
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.group_names import GroupNames, Groups
 from eo_listener.commit.tracking.routing import TOKENS, GroupRouting, RoutedOffsets
+from eo_listener.errors import SettingsError
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.offsets import Offsets, TopicPartition
 from tests.commit.tracking.memory_tracking import event
 
 SERVERS = {"kafka.bootstrap.servers": "k:9092"}

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_listener.commit.tracking.sequence_guard import SequenceGuard, SequenceVerdict, judge
-from eo_listener.model.events import Violation, ViolationKind
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.events import Violation, ViolationKind
 from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.offsets import Offsets, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

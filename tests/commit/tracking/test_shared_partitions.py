@@ -7,7 +7,7 @@ from dataclasses import replace
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 K = Cluster.of({"bootstrap.servers": "k:9092"})
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -10,8 +10,8 @@ import pytest
 
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Started
 from eo_listener.commit.tracking.tracker import RunOrder
-from eo_listener.model.errors import JvmError
-from eo_listener.model.events import (
+from eo_listener.errors import JvmError
+from eo_listener.events import (
     GuardViolation,
     InternalError,
     PartitionsShared,
@@ -22,8 +22,8 @@ from eo_listener.model.events import (
     SourceIgnored,
     ViolationKind,
 )
-from eo_listener.model.offsets import Offsets
 from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.offsets import Offsets
 from tests.commit.tracking.memory_tracking import (
     HOUR,
     OPTIONS,

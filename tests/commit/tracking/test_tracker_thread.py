@@ -13,9 +13,8 @@ import pytest
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
-from eo_listener.model.errors import FormatError
-from eo_listener.model.events import Event, InternalError
-from eo_listener.model.observers import Observers
+from eo_listener.errors import FormatError
+from eo_listener.events import Event, InternalError, Observers
 from eo_listener.testing import MemoryGroups, MemoryQueries
 from tests.commit.tracking.memory_tracking import OPTIONS, P0, event, position
 from tests.waiting import until

@@ -12,14 +12,14 @@ import pytest
 
 from eo_listener import starting_offsets
 from eo_listener.commit.tracking.routing import TOKENS
+from eo_listener.errors import PartitionVanishedError, SettingsError
 from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_heads, of_ledger
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import Subscription
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import PartitionVanishedError, SettingsError
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError
 from eo_listener.testing import MemorySink
 from tests.foreach_batch.plans import head_of

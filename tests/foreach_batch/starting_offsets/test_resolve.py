@@ -7,14 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.foreach_batch.starting_offsets.resolve import (
-    Origin,
-    Policy,
-    Recreated,
-    choose,
-    choose_for_group,
-)
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     GapError,
     PartitionVanishedError,
@@ -22,9 +15,16 @@ from eo_listener.model.errors import (
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.foreach_batch.starting_offsets.resolve import (
+    Origin,
+    Policy,
+    Recreated,
+    choose,
+    choose_for_group,
+)
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 LOGS = GroupSnapshot(

@@ -16,14 +16,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from eo_listener import starting_offsets
-from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.simple_groups import SimpleGroups
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     JvmError,
     KafkaError,
     SettingsError,
 )
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.offsets import Position, TopicPartition
 from tests.broker import Broker
 from tests.foreach_batch.starting_offsets.test_arguments import ledger
 from tests.topics import Topics, unique

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from eo_listener.errors import ForeignWriterError
 from eo_listener.foreach_batch import batch_guard
 from eo_listener.foreach_batch import batch_runner as steps
 from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
@@ -13,7 +14,6 @@ from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.sink_writer import SinkWriter, Written
 from eo_listener.foreach_batch.starting_offsets import origins, resolve
-from eo_listener.model.errors import ForeignWriterError
 from eo_listener.model.ledger import Applied, BatchVerdict, Entry
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from eo_listener.model.counted_sources import BATCHES, CountedSources
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.model_checking.batches.tape import NAME, Answer, Planned, Row, Stand
 
 P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.model_checking.batches.spark import F0, Batch, Ends, Ids, Log
 from tests.model_checking.batches.tape import NAME, Call, Row
 from tests.model_checking.ledger import require

@@ -6,14 +6,14 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eo_listener.errors import EoListenerError
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
-from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Applied, Entry, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink
 
 NAME, RENAMED = "q", "renamed"

@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
-from eo_listener.foreach_batch.starting_offsets.resolve import EARLIEST, Policy, Recreated, choose
-from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     ForeignWriterError,
     GuardError,
@@ -23,9 +20,12 @@ from eo_listener.model.errors import (
     SinkError,
     SinkLockedError,
 )
+from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
+from eo_listener.foreach_batch.starting_offsets.resolve import EARLIEST, Policy, Recreated, choose
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.model_checking.batches.scope import Scope
 from tests.model_checking.batches.spark import (
     F0,

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from eo_listener.errors import ForeignWriterError, RetriableSinkError
 from eo_listener.foreach_batch.sink_writer import SinkWriter
-from eo_listener.model.errors import ForeignWriterError, RetriableSinkError
 from eo_listener.model.ledger import Applied, Entry, Head
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import transaction as order
 from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch
 from tests.model_checking.batches.tape import Answer, Call

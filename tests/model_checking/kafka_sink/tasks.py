@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka.transaction import ProducerEpoch, TaskReport
 from tests.model_checking.batches.tape import Row
 from tests.model_checking.kafka_sink.cluster import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     ForeignWriterError,
     OutcomeUnknownError,
@@ -14,7 +14,7 @@ from eo_listener.model.errors import (
     SinkLockedError,
 )
 from eo_listener.model.ledger import Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.transaction import ONGOING, OpenTransaction, TaskReport
 from tests.model_checking.batches import world as batches
 from tests.model_checking.batches.spark import Batch, Driver, planned

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from eo_listener.kafka.target_logs import StoredRecord, TargetLog
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import ledger
 
 TARGET, LEDGER = "out", "ledger"

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from eo_listener.model.errors import ForeignWriterError, RetriableSinkError
+from eo_listener.errors import ForeignWriterError, RetriableSinkError
 from eo_listener.model.ledger import Entry, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget

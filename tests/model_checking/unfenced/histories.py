@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from unittest.mock import patch
 
-from eo_listener.model.errors import EoListenerError, ForeignWriterError, TargetRecordsError
+from eo_listener.errors import EoListenerError, ForeignWriterError, TargetRecordsError
 from eo_listener.model.ledger import Unexpected, UnexpectedRecords
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import task_rows, unfenced
 from eo_listener.sinks.kafka.row_identity import RowIdentity
 from eo_listener.sinks.kafka.tail import Findings

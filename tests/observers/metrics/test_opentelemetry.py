@@ -20,10 +20,10 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.events import Event
-from eo_listener.model.offsets import Offsets
+from eo_listener.errors import SettingsError
+from eo_listener.events import Event
 from eo_listener.observers.metrics.opentelemetry import OpenTelemetry
+from eo_listener.offsets import Offsets
 from tests.http_server import QuietHandler, serving
 from tests.observers.events import APPLIED, HALTED, P0, P1, VIOLATED, committed
 from tests.observers.metrics.test_prometheus import progressed, series

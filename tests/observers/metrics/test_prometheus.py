@@ -16,8 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from eo_listener.model.batch_metrics import BatchMetrics
-from eo_listener.model.events import (
+from eo_listener.events import (
     BatchReplayed,
     Event,
     GroupOffsetsMissing,
@@ -30,11 +29,12 @@ from eo_listener.model.events import (
     SourceIgnored,
     SourceProgressed,
 )
-from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
+from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.observers.metrics.counters import OTHER, EventCounters
 from eo_listener.observers.metrics.counts import Counted, Numbers
 from eo_listener.observers.metrics.families import Families
 from eo_listener.observers.metrics.prometheus import Prometheus
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from tests.observers.events import (
     APPLIED,
     BATCH,
@@ -434,7 +434,7 @@ _MULTIPROCESS = """
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from eo_listener.model.events import InternalError
+from eo_listener.events import InternalError
 from eo_listener.observers.metrics.prometheus import Prometheus
 
 registry = CollectorRegistry()

@@ -22,15 +22,14 @@ from eo_listener import SqliteSink, exactly_once
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
+from eo_listener.errors import KafkaError, SettingsError, UnavailableError
+from eo_listener.events import GroupOffsetsMissing, Observers
 from eo_listener.foreach_batch.exactly_once import ExactlyOnce
-from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
-from eo_listener.model.events import GroupOffsetsMissing
-from eo_listener.model.observers import Observers
-from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress
 from eo_listener.observers import bounded_server
 from eo_listener.observers.metrics.prometheus import Prometheus
 from eo_listener.observers.metrics.serve import CountWhereServed, open_metrics
+from eo_listener.offsets import Offsets
 from eo_listener.testing import MemoryGroups, MemoryQueries, MemorySink
 from tests.foreach_batch.stage import P0, Plans, Stage, frame_of
 from tests.observers.metrics.test_prometheus import Series, of_text, series, value

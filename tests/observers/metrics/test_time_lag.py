@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from eo_listener.model.offsets import Offsets
 from eo_listener.observers.metrics.counts import TimeLag
+from eo_listener.offsets import Offsets
 
 
 def at(offset: int) -> Offsets:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from eo_listener.events import BatchReplayed
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
-from eo_listener.model.events import BatchReplayed
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.offsets import OffsetRange
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of, rows_of
 from tests.foreach_batch.overlap import Overlap
 from tests.foreach_batch.stage import Plans, Run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import EoListenerError, PoisonRowError, SettingsError
+from eo_listener.errors import EoListenerError, PoisonRowError, SettingsError
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.chapters.target_table import KINDS, TP, Row, TargetTable, columns_of, row

@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from eo_listener import exactly_once, starting_offsets
-from eo_listener.model import exit_codes
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import ExitCode
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.preflight.findings import CheckFinding, Level
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.broker import Broker
@@ -163,7 +163,7 @@ class CommandsOnTables:
         command = ("ledger", "show", store.address, *store.words)
         ended = ended_apart(tmp_path, *command, before=under_permissions())
         folder.chmod(0o755)
-        assert ended.returncode == exit_codes.UNREACHABLE, ended.stderr
+        assert ended.returncode == ExitCode.UNREACHABLE, ended.stderr
         assert "the right to read" in ended.stderr.splitlines()[-1]
 
 

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import pytest
 
-from eo_listener.model.errors import ForeignWriterError, InUseError, SettingsError, SinkError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import ForeignWriterError, InUseError, SettingsError, SinkError
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_repair import LedgerRepair, Rename, plan_acceptance, plan_rename
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.errors import SettingsError
+from eo_listener.offsets import OffsetRange
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.sinks.chapters.store import OTHER, TP, Store
 

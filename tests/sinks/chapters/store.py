@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from typing import TYPE_CHECKING, Any
 
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, entry_of, plan_of, rows_of
 from tests.sinks.arrow_frame import ArrowFrame

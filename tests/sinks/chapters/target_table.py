@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.sinks.arrow_frame import ArrowFrame
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.errors import PoisonRowError, SettingsError
 from eo_listener.model.ledger import Applied
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.chapters import upsert_model as model

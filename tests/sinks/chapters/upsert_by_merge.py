@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError
+from eo_listener.errors import RetriableSinkError, SettingsError
 from eo_listener.testing.faults import hooked
 from tests.sinks.chapters.target_table import SparkTarget, row, union
 from tests.sinks.chapters.upsert import UpsertChapter

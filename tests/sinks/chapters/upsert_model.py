@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.model.ledger import Applied
 from tests.sinks.chapters.target_table import ORIGIN
 

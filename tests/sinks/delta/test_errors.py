@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.model.errors import OutcomeUnknownError, RetriableSinkError, SettingsError
+from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SettingsError
 from eo_listener.sinks.delta.errors import explained
 
 

@@ -10,9 +10,9 @@ from unittest.mock import ANY
 
 import pytest
 
-from eo_listener.model.errors import FormatError
+from eo_listener.errors import FormatError
 from eo_listener.model.ledger import Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta.batch_records import (
     BatchRecord,
     Doubt,

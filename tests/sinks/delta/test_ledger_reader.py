@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import pytest
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey, StoredLedger
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.delta.batch_records import QueryState
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.connection import Connection

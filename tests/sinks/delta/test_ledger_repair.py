@@ -7,8 +7,8 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import InUseError, SinkError
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.errors import InUseError, SinkError
+from eo_listener.offsets import OffsetRange
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import FRAME, QUERY
 from tests.sinks.chapters.ledger_repair import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.catalog import check_storage

@@ -11,10 +11,10 @@ import pytest
 from pyspark import RDD
 from pyspark.sql import SparkSession
 
+from eo_listener.errors import JvmError, OutcomeUnknownError, SettingsError
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
-from eo_listener.model.errors import JvmError, OutcomeUnknownError, SettingsError
 from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.spark.jvm import delta_log
 from eo_listener.testing.faults import hooked

@@ -14,9 +14,9 @@ import pytest
 from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import ForeignWriterError, PoisonRowError, SettingsError, SinkError
+from eo_listener.errors import ForeignWriterError, PoisonRowError, SettingsError, SinkError
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.spark.jvm import delta_log
 from eo_listener.testing.faults import hooked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from tests.sinks.chapters.upsert_by_merge import UpsertByMergeChapter
 from tests.sinks.delta.test_tables import DeltaTarget, table
 

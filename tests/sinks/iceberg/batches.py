@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 TP = TopicPartition("flights", 0)

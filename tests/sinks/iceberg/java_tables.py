@@ -15,8 +15,8 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of_any
 from eo_listener.sinks.iceberg.publication import Publication

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     RetriableSinkError,
     SettingsError,

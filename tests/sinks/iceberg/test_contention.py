@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from eo_listener.model.errors import RetriableSinkError
+from eo_listener.errors import RetriableSinkError
 from eo_listener.spark.jvm.sessions import working_in
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import udf, when
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     ForeignWriterError,
     OutcomeUnknownError,
@@ -19,7 +19,7 @@ from eo_listener.model.errors import (
     SinkError,
 )
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.iceberg import IcebergSink, dead_letters
 from eo_listener.sinks.iceberg.dead_letters import DeadLetterTables, LettersOfBatch
 from eo_listener.sinks.iceberg.publication import Publication

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.errors import (
     in_short,
     is_refusal,

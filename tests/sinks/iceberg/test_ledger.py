@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eo_listener.model.errors import SinkError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import SinkError
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import new_branch
 from eo_listener.sinks.iceberg.published import Published

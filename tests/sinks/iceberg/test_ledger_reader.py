@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import JvmError, SettingsError, SinkError
+from eo_listener.errors import JvmError, SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey, StoredLedger
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import ledger_reader
 from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
 from eo_listener.spark.jvm.iceberg_errors import ThrownError

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import InUseError, OutcomeUnknownError
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.errors import InUseError, OutcomeUnknownError
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.iceberg.names import is_branch_of
 from eo_listener.sinks.ledger_repair import refuse_unsettled
 from eo_listener.spark.jvm.iceberg_errors import ThrownError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import OutcomeUnknownError, RetriableSinkError
+from eo_listener.errors import OutcomeUnknownError, RetriableSinkError
 from eo_listener.testing.faults import hooked
 from tests import iceberg_jars
 from tests.sinks.iceberg.batches import at

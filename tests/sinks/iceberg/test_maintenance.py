@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.errors import SettingsError, SinkError
 from eo_listener.sinks.iceberg import maintain_iceberg, maintenance
 from eo_listener.sinks.iceberg.maintenance import Limit, SnapshotRow, expiry_limit
 from eo_listener.sinks.iceberg.names import TableName, new_branch

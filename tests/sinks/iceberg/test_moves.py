@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import RetriableSinkError
+from eo_listener.errors import RetriableSinkError
 from eo_listener.model.ledger import Applied
 from eo_listener.sinks.iceberg import moves
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers

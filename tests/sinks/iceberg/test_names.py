@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of, is_branch_of_any, new_branch
 
 part = st.text(min_size=1).filter(lambda text: bool(text.strip()))

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, functions
 
-from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     PoisonRowError,
     RetriableSinkError,
     SettingsError,
     SinkError,
 )
+from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
 from eo_listener.model.ledger import Applied
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.connection import find

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from eo_listener.model.errors import EoListenerError
-from eo_listener.model.fault_points import reached
+from eo_listener.errors import EoListenerError
+from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.iceberg import publication
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
@@ -44,7 +44,7 @@ def ledger_in_a_commit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def publish(self: Any, branch: str, *, summary: Any = None, **given: Any) -> None:
         real(self, branch, **given)
-        reached("planted.between")
+        fault_point("planted.between")
         append = self._table.newFastAppend()
         for key, value in (summary or {}).items():
             append.set(key, value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.offsets import OffsetRange
 from eo_listener.preflight.findings import Level
 from eo_listener.testing.made_up_entries import QUERY
 from tests import iceberg_jars

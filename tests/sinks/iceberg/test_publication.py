@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import ForeignWriterError, OutcomeUnknownError, RetriableSinkError
+from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, RetriableSinkError
 from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.iceberg import publication
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.spark.jvm.iceberg_errors import ThrownError

@@ -13,8 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from eo_listener import IcebergSink, exactly_once
+from eo_listener.events import BatchApplied, BatchReplayed, Event
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.events import BatchApplied, BatchReplayed, Event
 from tests.attack import surgery
 from tests.foreach_batch.conftest import LEFT_SOCKETS
 from tests.sinks.chapters.lake import interpret

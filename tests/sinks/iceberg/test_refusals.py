@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     OutcomeUnknownError,
     RetriableSinkError,
     SettingsError,
     SinkError,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import IcebergSink, connection, sink
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.publication import Publication

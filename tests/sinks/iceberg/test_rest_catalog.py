@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
+from eo_listener.errors import RetriableSinkError
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
-from eo_listener.model.errors import RetriableSinkError
 from eo_listener.testing.made_up_entries import plan_of, rows_of
 from tests.sinks.iceberg.batches import entry
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import JvmError, SettingsError
+from eo_listener.errors import JvmError, SettingsError
 from eo_listener.sinks.iceberg import IcebergSink, connection, sink
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.spark.jvm import iceberg_table

@@ -7,8 +7,8 @@ from typing import Any
 import pyspark
 import pytest
 
-from eo_listener.model.errors import SinkError
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.errors import SinkError
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
 from eo_listener.sinks.iceberg.publication import Publication, Staged

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, Row, heads_of, plan_of, rows_of

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from eo_listener.model.ledger import Applied, Entry, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.testing.faults import broken_off

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import driver_writer, task_rows
 
 _PART = 10_000

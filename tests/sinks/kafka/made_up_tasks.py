@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Producer
 
 from eo_listener.kafka.java_transactions import WrittenRows
-from eo_listener.model.fault_points import reached
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.fault_points import fault_point
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import method_choice
 from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, around_values
 from eo_listener.sinks.kafka.task_rows import PRESENT, TWICE, Places, RowsTarget, TaskRows
@@ -121,7 +121,7 @@ class MadeUpTasks:
             for partition, record, headers in queue:
                 producer.produce(topic, record.value, record.key, partition, headers=headers)
             assert producer.flush(30) == 0
-            reached("made-up.sent")
+            fault_point("made-up.sent")
         refused = {reason: n for reason, n in ((PRESENT, made.met), (TWICE, made.twice)) if n}
         self.found = [
             report(number, len(queue), topic=topic, refused={} if number else refused)

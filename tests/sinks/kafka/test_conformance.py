@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.faults import hooked

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.errors import RetriableSinkError
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
 from eo_listener.kafka.producers import FENCED, BatchProducer
-from eo_listener.model.errors import RetriableSinkError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka.executor_writer import BY_EXECUTORS, joining, task_reports
 from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch, refuse_changed
 from eo_listener.spark.jvm.row_writer import write_rows

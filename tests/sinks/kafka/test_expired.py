@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.errors import ForeignWriterError, KafkaError
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.kafka.java_transactions import DescribedTransaction, JavaTransactions
 from eo_listener.kafka.producers import BatchProducer
-from eo_listener.model.errors import ForeignWriterError, KafkaError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing.faults import Killed
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
 from tests import waiting

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from eo_listener.audit.history import read_history
 from eo_listener.client_config.identities import sink_transactional_id, transactional_id
-from eo_listener.model.errors import FormatError, SettingsError
+from eo_listener.errors import FormatError, SettingsError
 from eo_listener.model.ledger import GAP_ACCEPTED, Entry, Head
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.ledger import (
     PER_RECORD,
     BatchKey,

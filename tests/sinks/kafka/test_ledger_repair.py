@@ -7,8 +7,7 @@ from contextlib import contextmanager, nullcontext, suppress
 
 import pytest
 
-from eo_listener.kafka.producers import BatchProducer, Stage
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     InUseError,
     KafkaError,
@@ -17,8 +16,9 @@ from eo_listener.model.errors import (
     SettingsError,
     SinkError,
 )
+from eo_listener.kafka.producers import BatchProducer, Stage
 from eo_listener.model.ledger import Unexpected
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY, entry_of

@@ -13,8 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.foreach_batch.exactly_once import exactly_once
-from eo_listener.model.events import (
+from eo_listener.events import (
     CommitFailed,
     CommitRefused,
     Committed,
@@ -22,7 +21,8 @@ from eo_listener.model.events import (
     ForeignCommit,
     GroupOffsetsMissing,
 )
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.foreach_batch.exactly_once import exactly_once
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.offsets_topic import Fate, OffsetsTopic, audit, effects
 from tests.broker import Broker

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.kafka import producers
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     PoisonRowError,
     RetriableSinkError,
@@ -19,7 +18,8 @@ from eo_listener.model.errors import (
     SinkError,
     TopicRecreatedError,
 )
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.kafka import producers
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.conftest import StartBroker

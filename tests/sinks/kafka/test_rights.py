@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.errors import EoListenerError, KafkaError, SinkError
 from eo_listener.foreach_batch.sink_writer import RetryLimits
-from eo_listener.model.errors import EoListenerError, KafkaError, SinkError
 from eo_listener.model.ledger import LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair

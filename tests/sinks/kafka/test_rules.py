@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from eo_listener.foreach_batch.exactly_once import exactly_once
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     EoListenerError,
     KafkaError,
     OutcomeUnknownError,
@@ -21,6 +20,7 @@ from eo_listener.model.errors import (
     SinkError,
     SinkLockedError,
 )
+from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.spark.session import delegation_tokens

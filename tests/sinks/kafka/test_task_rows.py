@@ -9,9 +9,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from eo_listener.errors import KafkaError, PoisonRowError, RetriableSinkError, SinkError
 from eo_listener.kafka.java_transactions import WrittenRows
-from eo_listener.model.errors import KafkaError, PoisonRowError, RetriableSinkError, SinkError
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import task_rows
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.task_rows import (

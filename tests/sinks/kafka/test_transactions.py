@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     PoisonRowError,
     SettingsError,
     SinkError,
     SinkLockedError,
 )
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink, ledger_topic
 from eo_listener.sinks.kafka.ledger import RecordKey
 from eo_listener.sinks.kafka.transaction import BatchTransaction

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.model.errors import FormatError, SettingsError
+from eo_listener.errors import FormatError, SettingsError
 from eo_listener.model.ledger import Unexpected
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import tail as tail_module
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity, writer_of

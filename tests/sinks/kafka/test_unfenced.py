@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     ForeignWriterError,
     PoisonRowError,
     RetriableSinkError,
@@ -22,7 +22,7 @@ from eo_listener.model.errors import (
     UnfinishedBatchError,
 )
 from eo_listener.model.ledger import Applied, Entry, Unexpected
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, writer_of
 from eo_listener.testing.faults import Killed, broken_off, hooked

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.kafka.target_logs import TargetLog
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     RetriableSinkError,
     TargetRecordsError,
     TopicRecreatedError,
     UnfinishedBatchError,
 )
+from eo_listener.kafka.target_logs import TargetLog
 from eo_listener.model.ledger import Entry, Unexpected
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import unfenced
 from eo_listener.sinks.kafka.ledger import BatchRecord, TargetEnds
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of

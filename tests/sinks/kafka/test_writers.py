@@ -12,15 +12,15 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
-from eo_listener.kafka.producers import BatchProducer
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     JvmError,
     KafkaError,
     SettingsError,
     SinkError,
 )
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
+from eo_listener.kafka.producers import BatchProducer
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka import driver_writer, executor_writer, method_choice

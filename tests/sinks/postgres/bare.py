@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from multiprocessing.connection import Connection
 
+from eo_listener.errors import EoListenerError
 from eo_listener.model import fault_points
-from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.made_up_entries import plan_of

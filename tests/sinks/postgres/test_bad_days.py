@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     OutcomeUnknownError,
     RetriableSinkError,
     SinkError,
     SinkLockedError,
 )
+from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of

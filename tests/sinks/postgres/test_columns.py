@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, Existing, column_format

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink, connection
 from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.testing.made_up_entries import entry_of

@@ -10,7 +10,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from eo_listener.model.errors import PoisonRowError, SinkError
+from eo_listener.errors import PoisonRowError, SinkError
 from eo_listener.model.ledger import Applied
 from eo_listener.sinks.postgres import PostgresSink, copy
 from eo_listener.sinks.postgres.columns import ColumnLayout

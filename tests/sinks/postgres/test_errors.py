@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from eo_listener.model.errors import RetriableSinkError, SinkError
+from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.sinks.postgres.errors import lost, on_standby, reason, translated, unreachable
 
 REACH = 'connection to server at "h", port 5432 failed: '

@@ -13,7 +13,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from eo_listener.model.errors import (
+from eo_listener.errors import (
     OutcomeUnknownError,
     RetriableSinkError,
     SettingsError,
@@ -136,7 +136,7 @@ REPEATED = """
 import sys, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
-from eo_listener.model.errors import OutcomeUnknownError, SinkError, RetriableSinkError
+from eo_listener.errors import OutcomeUnknownError, SinkError, RetriableSinkError
 from eo_listener.sinks.postgres.executor_tasks import outcomes
 from tests.spark_session import builder
 folder = Path(sys.argv[1])

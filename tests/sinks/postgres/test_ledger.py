@@ -7,9 +7,9 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.errors import SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.ledger_repair import LedgerRepair, Rename
 from eo_listener.sinks.postgres.ledger_reader import PostgresLedgerReader
 from eo_listener.sinks.postgres.ledger_repair import PostgresLedgerRepair

@@ -14,7 +14,7 @@ import psutil
 import psycopg
 import pytest
 
-from eo_listener.model.errors import ForeignWriterError, SinkLockedError
+from eo_listener.errors import ForeignWriterError, SinkLockedError
 from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY

@@ -11,8 +11,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import DataFrame, SparkSession
 
+from eo_listener.errors import SettingsError, SinkError
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.made_up_entries import QUERY
 from tests.foreach_batch.stage import Plans, Run

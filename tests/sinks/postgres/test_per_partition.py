@@ -12,9 +12,9 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Wire
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.model.errors import ForeignWriterError, PoisonRowError, RetriableSinkError
+from eo_listener.errors import ForeignWriterError, PoisonRowError, RetriableSinkError
 from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
 from eo_listener.sinks.postgres.per_partition import Partitions

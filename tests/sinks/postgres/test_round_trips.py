@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg.pq import Trace
 
-from eo_listener.model.errors import ForeignWriterError
+from eo_listener.errors import ForeignWriterError
 from eo_listener.model.ledger import Entry
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.transaction import TransactionWriter

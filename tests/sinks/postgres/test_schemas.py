@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import SettingsError, SinkError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.errors import SettingsError, SinkError
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.catalog import check_durable, columns, existing_tables

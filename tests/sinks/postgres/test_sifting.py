@@ -11,7 +11,7 @@ import pytest
 from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import PoisonRowError, SettingsError, SinkError
+from eo_listener.errors import PoisonRowError, SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.user_sql import ending
 from eo_listener.testing.faults import hooked

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from eo_listener.model.errors import EoListenerError, SettingsError, SinkError
+from eo_listener.errors import EoListenerError, SettingsError, SinkError
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.chapters.target_table import row
 from tests.sinks.chapters.upsert import SqlUpsertChapter

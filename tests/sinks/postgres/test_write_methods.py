@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.postgres.executor_check import reach
 from eo_listener.sinks.postgres.write_methods import Proved
 from eo_listener.testing.faults import hooked
@@ -223,7 +223,7 @@ def test_executors_that_come_to_another_place(db: Database) -> None:
 
 PROGRAM = """
 import json, sys
-from eo_listener.model.errors import EoListenerError
+from eo_listener.errors import EoListenerError
 from eo_listener.sinks.postgres import PostgresSink
 from tests.sinks.postgres.course import Database, next_entry
 from eo_listener.testing.made_up_entries import plan_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import SinkError
+from eo_listener.errors import SinkError
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.target import Apply

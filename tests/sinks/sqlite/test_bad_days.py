@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import OutcomeUnknownError, SettingsError, SinkError
+from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite import connection as sqlite_file
 from eo_listener.testing.made_up_entries import QUERY

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from eo_listener.model.errors import OutcomeUnknownError, SinkError, SinkLockedError
+from eo_listener.errors import OutcomeUnknownError, SinkError, SinkLockedError
 from eo_listener.sinks.sqlite import errors
 from eo_listener.sinks.sqlite.errors import Holder
 from eo_listener.sinks.sqlite.types import affinity, flaws, keeps

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import FormatError, SettingsError, SinkError
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.errors import FormatError, SettingsError, SinkError
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from tests.sinks.chapters.ledger_repair import LedgerRepairs
 from tests.sinks.chapters.other_writers import RowOrigins

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eo_listener.errors import SinkLockedError
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
-from eo_listener.model.errors import SinkLockedError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite.connection import DatabaseFile
 from eo_listener.testing.made_up_entries import QUERY, plan_of

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_listener.model.errors import EoListenerError, PoisonRowError, SettingsError, SinkError
+from eo_listener.errors import EoListenerError, PoisonRowError, SettingsError, SinkError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.chapters.dead_letters import RefusedRowsChapter

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.arrow_frame import ArrowFrame

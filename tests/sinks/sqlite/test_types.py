@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.errors import PoisonRowError, SettingsError
 from eo_listener.sinks.sqlite import SqliteSink
 from tests.connect_server import either_spark
 from tests.sinks.sqlite.database import ask, write

@@ -14,8 +14,8 @@ import pytest
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from eo_listener.model.errors import JvmError, SettingsError, StorageError
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.errors import JvmError, SettingsError, StorageError
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
     Checkpoint,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
     Checkpoint,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from eo_listener.errors import SettingsError
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import SettingsError
-from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.spark.checkpoint import CheckpointError, CheckpointPlans
 from eo_listener.spark.checkpoint.errors import Unreadable
 from eo_listener.spark.checkpoint.log_files import plan_id

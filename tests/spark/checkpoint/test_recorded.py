@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.offsets import Offsets
+from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint import Checkpoint, CheckpointError, Durable, read_contents
 from tests.attack import surgery
 from tests.spark.checkpoint import writers

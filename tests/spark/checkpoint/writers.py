@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 import zlib
 
-from eo_listener.model.offsets import Offsets
 from eo_listener.model.offsets_json import write_offsets
+from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint import BatchOffsets, SourceOffsets
 
 

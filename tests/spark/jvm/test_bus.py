@@ -12,7 +12,7 @@ pytestmark = pytest.mark.spark
 
 PROGRAM = """
 import os, signal, time
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.driver import drain
 from eo_listener.spark.jvm.running_query import find
 from eo_listener.spark.jvm.driver import LiveQueries

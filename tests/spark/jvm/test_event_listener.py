@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.driver import drain
 from eo_listener.spark.jvm.event_listener import unwrapped
 from eo_listener.spark.jvm.running_query import find

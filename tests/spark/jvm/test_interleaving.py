@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.spark.jvm.driver import by_reflection
 from eo_listener.spark.jvm.running_query import RunningQuery
 

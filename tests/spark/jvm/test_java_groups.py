@@ -18,14 +18,14 @@ from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
+from eo_listener.errors import JvmError, KafkaError, SettingsError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_groups import NO_JVM, UNANSWERED, JavaGroups
 from eo_listener.kafka.logs import UNREADABLE
 from eo_listener.kafka.simple_groups import SimpleGroups
-from eo_listener.model.errors import JvmError, KafkaError, SettingsError
 from eo_listener.model.kafka_errors import explain
-from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
+from eo_listener.offsets import Position, TopicPartition
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.broker import Broker, Listener, parse_rows
 from tests.conftest import kafka_version

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode, QueryReader
 from eo_listener.spark.jvm.driver import LiveQueries
 from eo_listener.spark.jvm.running_jvm import KAFKA, SHIM, has_class, is_running

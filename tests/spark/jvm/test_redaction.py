@@ -10,7 +10,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.redaction import Secrets, without_secrets

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.client_config.tls import REQUEST, KeyStore
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark import java
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 
@@ -92,11 +92,11 @@ def test_one_shim_client_serves_many_threads(spark: SparkSession) -> None:
 
 PROGRAM = """
 import json, sys
-from eo_listener.model.errors import JvmAlreadyRunningError, JvmError, KafkaError
+from eo_listener.errors import JvmAlreadyRunningError, JvmError, KafkaError
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.spark.session.configure import configure
 from eo_listener.spark.jvm.shim_client import JvmShimClient
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 def say():
     try:

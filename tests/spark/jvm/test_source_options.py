@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm import source_options as sources
 from eo_listener.spark.jvm.running_query import RunningQuery, find
 from eo_listener.spark.jvm.source_options import by_reflection, source_options

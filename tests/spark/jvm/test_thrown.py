@@ -11,7 +11,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import thrown
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 

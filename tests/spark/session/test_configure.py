@@ -12,7 +12,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from eo_listener.model.errors import EoListenerError, JavaError, SettingsError
+from eo_listener.errors import EoListenerError, JavaError, SettingsError
 from eo_listener.spark import shim
 from eo_listener.spark.session import delta_lake, iceberg_runtime
 from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS, configure, too_late

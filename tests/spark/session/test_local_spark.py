@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from eo_listener.model.errors import JvmError
+from eo_listener.errors import JvmError
 from eo_listener.spark.session import local_spark
 from eo_listener.spark.session.local_spark import LocalSpark
 

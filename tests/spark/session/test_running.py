@@ -22,7 +22,7 @@ SPARK = Installation.find()
 
 TOO_LATE = """
 from pyspark.sql import SparkSession
-from eo_listener.model.errors import JvmAlreadyRunningError
+from eo_listener.errors import JvmAlreadyRunningError
 from eo_listener.spark.session.configure import configure
 try:
     configure(SparkSession.builder)

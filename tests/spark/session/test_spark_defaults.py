@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.model.errors import SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.spark.session import installation
 from eo_listener.spark.session.installation import Installation, read_settings
 from eo_listener.spark.session.submit_arguments import SubmitArguments

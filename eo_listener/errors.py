@@ -36,13 +36,31 @@ docs/reference/runbook.md has a section for each class, made from its docstring:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from typing import TypeVar
 
-from eo_listener.model.exit_codes import FOUND, UNREACHABLE, WRONG_USE
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _Kind = TypeVar("_Kind", bound="EoListenerError")
 _SHOWN = 5  # partitions named in a line
+
+
+class ExitCode(IntEnum):
+    """The exit status of a command: one meaning of each number, for every command and error."""
+
+    FINE = 0
+    FOUND = 1
+    """The command found what it looks for, or was refused because of its findings."""
+    WRONG_USE = 2
+    """The command line cannot be carried out, or names something that does not exist."""
+    UNREACHABLE = 3
+    """Something that it needs could not be reached, read or written, or a permission is missing."""
+    FAULT = 70
+    """EX_SOFTWARE: a fault in eo_listener."""
+    STOPPED = 130
+    """The exit status that a shell reports for a program ended by SIGINT."""
+    READER_GONE = 141
+    """And SIGPIPE: `eo-listener status ... | head -1`."""
 
 
 class EoListenerError(Exception):
@@ -52,7 +70,7 @@ class EoListenerError(Exception):
     `str()` joins them into one line: "problem. Cause: ... Fix: ...". None holds a secret.
     """
 
-    exit_code = UNREACHABLE
+    exit_code = ExitCode.UNREACHABLE
 
     def __init__(self, problem: str, *, cause: str | None = None, fix: str | None = None) -> None:
         self.problem = problem
@@ -80,7 +98,7 @@ class SettingsError(EoListenerError):
     Type: eo-listener preflight -b SERVERS -g GROUP
     """
 
-    exit_code = WRONG_USE
+    exit_code = ExitCode.WRONG_USE
 
 
 class JvmAlreadyRunningError(SettingsError):
@@ -95,8 +113,8 @@ class JvmAlreadyRunningError(SettingsError):
 class MissingExtraError(SettingsError, ImportError):
     """A package of an optional extra is not installed; `name` is the package, as in ImportError.
 
-    Fix: install the extra that the text names on the machine of the driver. Type: pip install
-    'eo-listener[spark,postgres]'
+    Fix: install the extra that the text names on the machine of the driver.
+    Type: pip install 'eo-listener[spark,postgres]'
     """
 
     def __init__(self, what: str, *, package: str, extra: str) -> None:
@@ -127,7 +145,7 @@ class GuardError(EoListenerError):
     Type: eo-listener ledger show LEDGER --query QUERY
     """
 
-    exit_code = FOUND
+    exit_code = ExitCode.FOUND
 
     def __init__(
         self,
@@ -218,7 +236,7 @@ class InUseError(EoListenerError):
     Type: eo-listener status GROUP -b SERVERS --watch 5
     """
 
-    exit_code = FOUND
+    exit_code = ExitCode.FOUND
 
 
 class PoisonRowError(EoListenerError):
@@ -231,7 +249,7 @@ class PoisonRowError(EoListenerError):
     Type: eo-listener ledger show LEDGER --query QUERY
     """
 
-    exit_code = FOUND
+    exit_code = ExitCode.FOUND
 
     def __init__(
         self,
@@ -295,9 +313,9 @@ class SinkError(UnavailableError):
 class RetriableSinkError(SinkError):
     """A conflict in the store (serialization, deadlock); repeating the whole batch solves it.
 
-    Cause: two writers met, the server is restarting, or a failover is in progress. Fix: nothing if
-    it is temporary: the batch is retried for `retry_timeout`. Restart a query that failed with it
-    as soon as the store answers.
+    Cause: two writers met, the server is restarting, or a failover is in progress.
+    Fix: nothing if it is temporary: the batch is retried for `retry_timeout`. Restart a query that
+    failed with it as soon as the store answers.
     """
 
 

@@ -5,14 +5,15 @@ No event holds a secret: a cluster is named by its bootstrap servers only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import UnexpectedRecords
-from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,3 +395,24 @@ class InternalError(Event):
 
     where: str
     problem: str
+
+
+Observer = Callable[[Event], None]
+"""Called with every event, on the thread on which it happened; it must return quickly."""
+
+logger = logging.getLogger("eo_listener")
+
+
+class Observers:
+    """The observers of one listener, follower or sink function, in their order; for any thread."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def notify(self, event: Event) -> None:
+        """Call every observer with an event; one that raises does not keep it from the others."""
+        for observer in self._observers:
+            try:
+                observer(event)
+            except (Exception, SystemExit):  # the user's code: no commit and no batch may fail
+                logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
