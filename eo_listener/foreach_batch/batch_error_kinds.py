@@ -67,7 +67,7 @@ class Words(NamedTuple):
 
 def _to_see(has_it: str, *, all_there: str, none_there: str) -> str:
     seen = target_first(has_it, all_there=all_there, none_there=none_there)
-    return f"S{seen.removeprefix('s')}"
+    return seen[0].upper() + seen[1:]
 
 
 _EACH_GAP = '{accept}every future gap: exactly_once(..., on_gap="accept")'

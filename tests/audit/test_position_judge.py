@@ -101,12 +101,12 @@ RECREATED = logged(log(topic_id="B")) | DONE | grouped(70) | stored(ledger(50))
          ["was A, and is B", 'recreated="earliest"', 'on_recreated="restart"']),
         # Older than any coordinator leaves one open, or a record with another date.
         (OPEN | done(90), Kind.HANGING_TRANSACTION,
-         ["120 minutes", "dates records", "txn list -b k:9092 --topic flights"]),
+         ["120 minutes", "other timestamps", "txn list -b k:9092 --topic flights"]),
         (done(60, damaged=("offsets/4 is cut off",)), Kind.CHECKPOINT_DAMAGED,
          ["offsets/4 is cut off", "eo-listener checkpoint show /c; "]),
         # A group is committed from the checkpoint, of its own topics.
         (DONE | in_group({}, had_members=False), Kind.GROUP_EMPTY, ["its offsets expired", FOLLOW]),
-        (DONE | in_group({}, had_members=True), Kind.GROUP_EMPTY, ["expire at once", FOLLOW]),
+        (DONE | in_group({}, had_members=True), Kind.GROUP_EMPTY, ["expire together", FOLLOW]),
         (DONE | grouped(40), Kind.GROUP_BEHIND, ["20 records", FOLLOW]),
         (OF_TWO_TOPICS | TWO_GROUPS, Kind.GROUP_BEHIND,
          ["eo-listener follow /c -b k:9092 -g flights=g --once"]),
@@ -313,7 +313,7 @@ def test_a_table_that_was_taken_back(heads: list[int], back: TakenBack, kind: Ki
     """What was done and the command that undoes it come first, then the way to begin again."""
     found = only(judged(done(90) | stored(ledger(*heads, taken_back=back))))
     assert (found.kind, found.cause) == (kind, back.cause)
-    assert found.fix.startswith(f"{back.fix}; or, where that was meant, " if back.fix else "start")
+    assert found.fix.startswith(f"{back.fix}; or, if that was intended, " if back.fix else "start")
     assert "new checkpointLocation" in found.fix
     assert found.ranges == {TP: (OffsetRange(heads[0] if heads else 0, 90),)}
 
@@ -586,7 +586,7 @@ def test_records_are_not_written_twice_for_a_ledger_that_was_restored_alone(
     """They may be in the target: that is to be looked at before anything is read once more."""
     found = only(judged(given))
     assert found.kind is kind
-    first, _, second = found.fix.partition("; or, where it has none, ")
+    first, _, second = found.fix.partition("; if it has none, ")
     assert "topic out" in first.partition(";")[0]
     assert f'{accept}="accept"' in first
     assert "starting_offsets(ledger=sink" in second
@@ -609,7 +609,7 @@ def test_a_start_from_the_ledger_is_not_advised_where_its_rows_are_gone(
     found = judged(given | stored(ledger(until, targets=("out",), replaced=("out",))))
     assert len(found.to_act_on) == 2
     for one in found.to_act_on:
-        before, fits, after = one.fix.partition("that the ledger fits")
+        before, fits, after = one.fix.partition("that matches the ledger")
         assert "starting_offsets(" not in before
         assert not fits or "starting_offsets(" not in after or 'name="NEW"' in before
 

@@ -102,7 +102,7 @@ def test_a_query_of_another_name_is_repaired_by_the_command(
     named, renamed, back = finding["fix"].split("; or")
     assert "--query flights" in named  # it may be the audit that was given a wrong name
     assert "name='flights'" in back
-    command = renamed.removeprefix(", where it was renamed, ")
+    command = renamed.removeprefix(", if it was renamed, ")
     words = [*shlex.split(command)[1:], "--watch", "0.1", "--execute"]
     assert not cli.app(words, standalone_mode=False)
     capsys.readouterr()

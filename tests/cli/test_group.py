@@ -106,7 +106,7 @@ def test_a_group_is_seeded_from_a_checkpoint(groups: Groups, checkpoint: tuple[P
     query = json.loads((folder / "metadata").read_text())["id"]
     assert (metadata.command, metadata.query_id) == ("group seed", query[:8])
     assert metadata.batch_id == 2
-    assert "there already" in run(*command, *QUICK).stdout
+    assert "already there" in run(*command, *QUICK).stdout
     assert run("seed", unique("h"), *groups.at, "--from-group", group, *QUICK).exit_code == 0
 
 
@@ -248,7 +248,7 @@ def test_a_group_is_moved_to_a_copy_by_time(groups: Groups, tmp_path: Path) -> N
     run("import", copy, files[group], *groups.at, "--by-time", *QUICK)
     assert groups.offsets(copy) == {tp: 9}, "the record of hour 6, 3 later"
     late = unique("g")
-    with pytest.raises(SettingsError, match=f"no time for {topic}-1"):
+    with pytest.raises(SettingsError, match=f"no times for {topic}-1"):
         run("import", late, files[drained], *groups.at, "--by-time")
     written = json.loads(files[drained].read_text())
     del written["groups"][0]["partitions"][1]

@@ -29,7 +29,7 @@ AUTHOR = CommitMetadata(name="", query_id="", run_id="12345678", batch_id=-1, co
 
 @pytest.mark.parametrize(
     ("wanted", "words"),
-    [({T0: 5}, "there already"), ({T0: 7}, "would go back"), ({T0: 5, T1: 7}, "would go back")],
+    [({T0: 5}, "already there"), ({T0: 7}, "would go back"), ({T0: 5, T1: 7}, "would go back")],
 )
 def test_a_rewind_of_nothing_says_why(
     wanted: dict[TopicPartition, int], words: str, capsys: pytest.CaptureFixture[str]

@@ -214,7 +214,7 @@ def test_a_checkpoint_that_goes_on_is_read_once(
 def test_a_checkpoint_without_kafka(tmp_path: Path) -> None:
     """Has nothing for a group, whatever the topics are."""
     files = CheckpointFiles(tmp_path / "c", {}, {})
-    with pytest.raises(SettingsError, match="has no offsets of Kafka"):
+    with pytest.raises(SettingsError, match="has no Kafka offsets"):
         named(checkpoint=str(files.folder)).read(NOBODY, (), {})
 
 

@@ -197,7 +197,7 @@ def test_history_keeps_that_a_ledger_was_renamed(store: Store) -> None:
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        ("show delays.db", "none of the forms"),
+        ("show delays.db", "unrecognised"),
         ("show sqlite:/no/such.db", "/no/such.db"),
         ("show {empty}", "has no ledger"),
         ("show kafka:t", "-b"),
@@ -205,8 +205,8 @@ def test_history_keeps_that_a_ledger_was_renamed(store: Store) -> None:
         ("show delta:x-y", "x-y"),
         ("show delta:/d --spark-conf lake.uri=x", "spark.key=value"),
         ("show {store} -X security.protocol=SSL", "-b"),
-        ("rename {store} --query flights --to-query flights", "that name already"),
-        ("rename {store} --query flights", "that name already"),
+        ("rename {store} --query flights --to-query flights", "already has that name"),
+        ("rename {store} --query flights", "already has that name"),
         ("rename {store} --query flights --to-query ' '", "is empty"),
         # A name that has a ledger is not taken: two never become one.
         ("rename {store} --query flights --to-query other", "'other'"),
@@ -215,8 +215,8 @@ def test_history_keeps_that_a_ledger_was_renamed(store: Store) -> None:
         ("rename {store} --to-query y --watch -1", "--watch"),
         ("accept {store} --query flights --partition x --gap 10..15", "--partition"),
         ("accept {store} --query flights --partition u-0 --gap 10..15", "u-0"),
-        ("accept {store} --query flights --partition flights-0 --gap 9..15", "not a gap"),
-        ("accept {store} --query flights --partition flights-0 --gap 10..10", "not a gap"),
+        ("accept {store} --query flights --partition flights-0 --gap 9..15", "not the gap"),
+        ("accept {store} --query flights --partition flights-0 --gap 10..10", "not the gap"),
         ("accept {store} --query flights --partition flights-0 --gap 15", "--gap"),
     ],
 )
@@ -233,7 +233,7 @@ def test_bad_input(line: str, part: str, two: Store, tmp_path: Path) -> None:
 def test_what_is_not_kafka_has_no_gap_to_name() -> None:
     """Its batches are counted, so it is accepted in the query."""
     heads = heads_of(entry_of({}, {BATCHES: OffsetRange(0, 1)}))
-    with pytest.raises(SettingsError, match="counted by batches"):
+    with pytest.raises(SettingsError, match="counted in batches"):
         plan_acceptance(heads, KEY, BATCHES, OffsetRange(1, 2), run_id="r")
 
 

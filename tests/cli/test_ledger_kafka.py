@@ -93,7 +93,7 @@ def test_a_gap_and_a_rename(place: Place, broker: Broker, sink: KafkaSink) -> No
     assert "offset is 8" in str(error_of(*accept))
     document = document_of(*rename)
     assert (document["executed"], document["heads"]) == (True, 1)
-    assert "that name already" in str(error_of(*rename))
+    assert "already has that name" in str(error_of(*rename))
     show = of(place, broker, "show", "--history", "5")
     (ledger,) = document_of(*show)["ledgers"]
     assert ledger["query"] == "new"
@@ -220,7 +220,7 @@ def test_a_dry_run_says_what_is_given_up(
     ("topic_id", "gap", "part"),
     [
         (None, "2..21", "ends at 20"),  # what will be written there would never be read
-        ("tv9Lg1mUQ5mX5yWk4vcVXA", "2..4", "is not the one"),  # its offsets are others
+        ("tv9Lg1mUQ5mX5yWk4vcVXA", "2..4", "is not the topic"),  # its offsets are others
     ],
 )
 def test_a_gap_that_the_log_cannot_have_is_refused(

@@ -39,7 +39,7 @@ COMMANDS = {
     "accept": "ledger accept {ledger} --partition flights-0 --gap 5..9",
     "audit": "audit --ledger {ledger}",
 }
-LOST = "where it was lost"  # no right is no reason to begin the query anew
+LOST = "if it was lost"  # no right is no reason to begin the query anew
 
 
 def ends(command: str, ledger: str, *more: str) -> tuple[int, str]:

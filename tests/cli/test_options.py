@@ -45,7 +45,7 @@ def test_properties_of_a_file(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (None, "No such file or directory"),
-        (b"\xff\xfe", "not text in UTF-8"),
+        (b"\xff\xfe", "not UTF-8"),
         (b"sasl.password=planted\nplanted", "line 2.*key=value"),
         (b"bootstrap.servers=h:1", "cannot set bootstrap.servers"),
     ],

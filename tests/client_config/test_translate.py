@@ -186,8 +186,8 @@ def test_stores_that_only_java_reads(kind: str | None) -> None:
          "kafka.sasl.login.class"),
         ({**BY_PLAIN, "sasl.jaas.config": PLAIN, "sasl.nobody.knows": "x"},
          "kafka.sasl.nobody.knows"),
-        (BY_PLAIN, "for the JVM as a whole"),
-        ({"security.protocol": "SASL_SSL"}, "for the JVM as a whole"),
+        (BY_PLAIN, "for the whole JVM"),
+        ({"security.protocol": "SASL_SSL"}, "for the whole JVM"),
         ({**BY_PLAIN, "sasl.jaas.config": f"my.own.Module {USER}"}, "not Kafka's own"),
         ({**BY_PLAIN, "sasl.jaas.config": SCRAM}, "not Kafka's own"),
         ({**OVER_SSL, "sasl.mechanism": "SCRAM-SHA-512",
@@ -248,7 +248,7 @@ def test_what_reaches_javas_client() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"security.protocol": SECRET}, "no security protocol"),
+        ({"security.protocol": SECRET}, "name a security protocol"),
         ({"plugin.library.paths": SECRET}, "kafka.plugin.library.paths is never used"),
         ({**SSL, "ssl.engine.location": SECRET}, "kafka.ssl.engine.location is never used"),
         ({**SSL, "ssl.engine.id": SECRET}, "kafka.ssl.engine.id is never used"),
@@ -326,7 +326,7 @@ def test_what_the_user_gives_is_not_translated(own: str, gone: list[str]) -> Non
 def test_settings_of_two_clients_are_not_mixed() -> None:
     """Where Java's client is needed, librdkafka's properties would go unheeded: that is said."""
     options = {**OVER_SSL, "ssl.protocol": "TLSv1.3"}
-    with pytest.raises(SettingsError, match="cannot be joined") as caught:
+    with pytest.raises(SettingsError, match="cannot be merged") as caught:
         translate(source(options), own=["sasl.password"])
     assert "kafka.ssl.protocol" in str(caught.value)
     assert translate(source(options), own=["client.id", "bootstrap.servers"]).client == "java"

@@ -143,7 +143,7 @@ class Disaster:
 
 
 _TARGET_DELETED = "Kafka sink: its target was deleted"
-_LEDGER_RESTORED = "Kafka sink: its ledger's topic was restored"
+_LEDGER_RESTORED = "Kafka sink: the ledger's topic alone"
 MADE_BY_OTHER_TESTS = ("the log was cut back", "the table was rolled back", "a transaction hangs")
 _LOST, _COUNTED = Verdict(False, ("20 offsets",)), Verdict(True, ("6 records",))
 DISASTERS = [

@@ -174,7 +174,7 @@ def test_rows_under_an_old_name_are_not_written_again() -> None:
     """The same checkpoint under another name of the sink: its batches are known by its query id."""
     key = LedgerKey("table delays", "old name")
     others = OtherHeads(sink="table delays", heads={key: {BATCHES: count_head(7)}})
-    with pytest.raises(NotInLedgerError, match="already, under"):
+    with pytest.raises(NotInLedgerError, match="already has it"):
         judged(counted_plan(7), {}, other_heads=others, on_first="accept")
     with pytest.raises(NotInLedgerError, match="the query under another"):
         judged(counted_plan(8), {}, other_heads=others)

@@ -278,7 +278,7 @@ def test_two_sinks_that_turn_out_to_be_one_are_reported() -> None:
         label = "another way to it"  # a property there
 
     stage = Stage(Plans(TWO), [MemorySink(store), Spelt(store)])
-    with pytest.raises(SettingsError, match="in this run already"):
+    with pytest.raises(SettingsError, match="already got batch"):
         stage.run(0)
     assert len(store.rows["rows"]) == 3
 
@@ -293,7 +293,7 @@ def test_two_sinks_whose_keys_turn_out_to_be_one_are_reported() -> None:
             return super().applied(query)
 
     stage = Stage(Plans(TWO), [Located(store, key="rows"), Located(store, key="public.rows")])
-    with pytest.raises(SettingsError, match="named twice"):
+    with pytest.raises(SettingsError, match="appears twice"):
         stage.run(0)
     assert not store.rows
 

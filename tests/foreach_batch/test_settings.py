@@ -40,7 +40,7 @@ PLAN = PlannedBatch(
     [
         ([], {}, "no sink"),
         (["delays"], {}, "str is not a sink"),
-        ([MemorySink(), MemorySink()], {}, "named twice"),
+        ([MemorySink(), MemorySink()], {}, "appears twice"),
         ([MemorySink()], {"on_gap": "ignore"}, "on_gap must be"),
         ([MemorySink()], {"on_first": "restart"}, "on_first must be"),
         ([MemorySink()], {"on_recreated": "yes"}, "on_recreated must be"),

@@ -101,7 +101,7 @@ def test_a_commit_in_the_outage_waits_and_lands(
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     causes = {failure.cause for failure in failures}
     assert len(warnings) == len(causes) < len(failures)
-    assert [r for r in caplog.records if "committed again" in r.getMessage()]
+    assert [r for r in caplog.records if "commits succeed again" in r.getMessage()]
 
 
 @pytest.mark.slow

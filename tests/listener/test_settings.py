@@ -180,7 +180,7 @@ def test_marks_are_obeyed_where_the_guard_leaves_them(
 @pytest.mark.parametrize("observers", [print, None, 5, [5], [print, "x"]])
 def test_observers_are_a_list_of_functions(observers: Any) -> None:
     """Anything else is refused before something is opened."""
-    with pytest.raises(SettingsError, match=r"observers=\[print\]|take one event"):
+    with pytest.raises(SettingsError, match=r"observers=\[print\]|take an event"):
         require_observers(observers)
     assert require_observers(iter([print])) == (print,)
 

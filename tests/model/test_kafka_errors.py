@@ -39,7 +39,7 @@ OUTCOME_UNKNOWN = """
 # Another committer has taken the place of this one.
 FATAL = "FENCED_INSTANCE_ID INVALID_PRODUCER_EPOCH PRODUCER_FENCED _FENCED"
 
-VERBS = "nothing add ask check give let leave raise rename report set use"
+VERBS = "nothing add ask check give let leave lower raise remove rename report set use"
 
 # Names that librdkafka does not have: of Java, of the store by Java, of the committer itself.
 NOT_LIBRDKAFKAS = """

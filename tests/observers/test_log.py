@@ -63,7 +63,7 @@ def test_an_outage_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     assert [level for level, _ in lines] == [logging.WARNING, logging.INFO, logging.INFO]
     assert "the cause of _TRANSPORT (connection refused)" in lines[0][1]
     assert "the fix" in lines[0][1]
-    assert "committed again, after 100 failures" in lines[1][1]
+    assert "commits succeed again 100 failures" in lines[1][1]
 
 
 @pytest.mark.parametrize("unknown", [True, False])
@@ -97,7 +97,7 @@ OUTAGE = [
         ),
         (
             [GONE, DONE, GONE, DONE, GONE],
-            "committed again, after",
+            "commits succeed again",
             0,
         ),
         # and a second outage is logged like the first while a topic keeps its group failing.
@@ -175,8 +175,8 @@ def test_an_end_says_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
         ):
             logbook(event)
             now[0] += 2.5
-    (end,) = [line for line in caplog.messages if "committed again, after" in line]
-    assert end.endswith("committed again, after 2 failures in 7.5 s")
+    (end,) = [line for line in caplog.messages if "commits succeed again" in line]
+    assert end.endswith("after 2 failures in 7.5 s")
 
 
 MALFUNCTION = InternalError(where="query q", problem="TypeError")

@@ -282,7 +282,7 @@ def test_what_is_missing_is_a_fact_too(home: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("JAVA_HOME", str(home))
     facts = read_local_facts()
     told = {one.what.partition(":")[0]: one.advice for one in to_act_on(judge_local(facts))}
-    assert any(what.startswith(f"There is no Spark in {home}") for what in told)
+    assert any(what.startswith(f"{home} has no Spark") for what in told)
     assert any(what.startswith("Java was not found") for what in told)
     assert all(told.values())
 

@@ -140,7 +140,7 @@ def test_a_group_with_members_refuses_simple_commits(
 @pytest.mark.parametrize(
     ("name", "mode", "level", "words"),
     [
-        ("left", "simple", Level.WARNING, "expire at once"),  # as a classic group's offsets do
+        ("left", "simple", Level.WARNING, "expire together"),  # as a classic group's offsets do
         ("left", "simple", Level.WARNING, "another program"),
         ("beyond", "simple", Level.PROBLEM, "beyond the end"),  # as after a topic was recreated
         ("slow", "simple", Level.WARNING, "deleted records"),

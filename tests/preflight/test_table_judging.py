@@ -87,7 +87,7 @@ def test_all_is_well() -> None:
     (absent,) = well(judge_iceberg(PLAN, IcebergFacts(store="jdbc")))
     assert "format 2" in absent
     (absent,) = well(judge_delta(AT, DeltaFacts()))
-    assert "first batch makes it" in absent
+    assert "first batch creates it" in absent
     assert well(judge_runtime(ICEBERG, RUNTIME)) == ["r.jar fits"]
     empty = replace(THERE, ledgers=LedgerFacts())
     assert well(judge_iceberg(PLAN, empty))[-1].startswith("it has no ledger yet")
@@ -117,7 +117,7 @@ S3, SHUT = Storage(place="s3://b", writable=None), Storage(place="/l", writable=
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"forwards": False}, (PROBLEM, "cannot move main on", "1.10")),
+        ({"forwards": False}, (PROBLEM, "cannot fast-forward main", "1.10")),
         ({"error": AWAY}, (PROBLEM, "away", "Go")),
         ({"store": "hadoop"}, (WARNING, "", "type=jdbc")),
         ({"there": False, "namespace": False}, (PROBLEM, "lake.db", "CREATE NAMESPACE")),

@@ -40,7 +40,7 @@ def test_command_without_java() -> None:
 @pytest.mark.parametrize(
     ("jars", "problem", "fix"),
     [
-        ([], "No shim jar", "make jar"),
+        ([], "no shim jar", "make jar"),
         (["eo-listener-shim-0.0.9.jar", "eo-listener-shim-0.1.0.jar"], "several", "make jar"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_call_that_does_not_fit_into_the_pipe(start: Start) -> None:
 
 @pytest.mark.parametrize(
     ("line", "why"),
-    [("[0.003s][warning][cds] no\n", "no JSON"), ("{\n", "no JSON"), ("", "has ended")],
+    [("[0.003s][warning][cds] no\n", "in JSON"), ("{\n", "in JSON"), ("", "has ended")],
 )
 def test_an_answer_that_is_none(line: str, why: str, start: Start) -> None:
     """What else Java prints, or its end, is no answer; each call after it fails at once."""

@@ -87,7 +87,7 @@ def test_a_reading_that_was_interrupted_is_no_error(caplog: pytest.LogCaptureFix
 def test_a_reading_is_current_until_one_fails_or_it_is_old() -> None:
     """Then nothing is known, since it was read; and the next one counts again."""
     newest: Newest[int] = Newest(keeps=30.0)
-    assert newest.at(Moment(0, 0)) == Unknown(None, "it was not read yet")
+    assert newest.at(Moment(0, 0)) == Unknown(None, "it has not been read yet")
     newest.failed("no broker")
     assert newest.at(Moment(0, 0)) == Unknown(None, "no broker")
     first = Moment(100, 10)

@@ -126,7 +126,7 @@ def test_a_location_without_a_scheme(
     (tmp_path / "offsets").mkdir()
     settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
     topic = topics.create(partitions=1)
-    with pytest.raises(SettingsError, match="there is a checkpoint at"):
+    with pytest.raises(SettingsError, match="checkpoint already exists"):
         started(topics, timestamp=0, topics=topic, checkpoint_location=str(tmp_path))
     before = settings.get("fs.defaultFS")
     settings.set("fs.defaultFS", "nosuch://node/")

@@ -170,7 +170,7 @@ def test_a_fault_is_logged_in_short(
 
     monkeypatch.setattr(observer, "collect", fail)
     ask(observer, "GET /metrics")
-    (record,) = [one for one in caplog.records if "could not be answered" in one.message]
+    (record,) = [one for one in caplog.records if "cannot answer a request" in one.message]
     assert "ValueError" in record.message
     assert len(record.message) < 400
 

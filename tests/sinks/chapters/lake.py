@@ -164,7 +164,7 @@ class CommandsOnTables:
         ended = ended_apart(tmp_path, *command, before=under_permissions())
         folder.chmod(0o755)
         assert ended.returncode == ExitCode.UNREACHABLE, ended.stderr
-        assert "the right to read" in ended.stderr.splitlines()[-1]
+        assert "to read the table" in ended.stderr.splitlines()[-1]
 
 
 class TablesBeforeTheStart:
@@ -172,14 +172,14 @@ class TablesBeforeTheStart:
 
     def test_before_the_first_batch_and_after_it(self, store: LakeStore) -> None:
         """No table is there and nothing makes it; then its form, rights and ledger are said."""
-        assert "the first batch makes it" in store.said(Level.FINE)
+        assert "first batch creates it" in store.said(Level.FINE)
         assert store.state() == ()
         assert "create=False" in store.said(Level.PROBLEM, create=False)
         store.write({TP: OffsetRange(0, 3)})
         state = store.state()
         assert {one.level for one in store.findings()} <= {Level.FINE, Level.NOTE}
         fine = store.said(Level.FINE)
-        assert "it is there, " in fine
+        assert "it exists, " in fine
         assert "may write to " in fine
         assert f"the ledger of {QUERY!r} has flights-0 at 3" in fine
         assert f"no ledger of 'p', but of {QUERY!r}" in store.said(Level.NOTE, query="p")

@@ -81,6 +81,6 @@ class DroppedTables:
             store.put(sink, entry)
         assert store.heads() == before
         assert not store.is_there()
-        store.run(str(raised.value.fix).partition("empty one: ")[2].rpartition(", and")[0])
+        store.run(str(raised.value.fix).partition("empty table, run ")[2].rpartition(", and")[0])
         store.put(sink, entry_of(sink.applied(QUERY), ranges, batch_id=2))
         assert len(store.rows()) == 2

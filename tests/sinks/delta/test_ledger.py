@@ -181,7 +181,7 @@ def test_what_has_taken_heads_back_is_found(log: Log) -> None:
     assert found is not None
     said = taken_back("delays", found, log.newest)
     assert re.findall(r"version (\d+)", said.cause) == [str(restore), str(first)]
-    assert f"delays TO VERSION AS OF {restore - 1}, which also takes back" in said.fix
+    assert f"delays TO VERSION AS OF {restore - 1}, which also removes" in said.fix
     log.restore(restore - 1)
     assert log.taken_back() is None
     assert log.state() == QueryState(2, second)

@@ -149,9 +149,9 @@ def test_what_a_batch_may_not_do(lake: Lake, sink: IcebergSink) -> None:
 
     failing = ("DELETE FROM {table}", "DELETE FROM {table} WHERE nothing = 1")
     refused: list[tuple[Any, type[Exception], str]] = [
-        (elsewhere, SettingsError, "is not on branch"),
+        (elsewhere, SettingsError, "not written to branch"),
         (on_main, SettingsError, "does not begin with"),
-        (nested, SettingsError, "while another one is"),
+        (nested, SettingsError, "another batch is already"),
         (failing, SinkError, r"apply= failed.*nothing"),
     ]
     for apply, kind, said in refused:

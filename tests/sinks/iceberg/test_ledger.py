@@ -241,7 +241,7 @@ def test_where_nothing_tells_nothing_is_guessed(is_numbered: bool) -> None:
             for one, text in table.texts.items()
         }
     assert read(table, files_of=(at,)).ledger == ledger(4)
-    with pytest.raises(SinkError, match=f"snapshot {at}, and nothing says") as refused:
+    with pytest.raises(SinkError, match=f"snapshot {at}, and nothing shows") as refused:
         read(table)
     assert 'on_expired="accept"' in str(refused.value.fix)
     assert read(table, accept=True).ledger == ledger(4)
@@ -260,7 +260,7 @@ def test_older_metadata_prove_a_rollback(table: Table, commits: int) -> None:
     table.expire(logged=True)
     assert read(table) == Published(ledger(1), at, branch)
     table.older = {}
-    with pytest.raises(SinkError, match="nothing says"):
+    with pytest.raises(SinkError, match="nothing shows"):
         read(table)
 
 
@@ -307,7 +307,7 @@ def test_what_was_looked_at_is_said(table: Table, search: MetadataSearch, facts:
     del table.texts[staged]
     for one in (expired, table):
         one.search = search
-        with pytest.raises(SinkError, match="nothing says") as refused:
+        with pytest.raises(SinkError, match="nothing shows") as refused:
             read(one)
         for fact in facts:
             assert fact in str(refused.value)
@@ -371,7 +371,7 @@ def test_a_cherry_pick_of_what_has_expired_is_not_guessed(table: Table) -> None:
     table.older[staged] = table.texts.pop(staged)
     assert read(table).ledger == ledger(1)
     table.older = {}
-    with pytest.raises(SinkError, match="nothing says") as refused:
+    with pytest.raises(SinkError, match="nothing shows") as refused:
         read(table)
     assert 'on_expired="accept"' in str(refused.value.fix)
     assert read(table, accept=True).ledger == ledger(1)

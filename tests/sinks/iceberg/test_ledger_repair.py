@@ -88,7 +88,7 @@ class TestLedgerRepairs(LedgerRepairs):
         written.write({TP: OffsetRange(3, 5)}, 1)
         written.take_back(before)
         stored = repair.reader.ledgers()[written.key()]
-        with pytest.raises(InUseError, match="was taken back"):
+        with pytest.raises(InUseError, match="rolled back"):
             refuse_unsettled(repair.reader.label, stored)
 
     @BOTH

@@ -33,14 +33,14 @@ def test_a_plain_name_is_its_key() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("flights", "does not say the catalog"),
-        ("db.flights", "does not say the catalog"),
-        ("", "is not the name"),
-        ("lake..flights", "is not the name"),
-        ("lake.db.flights.", "is not the name"),
-        ("lake.db.`flights", "is not the name"),
-        ("lake.db.`fl`ights", "is not the name"),
-        ("lake.db.` `", "is not the name"),
+        ("flights", "name the catalog"),
+        ("db.flights", "name the catalog"),
+        ("", "not a table name"),
+        ("lake..flights", "not a table name"),
+        ("lake.db.flights.", "not a table name"),
+        ("lake.db.`flights", "not a table name"),
+        ("lake.db.`fl`ights", "not a table name"),
+        ("lake.db.` `", "not a table name"),
     ],
 )
 def test_what_is_no_full_name_is_refused(name: str, problem: str) -> None:

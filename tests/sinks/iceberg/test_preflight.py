@@ -35,7 +35,7 @@ def test_a_catalog_and_what_others_have_set(
     assert "no catalog 'nosuch'" in store.said(Level.PROBLEM, "nosuch.db.t")
     store.write({TP: OffsetRange(0, 3)})
     fine = store.said(Level.FINE)
-    assert f"Iceberg {iceberg_jars.VERSION} can move branches on" in fine
+    assert f"Iceberg {iceberg_jars.VERSION} can fast-forward branches" in fine
     assert "in format 2 (jdbc catalog)" in fine
     assert f"may write to {store.lake.folder}/files" in fine
     assert "ledger" not in store.said(Level.FINE, letters=True)
@@ -71,7 +71,7 @@ def test_the_command_by_itself(store: IcebergStore, tmp_path: Path) -> None:
     code, found = ask(store.table, lake.folder)
     assert code == 0, found
     assert f"the ledger of {QUERY!r} has flights-0 at 3" in found
-    assert ("fine", "") in [found[what] for what in found if "not there" in what]
+    assert ("fine", "") in [found[what] for what in found if "does not exist" in what]
     code, found = ask("lake.db.t", tmp_path / "none")
     assert code == 0
     assert ("note", f"CREATE NAMESPACE {lake.name}.{lake.namespace}") in found.values()

@@ -186,7 +186,7 @@ def test_a_zombie_that_wakes_right_before_it_publishes(
     """There is nothing to see any more, so its commit is refused, and then it looks again."""
     late = entry_of(heads_of(entry(0)), {TP: OffsetRange(1, 2)}, batch_id=1, run_id="zombie")
     before_publishing(monkeypatch, lambda: write(java, table, 1))
-    with pytest.raises(RetriableSinkError, match="is not there"):
+    with pytest.raises(RetriableSinkError, match="no longer exists"):
         write(java, table, late)
     check(java, table, 0, 1)
 

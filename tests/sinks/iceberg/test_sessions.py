@@ -103,7 +103,7 @@ def test_the_runtime_that_fits_is_named(
     assert "configure(SparkSession.builder, iceberg=True)" in str(missing.value.fix)
     assert named in str(missing.value.fix)
     for other, said in (("3.4_2.12", "3.4 with Scala 2.12"), (f"{spark[:3]}_2.11", "Scala 2.11")):
-        with pytest.raises(SettingsError, match=f"is one for .*{said}, and this is") as wrong:
+        with pytest.raises(SettingsError, match=f"is for .*{said}, but this is") as wrong:
             check(monkeypatch, spark, scala, JAR.format(other))
         assert named in str(wrong.value.fix)
         assert wrong.value.cause == f"iceberg-spark-runtime-{other}-1.11.0.jar"

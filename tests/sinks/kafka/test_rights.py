@@ -115,7 +115,7 @@ def check_each(writing: Writing) -> None:
             for error in filter(None, (lacking, writing.refused_within(2, kept))):
                 found = [one for one in commands_in(error) if gives(one, right)]
                 assert len(found) == 1, (right, str(error))
-                assert "a right is missing" in str(error), right
+                assert "a permission is missing" in str(error), right
                 assert PASSWORD not in str(error)
             locked.allow(*right)
             waiting.until(lambda: writing.refused(kept) is None, _SETTLES)
@@ -217,7 +217,7 @@ def ledgers(properties: Mapping[str, str], place: Place) -> Mapping[LedgerKey, A
 
 def test_to_read_a_ledger_the_right_to_read_is_enough(locked: Locked, written: Place) -> None:
     """Without it the error has the command that gives it, which is all that is needed."""
-    with pytest.raises(KafkaError, match="a right is missing") as raised:
+    with pytest.raises(KafkaError, match="a permission is missing") as raised:
         ledgers(properties_of(locked), written)
     (command,) = commands_in(raised.value)
     assert locked.grant(command) == ("--topic", written.ledger)

@@ -143,7 +143,7 @@ def test_a_foreign_record_in_the_ledger(place: Place, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING, "eo_listener"):
         put(sink, entry, table("a"))
         write(sink, 1)
-    (told,) = (text for text in caplog.messages if "cannot be read" in text)
+    (told,) = (text for text in caplog.messages if "unreadable records" in text)
     assert f"{place.ledger} has 1 records" in told
     assert "in partition 3" in told
     sink.applied(QUERY)  # has read its own record of this key: the next is newer

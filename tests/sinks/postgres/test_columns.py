@@ -178,7 +178,7 @@ def test_a_generated_column_is_named() -> None:
     [
         ("interval", "of Spark's type interval, which", "Cast it in the transform"),
         (ITEMS | {"elementType": "interval"}, "of Spark's type interval", "Cast it"),
-        ({"type": "udt", "class": "x"}, "a user-defined type", "Take the values out"),
+        ({"type": "udt", "class": "x"}, "a user-defined type", "Extract its values"),
     ],
 )
 def test_a_type_without_a_form_is_refused(spark: Any, said: str, fix: str) -> None:

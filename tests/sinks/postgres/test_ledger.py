@@ -103,7 +103,7 @@ class TestLedgerRepairs(LedgerRepairs):
         assert repair.key_of("absent") == f"{schema}.absent"
         for sink in (f"{schema}.absent", ""):
             repair.check_rename(Rename(old=LedgerKey(sink, QUERY), new=key, heads={}))
-        with pytest.raises(SettingsError, match="is still there"):
+        with pytest.raises(SettingsError, match="still exists"):
             repair.check_rename(Rename(old=key, new=LedgerKey("other", QUERY), heads={}))
         with pytest.raises(SettingsError, match="is in schema pg_catalog"):
             repair.key_of("pg_class")

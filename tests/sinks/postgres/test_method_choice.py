@@ -79,8 +79,8 @@ def test_the_size_of_a_batch_and_the_user_choose(
     [
         ({"write_method": "tasks"}, "got 'tasks'"),
         ({"atomicity": "row"}, "got 'row'"),
-        ({"atomicity": "partition", "write_method": "driver"}, "do not go together"),
-        ({"atomicity": "partition", "write_method": "staging"}, "do not go together"),
+        ({"atomicity": "partition", "write_method": "driver"}, "cannot be combined"),
+        ({"atomicity": "partition", "write_method": "staging"}, "cannot be combined"),
         ({"rows": -1}, "got -1"),
         ({"connections": 0}, "got 0"),
     ],

@@ -157,7 +157,7 @@ def test_one_table_by_two_ways_is_reported(db: Database, is_function: bool) -> N
     """With its schema named and without, or by a function: before anything is written."""
     first = db.sink(dsn=lambda: db.dsn) if is_function else db.sink(schema=db.schema)
     for sinks in ((first, db.sink()), (first, first)):
-        with pytest.raises(SettingsError, match="named twice"):
+        with pytest.raises(SettingsError, match="appears twice"):
             run(*sinks)
     assert db.ask("SELECT to_regclass('t')") == [None]
 

@@ -55,7 +55,7 @@ def test_a_function_gets_the_connection_and_the_entry(tables: Path) -> None:
     assert ask(tables, "SELECT k FROM seen ORDER BY k") == [9, 11]
 
 
-ENDS, WRITES = "end the transaction", "nor write the ledger"
+ENDS, WRITES = "end the transaction", "nor write to the ledger"
 
 
 def raising(connection: sqlite3.Connection, entry: Entry) -> None:

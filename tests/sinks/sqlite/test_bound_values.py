@@ -90,8 +90,8 @@ def test_a_lock_is_recognised_by_its_text(text: str) -> None:
     ("text", "cause"),
     [
         ("database or disk is full", "disk is full"),
-        ("attempt to write a readonly database", "right to write"),
-        ("unable to open database file", "may not write the folder"),
+        ("attempt to write a readonly database", "may not write to"),
+        ("unable to open database file", "write to the folder"),
         ("disk I/O error", "disk failed"),
         ("no such column: x", "nothing of it"),
     ],

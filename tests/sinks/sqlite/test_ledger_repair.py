@@ -37,7 +37,7 @@ def test_a_file_is_never_written(store: SqliteStore, tmp_path: Path) -> None:
         reader.ledgers()
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             reader.connection().execute("DELETE FROM eo_ledger")
-    with pytest.raises(SettingsError, match="there is no file"):
+    with pytest.raises(SettingsError, match="does not exist"):
         SqliteLedgerReader(tmp_path / "none.db").ledgers()
     assert not (tmp_path / "none.db").exists()
 

@@ -84,7 +84,7 @@ def test_a_stopped_holder_is_named(table: Path, holder: Process) -> None:
     with pytest.raises(SinkLockedError, match="stopped") as caught:
         sink.applied(QUERY)
     assert time.monotonic() - begun < 10
-    assert str(caught.value.fix) == f"End it: kill -9 {holder.pid}"
+    assert str(caught.value.fix) == f"Run kill -9 {holder.pid}"
     assert "BEGIN IMMEDIATE" not in str(caught.value)  # arguments may hold secrets
     holder.kill()
     holder.wait(10)

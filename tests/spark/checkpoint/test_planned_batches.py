@@ -212,12 +212,12 @@ def test_a_batch_that_is_not_being_written(tmp_path: Path) -> None:
     folder = unpack("4.0.0", "plain", tmp_path)
     plans = CheckpointPlans(str(folder), "run")
     newest = max(int(file.name) for file in (folder / "offsets").iterdir() if file.name.isdigit())
-    with pytest.raises(SettingsError, match=f"batch {newest} is not the one"):
+    with pytest.raises(SettingsError, match=f"batch {newest} is not the batch"):
         plans.plan(None, newest)
     (folder / "commits" / str(newest)).unlink()
     assert plans.plan(None, newest).batch_id == newest
     (folder / "commits" / str(newest - 1)).unlink()
-    with pytest.raises(SettingsError, match=f"batch {newest - 1} is not the one"):
+    with pytest.raises(SettingsError, match=f"batch {newest - 1} is not the batch"):
         plans.plan(None, newest - 1)
 
 

@@ -56,4 +56,4 @@ def test_killed_jvm() -> None:
         "KILLED [False, False, False] True",
     ], done.stderr[-3000:]
     assert len(said) == 6
-    assert all("could not be reached" in line for line in said[2:])
+    assert all("cannot reach" in line for line in said[2:])

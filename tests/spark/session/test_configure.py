@@ -308,7 +308,7 @@ def _installation(home: Path, *jars: str) -> str:
 @pytest.mark.parametrize(
     ("jars", "problem"),
     [
-        ([], "There is no Spark in"),
+        ([], "has no Spark"),
         (["spark-sql_2.12-3.4.4.jar"], "Spark 3.4.4 in .* is too old"),
         (["spark-sql_2.12-2.4.8.jar"], "needs Spark 3.5 or later"),
     ],
