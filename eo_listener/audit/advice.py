@@ -50,7 +50,7 @@ class Advice:
             )
         every = f"*={group}" if "=" in group else group  # as `follow` reads it
         to = [every] if topics is None else [f"{topic}={group}" for topic in sorted(topics)]
-        words = [word for one in to for word in ("-g", one)]
+        words = [word for group_option in to for word in ("-g", group_option)]
         words += ["--once", *(["--on-rewind", "allow"] if rewind else [])]
         return self.cluster.typed([_FOLLOW, self.checkpoint], words, reads_checkpoint=True)
 
@@ -62,35 +62,35 @@ class Advice:
     def begin_from_ledger(self, ledger: LedgerPositions, *, recreated: bool = False) -> str:
         """Start a query with a new checkpoint at the position of a ledger."""
         more = ', recreated="earliest"' if recreated else ""
-        also = ', and exactly_once(..., on_recreated="restart")' if recreated else ""
+        consent = ', and exactly_once(..., on_recreated="restart")' if recreated else ""
         query = literal(ledger.key.query)
         return (
             f'{STOP}start it with a new checkpointLocation and .option("startingOffsets", '
-            f"starting_offsets(ledger=sink, query={query}{more}, options=...)){also}"
+            f"starting_offsets(ledger=sink, query={query}{more}, options=...)){consent}"
         )
 
-    def begin_beside_ledger(self, ledger: LedgerPositions, *, known: bool) -> str:
+    def begin_beside_ledger(self, ledger: LedgerPositions, *, cut_back: bool) -> str:
         """Start a query whose log was cut back to below the position of its ledger.
 
         Its offsets from there on are given to other records. The ledger has them as applied, and
-        goes back for nobody; so the query gets a ledger of its own. `known`: that it was cut back,
+        goes back for nobody; so the query gets a ledger of its own. `cut_back`: it was cut back,
         and not recreated.
         """
         query = literal(ledger.key.query)
-        other = "" if known else ', or "earliest" if the topic was recreated'
+        alternative = "" if cut_back else ', or "earliest" if the topic was recreated'
         return (
             f'{STOP}start it under another name, exactly_once(..., name="NEW"), with a new '
             'checkpointLocation and .option("startingOffsets", starting_offsets(ledger=sink, '
-            f'query={query}, out_of_range="latest", options=...)){other}. The query then begins '
-            "at the end of the log and does not read the records written since the log was cut "
-            "back; to read them, replace -1 by the offset to which it was cut, from the broker's "
-            "log"
+            f'query={query}, out_of_range="latest", options=...)){alternative}. The query then '
+            "begins at the end of the log and does not read the records written since the log was "
+            "cut back; to read them, replace -1 by the offset to which it was cut, from the "
+            "broker's log"
         )
 
-    def name_ledger(self, key: LedgerKey, asked: LedgerKey) -> str:
+    def name_ledger(self, key: LedgerKey, requested: LedgerKey) -> str:
         """Return the options of an audit that name a ledger other than the requested one."""
-        words = ["--query", key.query] if key.query != asked.query else []
-        words += ["--sink", key.sink] if key.sink != asked.sink else []
+        words = ["--query", key.query] if key.query != requested.query else []
+        words += ["--sink", key.sink] if key.sink != requested.sink else []
         return shlex.join(words)
 
     def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:

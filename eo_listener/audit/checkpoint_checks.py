@@ -57,11 +57,11 @@ def _missing(about: str, positions: Positions, advice: Advice) -> PositionFindin
 
 def _way_on(positions: Positions, advice: Advice) -> str:
     """How to go on without the checkpoint."""
-    found = [ledger for ledger in positions.ledgers if ledger.heads]
-    if len({ledger.key.query for ledger in found}) > 1:
+    ledgers = [ledger for ledger in positions.ledgers if ledger.heads]
+    if len({ledger.key.query for ledger in ledgers}) > 1:
         return "name the query with --query NAME to see how to continue"
-    if found:
-        return begin_from(found[0], advice)
+    if ledgers:
+        return begin_from(ledgers[0], advice)
     for group in positions.groups:
         if group.after:
             return advice.begin_from_group(group.name)
@@ -74,7 +74,7 @@ def _doubt(about: str, checkpoint: CheckpointPositions, positions: Positions) ->
         for tp, until in checkpoint.ahead.items()
         if until > checkpoint.done.get(tp, checkpoint.began.get(tp, 0))
     }
-    what = f"batch {checkpoint.planned} is planned and not committed"
+    text = f"batch {checkpoint.planned} is planned and not committed"
     applied = [
         ledger
         for ledger in positions.ledgers
@@ -85,17 +85,17 @@ def _doubt(about: str, checkpoint: CheckpointPositions, positions: Positions) ->
         )
     ]
     if positions.ledgers and len(applied) == len(positions.ledgers):
-        what += "; the sink has applied it, and skips it when Spark repeats it"
+        text += "; the sink has applied it, and skips it when Spark repeats it"
     elif applied:
-        what += (
+        text += (
             f"; {len(applied)} of {len(positions.ledgers)} sinks have applied it, and it will be "
         )
-        what += "repeated for the others"
-    elif positions.ledgers and planned:  # else where it ends is not known, or it has no records
-        what += "; no sink has applied it, and Spark repeats it"
+        text += "repeated for the others"
+    elif positions.ledgers and planned:  # else its end is unknown, or it has no records
+        text += "; no sink has applied it, and Spark repeats it"
     return PositionFindingKind.BATCH_IN_DOUBT.finding(
         about,
-        what,
+        text,
         cause="the query is writing it, or ended while writing it",
         fix="nothing, if the query runs or will be started again",
     )

@@ -32,9 +32,9 @@ def check_drained(
     if moving:
         obstacles.append("the last two readings differ: something still moves")
     if obstacles:
-        what = "not drained: " + "; ".join(obstacles)
+        text = "not drained: " + "; ".join(obstacles)
         return PositionFindingKind.GROUP_NOT_DRAINED.finding(
-            about, what, fix="stop the producers, wait for lag 0, then stop the consumers"
+            about, text, fix="stop the producers, wait for lag 0, then stop the consumers"
         )
     offsets = {tp: position.offset for tp, position in group.after.items()}
     topics = "|".join(sorted({re.escape(tp.topic) for tp in offsets}))

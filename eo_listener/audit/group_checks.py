@@ -34,9 +34,9 @@ def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFindi
     yield from lacking
     for group in positions.groups:
         check = _GroupCheck(positions, group, done, advice)
-        found = list(check.findings())
-        yield from found
-        if not lacking and not any(one.matters for one in found):
+        findings = list(check.findings())
+        yield from findings
+        if not lacking and not any(finding.matters for finding in findings):
             yield PositionFindingKind.AGREED.finding(
                 check.about,
                 f"{len(group.after)} partitions, none behind and none ahead of the query"
@@ -55,12 +55,12 @@ def durable(
 
     Without the topics that are `uncommitted`: the query commits them to no group.
     """
-    found: Mapping[TopicPartition, int] = {}
+    ends: Mapping[TopicPartition, int] = {}
     if checkpoint is not None and checkpoint.exists:
-        found = checkpoint.done
+        ends = checkpoint.done
     elif len({ledger.key.query for ledger in ledgers}) == 1:  # else nobody knows whose group it is
-        found = lowest(ledger.ends for ledger in ledgers)
-    return {tp: at for tp, at in found.items() if tp.topic not in uncommitted}
+        ends = lowest(ledger.ends for ledger in ledgers)
+    return {tp: at for tp, at in ends.items() if tp.topic not in uncommitted}
 
 
 def _lacking_topics(
@@ -74,14 +74,14 @@ def _lacking_topics(
     groups = positions.groups
     if not groups or not all(group.topics for group in groups):
         return
-    held = frozenset[str]().union(*(group.topics for group in groups))
+    topics_with_offsets = frozenset[str]().union(*(group.topics for group in groups))
     read = frozenset(tp.topic for tp in done.keys() - misplaced(positions) if tp != BATCHES)
-    lacking = sorted(read - held)
+    lacking = sorted(read - topics_with_offsets)
     if lacking:
         group = groups[0].name
         topics = read if len(groups) == 1 else frozenset(lacking)
         yield PositionFindingKind.GROUP_LACKS.finding(
-            f"group {few(one.name for one in groups)}",
+            f"group {few(group.name for group in groups)}",
             f"the group holds no offset of topic {few(lacking)}, which the query has read",
             cause="the offsets expired, were deleted or were never committed; or another "
             "group, not named here, holds them",
@@ -170,22 +170,22 @@ class _GroupCheck:
         strange = sorted(tp for tp, writer in writers.items() if writer is None)
         own = (self._positions.checkpoint and self._positions.checkpoint.query_id) or None
         ids = {writer.query_id for writer in writers.values() if writer is not None}
-        others = sorted(
+        foreign = sorted(
             {
                 str(writer)
                 for writer in writers.values()
                 if writer is not None and own is not None and not own.startswith(writer.query_id)
             }
         )
-        if not others and len(ids) > 1:
-            others = sorted({str(writer) for writer in writers.values() if writer is not None})
+        if not foreign and len(ids) > 1:
+            foreign = sorted({str(writer) for writer in writers.values() if writer is not None})
         # Of a group alone, that no query of ours has committed to, a consumer may be the owner.
         has_query = bool(ids or self._positions.checkpoint or self._positions.ledgers)
-        if others or (strange and has_query):
-            who = [*others, *(["another program"] if strange else [])]
+        if foreign or (strange and has_query):
+            writer_names = [*foreign, *(["another program"] if strange else [])]
             yield PositionFindingKind.GROUP_FOREIGN.finding(
                 self.about,
-                f"other programs commit to it: {few(who)}",
+                f"other programs commit to it: {few(writer_names)}",
                 cause="a second driver, another query or a tool uses the same group, and the "
                 "last commit wins; or this query has a new checkpoint and has not yet "
                 "passed the earlier commits",
@@ -194,7 +194,9 @@ class _GroupCheck:
                     f"{self._commit(rewind=bool(self._ahead_of_query()))}"
                 ),
             )
-        marked = sorted(tp for tp, one in writers.items() if one is not None and one.withheld)
+        marked = sorted(
+            tp for tp, writer in writers.items() if writer is not None and writer.withheld
+        )
         if marked:
             yield PositionFindingKind.GROUP_WITHHELD.finding(
                 self.about,
@@ -260,7 +262,7 @@ class _GroupCheck:
             for tp in behind
             if (writer := self._group.writer(tp)) is not None and writer.withheld
         }
-        behind = {tp: one for tp, one in behind.items() if tp not in withheld}
+        behind = {tp: offsets for tp, offsets in behind.items() if tp not in withheld}
         if behind:
             yield PositionFindingKind.GROUP_BEHIND.finding(
                 self.about,

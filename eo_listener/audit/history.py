@@ -36,14 +36,14 @@ class OlderTopic:
 class HistoryFacts:
     """The result of `read_history`, by partition; a partition without a result is left out.
 
-    `began` is where the first batch started, `known` where the oldest one did that is recorded,
+    `began` is where the first batch started, `oldest` where the oldest recorded one did,
     which may be a later one. `gaps` are what was accepted as lost. `missing` are offsets between
     two batches that no accepted gap explains, `repeated` those that two batches have. `older` are
     older topics of the same name, by their ids.
     """
 
     began: dict[TopicPartition, int] = field(default_factory=dict)
-    known: dict[TopicPartition, int] = field(default_factory=dict)
+    oldest: dict[TopicPartition, int] = field(default_factory=dict)
     gaps: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     missing: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     repeated: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
@@ -60,29 +60,29 @@ def read_history(
     recorded, and counts as applied. `newest`: there may be older entries of any kind. Memory grows
     with the results, not with the batches.
     """
-    found = HistoryFacts()
+    facts = HistoryFacts()
     last: dict[TopicPartition, AppliedBatch] = {}
     for batch in batches:
         tp = batch.partition
         if not _is_of(heads.get(tp), batch):
-            older = found.older.setdefault(tp, {})
+            older = facts.older.setdefault(tp, {})
             older.setdefault(str(batch.head.topic_id), OlderTopic()).add(batch)
             continue
         before = last.get(tp)
         if before is not None:
-            _compare(found, before, batch)
+            _compare(facts, before, batch)
         else:
-            found.known[tp] = _start(batch)
+            facts.oldest[tp] = _start(batch)
             if _begins(batch, newest=newest):
-                found.began[tp] = _start(batch)
+                facts.began[tp] = _start(batch)
         if batch.gap is not None:
-            found.gaps.setdefault(tp, []).append(batch.gap)
+            facts.gaps.setdefault(tp, []).append(batch.gap)
         if before is None or batch.head.range.until >= before.head.range.until:
             last[tp] = batch
-    return found
+    return facts
 
 
-def _compare(found: HistoryFacts, before: AppliedBatch, batch: AppliedBatch) -> None:
+def _compare(facts: HistoryFacts, before: AppliedBatch, batch: AppliedBatch) -> None:
     tp, reached = batch.partition, before.head.range.until
     start, until = _start(batch), batch.head.range.until
     follows = (
@@ -90,9 +90,9 @@ def _compare(found: HistoryFacts, before: AppliedBatch, batch: AppliedBatch) -> 
         and batch.head.batch_id == before.head.batch_id + 1
     )
     if start > reached and (follows or not _is_kept(before)):
-        found.missing.setdefault(tp, []).append(OffsetRange(reached, start))
+        facts.missing.setdefault(tp, []).append(OffsetRange(reached, start))
     elif start < min(reached, until):
-        found.repeated.setdefault(tp, []).append(OffsetRange(start, min(reached, until)))
+        facts.repeated.setdefault(tp, []).append(OffsetRange(start, min(reached, until)))
 
 
 def _start(batch: AppliedBatch) -> int:

@@ -5,7 +5,7 @@ A day of records is one interval, so a set of them takes no more memory than its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from eo_listener.offsets import OffsetRange
 
@@ -14,60 +14,58 @@ Intervals = tuple[OffsetRange, ...]
 
 def union(ranges: Iterable[OffsetRange]) -> Intervals:
     """The union of ranges in any order; those that are empty or reversed count for nothing."""
-    found: list[OffsetRange] = []
-    for start, until in sorted(one for one in ranges if one.start < one.until):
-        if found and start <= found[-1].until:
-            found[-1] = OffsetRange(found[-1].start, max(until, found[-1].until))
+    intervals: list[OffsetRange] = []
+    for start, until in sorted(offsets for offsets in ranges if offsets.start < offsets.until):
+        if intervals and start <= intervals[-1].until:
+            intervals[-1] = OffsetRange(intervals[-1].start, max(until, intervals[-1].until))
         else:
-            found.append(OffsetRange(start, until))
-    return tuple(found)
+            intervals.append(OffsetRange(start, until))
+    return tuple(intervals)
 
 
 def of_offsets(offsets: Iterable[int]) -> Intervals:
     """The intervals of offsets that rise, none of them twice."""
-    found: list[OffsetRange] = []
+    intervals: list[OffsetRange] = []
     for offset in offsets:
-        if found and offset == found[-1].until:
-            found[-1] = OffsetRange(found[-1].start, offset + 1)
+        if intervals and offset == intervals[-1].until:
+            intervals[-1] = OffsetRange(intervals[-1].start, offset + 1)
         else:
-            found.append(OffsetRange(offset, offset + 1))
-    return tuple(found)
+            intervals.append(OffsetRange(offset, offset + 1))
+    return tuple(intervals)
 
 
-def common(one: Intervals, other: Intervals) -> Intervals:
+def common(first: Intervals, second: Intervals) -> Intervals:
     """The offsets in both."""
-    return tuple(_common(one, other))
+    shared = []
+    rest, other_rest = iter(first), iter(second)
+    a, b = next(rest, None), next(other_rest, None)
+    while a is not None and b is not None:
+        start, until = max(a.start, b.start), min(a.until, b.until)
+        if start < until:
+            shared.append(OffsetRange(start, until))
+        if a.until <= b.until:
+            a = next(rest, None)
+        else:
+            b = next(other_rest, None)
+    return tuple(shared)
 
 
-def without(one: Intervals, other: Intervals) -> Intervals:
+def without(intervals: Intervals, removed: Intervals) -> Intervals:
     """The offsets in the first and not in the second."""
-    found = []
-    rest = iter(other)
+    remaining = []
+    rest = iter(removed)
     gap = next(rest, None)
-    for start, until in one:
+    for start, until in intervals:
         while gap is not None and gap.until <= start:
             gap = next(rest, None)
         at = start
         while gap is not None and gap.start < until:
             if at < gap.start:
-                found.append(OffsetRange(at, gap.start))
+                remaining.append(OffsetRange(at, gap.start))
             at = gap.until
             if at >= until:
                 break
             gap = next(rest, None)
         if at < until:
-            found.append(OffsetRange(at, until))
-    return tuple(found)
-
-
-def _common(one: Intervals, other: Intervals) -> Iterator[OffsetRange]:
-    left, right = iter(one), iter(other)
-    a, b = next(left, None), next(right, None)
-    while a is not None and b is not None:
-        start, until = max(a.start, b.start), min(a.until, b.until)
-        if start < until:
-            yield OffsetRange(start, until)
-        if a.until <= b.until:
-            a = next(left, None)
-        else:
-            b = next(right, None)
+            remaining.append(OffsetRange(at, until))
+    return tuple(remaining)

@@ -29,29 +29,29 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> PositionFinding:
     """Say why a store has no ledger that is taken for that of the query."""
-    wanted = "the query" if positions.query is None else f"query {positions.query!r}"
+    query = "the query" if positions.query is None else f"query {positions.query!r}"
     if store.renamed:
         key = store.renamed[0]
         return PositionFindingKind.LEDGER_RENAMED.finding(
             store.store,
-            f"its ledger has nothing of {wanted}, but has heads of this checkpoint under query "
+            f"its ledger has nothing of {query}, but has heads of this checkpoint under query "
             f"{key.query!r}, sink {key.sink!r}",
             cause="the requested name is wrong; or the query, its name= or the sink's table "
             "was renamed",
             fix=_carried_over(store, key, positions, advice),
         )
-    others = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.others)
+    stored = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.other_keys)
     if positions.checkpoint is not None and positions.checkpoint.has_done_nothing:
         return PositionFindingKind.LEDGER_EMPTY.finding(
             severity=Severity.NOTE,
             about=store.store,
-            what=f"its ledger has nothing of {wanted}, which has committed no batch yet"
-            + (f"; it has {others}" if others else ""),
+            what=f"its ledger has nothing of {query}, which has committed no batch yet"
+            + (f"; it has {stored}" if stored else ""),
         )
     return PositionFindingKind.LEDGER_EMPTY.finding(
         store.store,
-        f"its ledger has nothing of {wanted}"
-        + (f"; it has {others}" if others else ": it is empty"),
+        f"its ledger has nothing of {query}"
+        + (f"; it has {stored}" if stored else ": it is empty"),
         cause="the ledger belongs to other queries, the name is wrong, or the store was "
         "emptied or restored from a copy older than the query",
         fix="name the query as the ledger does (--query NAME); or restore the store; or, if "
@@ -80,8 +80,8 @@ def _carried_over(
     back = f"give the query its old name again: exactly_once(..., name={key.query!r})"
     new = LedgerKey(positions.sink or key.sink, positions.query or key.query)
     rename = advice.rename_ledger(store.address, key, new)
-    again = advice.name_ledger(key, new)
-    return f"name it as the ledger does, {again}; or, if it was renamed, {rename}; or {back}"
+    options = advice.name_ledger(key, new)
+    return f"name it as the ledger does, {options}; or, if it was renamed, {rename}; or {back}"
 
 
 def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
@@ -91,10 +91,10 @@ def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFind
             yield no_ledger(store, positions, advice)
         for ledger in store.ledgers:
             check = _LedgerCheck(positions, ledger, advice)
-            found = list(check.findings())
-            yield from found
+            findings = list(check.findings())
+            yield from findings
             yield from other_names(ledger, store, positions)
-            if not any(one.matters for one in found):
+            if not any(finding.matters for finding in findings):
                 yield PositionFindingKind.AGREED.finding(
                     check.about, f"{len(ledger.heads)} partitions, {check.agreement}"
                 )
@@ -127,20 +127,21 @@ class _LedgerCheck:
         if self._ledger.replaced:
             return begin_from(self._ledger, self._advice)
         begin = self._advice.begin_from_ledger(self._ledger)
-        others = [
-            self._positions.named(one)
-            for one in self._positions.ledgers
-            if one.key.query == self._ledger.key.query and one.ends != self._ledger.ends
+        different = [
+            self._positions.named(other_ledger)
+            for other_ledger in self._positions.ledgers
+            if other_ledger.key.query == self._ledger.key.query
+            and other_ledger.ends != self._ledger.ends
         ]
-        if others:
+        if different:
             begin = (
                 "give this sink a query of its own, since no start fits both it and "
-                f"{few(others)}: start the query without this sink, and another query with this "
+                f"{few(different)}: start the query without this sink, and another query with this "
                 f"sink alone: {begin.removeprefix(STOP)}"
             )
         own = None if self._checkpoint is None else self._checkpoint.query_id
-        known = self._positions.query is not None or own is None
-        if known or any(head.query_id == own for head in self._ledger.heads.values()):
+        is_named = self._positions.query is not None or own is None
+        if is_named or any(head.query_id == own for head in self._ledger.heads.values()):
             return begin
         name = literal(self._ledger.key.query)
         return (
@@ -151,10 +152,12 @@ class _LedgerCheck:
     @property
     def _is_one_batch(self) -> bool:
         """True if one batch is planned: with more the query went on while it was read."""
-        found = self._checkpoint
-        if found is None or found.planned is None:
+        checkpoint = self._checkpoint
+        if checkpoint is None or checkpoint.planned is None:
             return False
-        return found.planned == (0 if found.committed is None else found.committed + 1)
+        return checkpoint.planned == (
+            0 if checkpoint.committed is None else checkpoint.committed + 1
+        )
 
     def findings(self) -> Iterator[PositionFinding]:
         ledger = self._ledger
@@ -183,10 +186,14 @@ class _LedgerCheck:
 
     def _is_at_work(self, batch: int) -> bool:
         """Return True if it is a batch that the checkpoint plans, and has not committed."""
-        found = self._checkpoint
-        if found is None or found.planned is None:
+        checkpoint = self._checkpoint
+        if checkpoint is None or checkpoint.planned is None:
             return False
-        return (-1 if found.committed is None else found.committed) < batch <= found.planned
+        return (
+            (-1 if checkpoint.committed is None else checkpoint.committed)
+            < batch
+            <= checkpoint.planned
+        )
 
     def _was_taken_back(self, severity: Severity) -> Iterator[PositionFinding]:
         """Describe a table that was rolled back; a note if the checkpoint is no further."""
@@ -201,10 +208,10 @@ class _LedgerCheck:
 
     def _to_undo(self, back: TakenBack) -> str:
         """Undo it, if a command can; or begin at the ledger's position, or with an empty table."""
-        again = FROM_EARLIEST
+        restart = FROM_EARLIEST
         if self._ledger.heads:
-            again = self._begin
-        return f"{back.fix}; or, if that was intended, {again}" if back.fix else again
+            restart = self._begin
+        return f"{back.fix}; or, if that was intended, {restart}" if back.fix else restart
 
     def _foreign(self, checkpoint: CheckpointPositions) -> Iterator[PositionFinding]:
         """Heads that agree with the checkpoint, though its query has not moved them.
@@ -233,7 +240,7 @@ class _LedgerCheck:
 
     def _recorded(self) -> Iterator[PositionFinding]:
         """Check the ledger's history."""
-        for kind, found, what, cause in (
+        for kind, ranges, text, cause in (
             (
                 PositionFindingKind.HISTORY_MISSING,
                 self._ledger.missing,
@@ -247,13 +254,13 @@ class _LedgerCheck:
                 "rows of the ledger were edited, or the ledger was moved back by hand",
             ),
         ):
-            if found:
+            if ranges:
                 yield kind.finding(
                     self.about,
-                    f"{what}: {_every(found)}",
+                    f"{text}: {_every(ranges)}",
                     cause=cause,
                     fix="count the rows: add --rows to this command",
-                    ranges=found,
+                    ranges=ranges,
                 )
         if self._ledger.gaps:
             yield PositionFindingKind.GAP_ACCEPTED.finding(
@@ -320,9 +327,9 @@ class _LedgerCheck:
         if source is None:
             return {}
         return {
-            tp: OffsetRange(one.start, min(one.until, source.logs[tp].start))
-            for tp, one in behind.items()
-            if tp in source.logs and source.logs[tp].start > one.start
+            tp: OffsetRange(offsets.start, min(offsets.until, source.logs[tp].start))
+            for tp, offsets in behind.items()
+            if tp in source.logs and source.logs[tp].start > offsets.start
         }
 
     def _ahead(
@@ -358,16 +365,16 @@ class _LedgerCheck:
         """Return True if what a planned batch has before these offsets was given up."""
         done = {} if self._checkpoint is None else self._checkpoint.done
         return all(
-            self._ledger.accepts(tp, OffsetRange(done[tp], one.start))
-            for tp, one in between.items()
+            self._ledger.accepts(tp, OffsetRange(done[tp], offsets.start))
+            for tp, offsets in between.items()
         )
 
     def _is_of_damaged(self, head: Head) -> bool:
         """Return True if a batch whose file may be damaged has moved the ledger."""
-        found = self._checkpoint
-        if found is None or not found.damaged or found.planned is None:
+        checkpoint = self._checkpoint
+        if checkpoint is None or not checkpoint.damaged or checkpoint.planned is None:
             return False
-        return head.query_id == found.query_id and head.batch_id <= found.planned
+        return head.query_id == checkpoint.query_id and head.batch_id <= checkpoint.planned
 
     def _is_ahead(self, ahead: Mapping[TopicPartition, OffsetRange]) -> PositionFinding:
         return PositionFindingKind.LEDGER_AHEAD.finding(
@@ -382,21 +389,23 @@ class _LedgerCheck:
     def _who(self, ranges: Mapping[TopicPartition, OffsetRange]) -> str:
         own = self._checkpoint.query_id if self._checkpoint is not None else None
         head = self._ledger.heads[min(ranges)]
-        who = f"run {head.run_id}, batch {head.batch_id}"
+        run = f"run {head.run_id}, batch {head.batch_id}"
         if own is not None and head.query_id != own:
             return (
-                f"another checkpoint has moved it (query id {head.query_id}, {who}; this "
+                f"another checkpoint has moved it (query id {head.query_id}, {run}; this "
                 f"checkpoint has {own}): a second driver runs, or the query has since been "
                 "started with that checkpoint"
             )
         return (
-            f"{who} has moved it: the checkpoint was restored from an older copy, or a second "
+            f"{run} has moved it: the checkpoint was restored from an older copy, or a second "
             "driver runs on a copy of it"
         )
 
 
 def _every(ranges: Mapping[TopicPartition, tuple[OffsetRange, ...]]) -> str:
-    return few(f"{tp} {one}" for tp, ones in sorted(ranges.items()) for one in ones)
+    return few(
+        f"{tp} {offsets}" for tp, intervals in sorted(ranges.items()) for offsets in intervals
+    )
 
 
 def _differing(positions: Positions) -> Iterator[PositionFinding]:
@@ -409,15 +418,15 @@ def _differing(positions: Positions) -> Iterator[PositionFinding]:
         return
     for ledgers in by_query.values():
         first = ledgers[0]
-        for other in ledgers[1:]:
+        for second in ledgers[1:]:
             differing = {
-                tp: OffsetRange(*sorted((head.range.until, other.heads[tp].range.until)))
+                tp: OffsetRange(*sorted((head.range.until, second.heads[tp].range.until)))
                 for tp, head in first.heads.items()
-                if tp in other.heads and not first.may_have_met(other, tp)
+                if tp in second.heads and not first.may_have_met(second, tp)
             }
             if differing:
                 yield PositionFindingKind.SINKS_DIFFER.finding(
-                    f"{positions.named(first)} and {positions.named(other)}",
+                    f"{positions.named(first)} and {positions.named(second)}",
                     f"their ledgers differ: {listed(differing)}",
                     cause="the last batch reached only one of them before the query ended, or one "
                     "store was restored from an older copy",

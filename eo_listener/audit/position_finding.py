@@ -26,7 +26,7 @@ class Severity(Enum):
 
 
 class Harm(Enum):
-    """What happened to the records of a finding's ranges."""
+    """The fate of the records in the ranges of a finding."""
 
     NONE = "none"
     LOST = "lost"
@@ -140,18 +140,19 @@ _UNCERTAIN = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionFinding:
-    """One finding: `about` names what it is of, `fix` is a command or the code to type.
-
-    `ranges` are the offsets in question, by partition; `harm` what became of their records.
-    """
+    """One finding of an audit."""
 
     kind: PositionFindingKind
     severity: Severity
+    #: The name of its subject, such as "group flights".
     about: str
     what: str
     cause: str
+    #: A command, or the code to write.
     fix: str
+    #: The offsets in question, by partition.
     ranges: Mapping[TopicPartition, Intervals]
+    #: The fate of the records at these offsets.
     harm: Harm
 
     @property
@@ -174,28 +175,36 @@ class PositionFinding:
             "cause": self.cause,
             "fix": self.fix,
             "harm": self.harm.value,
-            "offsets": sum(one.until - one.start for ones in self.ranges.values() for one in ones),
+            "offsets": sum(
+                offsets.until - offsets.start
+                for intervals in self.ranges.values()
+                for offsets in intervals
+            ),
             "ranges": list(islice(self._rows(), SHOWN)),
         }
 
     def _rows(self) -> Iterator[list[object]]:
         """Topic, partition, start and until of each range."""
-        return ([*tp, *one] for tp, ones in sorted(self.ranges.items()) for one in ones)
+        return (
+            [*tp, *offsets]
+            for tp, intervals in sorted(self.ranges.items())
+            for offsets in intervals
+        )
 
 
 def single(ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, Intervals]:
     """The same, as a finding has them: several ranges of each partition."""
-    return {tp: (one,) for tp, one in ranges.items()}
+    return {tp: (offsets,) for tp, offsets in ranges.items()}
 
 
 def size(ranges: Mapping[TopicPartition, OffsetRange]) -> int:
     """How many offsets these are."""
-    return sum(one.until - one.start for one in ranges.values())
+    return sum(offsets.until - offsets.start for offsets in ranges.values())
 
 
 def listed(ranges: Mapping[TopicPartition, OffsetRange]) -> str:
     """Return a few of the ranges as text."""
-    return few(f"{tp} {one}" for tp, one in sorted(ranges.items()))
+    return few(f"{tp} {offsets}" for tp, offsets in sorted(ranges.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,21 +216,25 @@ class AuditOutcome:
     @property
     def to_act_on(self) -> tuple[PositionFinding, ...]:
         """Those that matter."""
-        return tuple(one for one in self.findings if one.matters)
+        return tuple(finding for finding in self.findings if finding.matters)
 
     @property
     def complete(self) -> bool:
         """True if all could be read that was asked for."""
-        return not any(one.is_unread for one in self.findings)
+        return not any(finding.is_unread for finding in self.findings)
 
     def count(self, harm: Harm) -> int:
         """How many offsets have suffered it; each of a partition counts once."""
-        found: dict[TopicPartition, list[OffsetRange]] = {}
+        by_partition: dict[TopicPartition, list[OffsetRange]] = {}
         for finding in self.findings:
             if finding.harm is harm:
                 for tp, ranges in finding.ranges.items():
-                    found.setdefault(tp, []).extend(ranges)
-        return sum(one.until - one.start for every in found.values() for one in union(every))
+                    by_partition.setdefault(tp, []).extend(ranges)
+        return sum(
+            offsets.until - offsets.start
+            for every in by_partition.values()
+            for offsets in union(every)
+        )
 
     def document(self) -> dict[str, object]:
         """Its form in JSON."""
@@ -248,9 +261,9 @@ class AuditOutcome:
         unproved = self.count(Harm.UNPROVED)
         if not parts:
             uncertain = unproved or any(
-                one.kind in _UNCERTAIN
-                for one in self.findings
-                if one.matters or one.kind is PositionFindingKind.LEDGER_EMPTY
+                finding.kind in _UNCERTAIN
+                for finding in self.findings
+                if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
             )
             parts.append(
                 "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
@@ -260,10 +273,10 @@ class AuditOutcome:
         accepted = self.count(Harm.ACCEPTED)
         if accepted:
             parts.append(f"{counted(accepted, 'record')} lost before and accepted")
-        unread = dict.fromkeys(one.about for one in self.findings if one.is_unread)
-        left = len([one for one in self.to_act_on if not one.is_unread])
-        if left or not unread:
-            parts.append(f"to act on: {left}" if left else "nothing to act on")
+        unread = dict.fromkeys(finding.about for finding in self.findings if finding.is_unread)
+        open_findings = len([finding for finding in self.to_act_on if not finding.is_unread])
+        if open_findings or not unread:
+            parts.append(f"to act on: {open_findings}" if open_findings else "nothing to act on")
         if unread:
             parts.append(f"INCOMPLETE: {few(unread)} could not be read, see its fix")
         return ", ".join(parts)
@@ -272,5 +285,5 @@ class AuditOutcome:
 def outcome(findings: Iterable[PositionFinding]) -> AuditOutcome:
     """Sort findings: the most important come last, since a terminal shows the end."""
     order = list(Severity)
-    ordered = sorted(findings, key=lambda one: order.index(one.severity))
+    ordered = sorted(findings, key=lambda finding: order.index(finding.severity))
     return AuditOutcome(findings=tuple(ordered))

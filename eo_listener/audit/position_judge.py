@@ -31,7 +31,7 @@ def not_read(about: str, error: EoListenerError, lost: str = "") -> PositionFind
         about,
         error.problem,
         cause=error.cause or "",
-        fix="; or, ".join(one for one in (error.fix, lost) if one)
+        fix="; or, ".join(text for text in (error.fix, lost) if text)
         or "fix this, then run the command again",
     )
 
@@ -48,12 +48,12 @@ def judge_rows(
 
     The table has `count` rows, `without` of them without topic, partition or offset.
     """
-    found: dict[AuditFindingKind, list[AuditFinding]] = {}
-    for one in rows:
-        found.setdefault(one.kind, []).append(one)
-    for kind, ones in found.items():
-        yield from _of_kind(ledger, table, kind, ones, advice)
-    if all(kind.gravity is Gravity.EXPLAINED for kind in found):
+    by_kind: dict[AuditFindingKind, list[AuditFinding]] = {}
+    for row in rows:
+        by_kind.setdefault(row.kind, []).append(row)
+    for kind, findings in by_kind.items():
+        yield from _of_kind(ledger, table, kind, findings, advice)
+    if all(kind.gravity is Gravity.EXPLAINED for kind in by_kind):
         yield PositionFindingKind.AGREED.finding(
             f"rows of {table}",
             f"{count:,} rows: each offset of the ledger is in the table once, or explained",
@@ -80,34 +80,34 @@ def _of_kind(
     ledger: LedgerPositions,
     table: str,
     kind: AuditFindingKind,
-    ones: list[AuditFinding],
+    findings: list[AuditFinding],
     advice: Advice,
 ) -> Iterator[PositionFinding]:
-    count = sum(one.range.until - one.range.start for one in ones)
+    count = sum(finding.range.until - finding.range.start for finding in findings)
     about = f"rows of {table}"
-    shown = few(f"{one.partition} {one.range}" for one in ones)
-    what = f"{count:,} offsets, {kind.value}: {shown}"
+    shown = few(f"{finding.partition} {finding.range}" for finding in findings)
+    text = f"{count:,} offsets, {kind.value}: {shown}"
     if kind.gravity is not Gravity.WRONG:
         is_explained = kind.gravity is Gravity.EXPLAINED
         yield (
             PositionFindingKind.ROWS_EXPLAINED
             if is_explained
             else PositionFindingKind.ROWS_UNPROVABLE
-        ).finding(about, what, ranges=_by_partition(ones))
+        ).finding(about, text, ranges=_by_partition(findings))
         return
     yield _KINDS.get(kind, PositionFindingKind.ROWS_WRONG).finding(
         about,
-        what,
+        text,
         cause=_CAUSES.get(kind, ""),
         fix=_fix(ledger, kind, advice),
-        ranges=_by_partition(ones),
+        ranges=_by_partition(findings),
     )
 
 
-def _by_partition(ones: list[AuditFinding]) -> dict[TopicPartition, Intervals]:
+def _by_partition(findings: list[AuditFinding]) -> dict[TopicPartition, Intervals]:
     ranges: dict[TopicPartition, list[OffsetRange]] = {}
-    for one in ones:
-        ranges.setdefault(one.partition, []).append(one.range)
+    for finding in findings:
+        ranges.setdefault(finding.partition, []).append(finding.range)
     return {tp: tuple(every) for tp, every in ranges.items()}
 
 

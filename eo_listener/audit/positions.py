@@ -39,22 +39,24 @@ class SourcePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPositions:
-    """One checkpoint. `committed` and `planned` are batches, or None.
-
-    `done` is where the newest committed batch ended, `ahead` where the newest planned one ends, and
-    `began` where the query began to read, as far as that is recorded. `damaged` names files that
-    cannot be used. `counted`: it has sources that are not Kafka.
-    """
+    """One checkpoint."""
 
     label: str
     exists: bool = True
     query_id: str | None = None
+    #: The newest committed batch.
     committed: int | None = None
+    #: The newest planned batch.
     planned: int | None = None
+    #: The offsets at which the newest committed batch ended.
     done: Mapping[TopicPartition, int] = field(default_factory=_none)
+    #: The offsets at which the newest planned batch ends.
     ahead: Mapping[TopicPartition, int] = field(default_factory=_none)
+    #: The offsets at which the query began to read, as far as they are recorded.
     began: Mapping[TopicPartition, int] = field(default_factory=_none)
+    #: The files that cannot be used.
     damaged: tuple[str, ...] = ()
+    #: True if it has sources that are not Kafka.
     counted: bool = False
 
     @property
@@ -85,33 +87,35 @@ class GroupPositions:
 
     def writer(self, tp: TopicPartition) -> CommitMetadata | None:
         """Who has committed the offset of a partition; None for another program."""
-        held = self.after.get(tp) or self.before.get(tp)
-        return None if held is None else CommitMetadata.parse(held.metadata)
+        position = self.after.get(tp) or self.before.get(tp)
+        return None if position is None else CommitMetadata.parse(position.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPositions:
-    """The ledger of one sink and query in a store; `store` is its human-readable name.
+    """The ledger of one sink and query in a store, with the facts of its history."""
 
-    From the history come `began`, the start of each partition's first batch, `gaps`, the losses
-    that were accepted, and contradictions between batches: `missing` and `repeated` offsets.
-    `begun` is a batch that was begun and not finished (a sink without transactions). `taken_back`
-    records that somebody rolled back the table, and the ledger with it. `later` is the position of
-    each partition when it was read again. `targets` are topics that hold the rows, apart from the
-    ledger; `replaced` those that were deleted or recreated since.
-    """
-
+    #: The human-readable name of the store.
     store: str
     key: LedgerKey
     heads: Mapping[TopicPartition, Head]
+    #: The start of the first batch of each partition.
     began: Mapping[TopicPartition, int] = field(default_factory=_none)
+    #: The losses that were accepted.
     gaps: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
+    #: Offsets between two batches that no accepted gap explains.
     missing: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
+    #: Offsets that two batches have.
     repeated: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
+    #: A batch that was begun and not finished, by a sink without transactions.
     begun: int | None = None
+    #: The rollback of the table, and of the ledger with it.
     taken_back: TakenBack | None = None
+    #: The topics that hold the rows, apart from the ledger.
     targets: tuple[str, ...] = ()
+    #: The targets that were deleted or recreated since.
     replaced: tuple[str, ...] = ()
+    #: The position of each partition when the ledger was read again.
     later: Mapping[TopicPartition, int] = field(default_factory=_none)
 
     @property
@@ -119,10 +123,10 @@ class LedgerPositions:
         """Up to where each partition is applied."""
         return {tp: head.range.until for tp, head in self.heads.items()}
 
-    def may_have_met(self, other: LedgerPositions, tp: TopicPartition) -> bool:
+    def may_have_met(self, other_ledger: LedgerPositions, tp: TopicPartition) -> bool:
         """Return True if both may have applied a partition up to the same offset at one moment."""
-        mine, its = self.heads[tp].range.until, other.heads[tp].range.until
-        return mine <= other.later.get(tp, its) and its <= self.later.get(tp, mine)
+        mine, its = self.heads[tp].range.until, other_ledger.heads[tp].range.until
+        return mine <= other_ledger.later.get(tp, its) and its <= self.later.get(tp, mine)
 
     def accepts(self, tp: TopicPartition, gap: OffsetRange) -> bool:
         """Return True if all of these offsets are recorded as given up."""
@@ -145,24 +149,23 @@ class StorePositions:
     store: str
     address: str = "LEDGER"
     ledgers: tuple[LedgerPositions, ...]
-    others: tuple[LedgerKey, ...] = ()
+    other_keys: tuple[LedgerKey, ...] = ()
     renamed: tuple[LedgerKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """All that was read; what was not asked for, or could not be read, is None or not there.
-
-    `query` is the name of the query, `sink` the key of the sink, if given. `uncommitted` are topics
-    that the query commits to no group.
-    """
+    """All that was read; a part that was not requested, or could not be read, is None or empty."""
 
     source: SourcePositions | None = None
     checkpoint: CheckpointPositions | None = None
     groups: tuple[GroupPositions, ...] = ()
     stores: tuple[StorePositions, ...] = ()
+    #: The requested name of the query.
     query: str | None = None
+    #: The requested key of the sink.
     sink: str | None = None
+    #: Topics that the query commits to no group.
     uncommitted: frozenset[str] = frozenset()
 
     @property
@@ -172,7 +175,7 @@ class Positions:
 
     def named(self, ledger: LedgerPositions) -> str:
         """Return a ledger's label, with its store if another store has the same sink and query."""
-        alone = sum(one.key == ledger.key for one in self.ledgers) <= 1
+        alone = sum(each.key == ledger.key for each in self.ledgers) <= 1
         return ledger.label if alone else f"{ledger.label}, in {ledger.store}"
 
     def committed_to(self, group: GroupPositions) -> frozenset[str] | None:
@@ -182,16 +185,18 @@ class Positions:
         """
         done = {} if self.checkpoint is None else self.checkpoint.done
         read = frozenset(tp.topic for tp in done if tp != BATCHES)
-        wanted = read - self.uncommitted
-        others = frozenset[str]().union(*(one.topics for one in self.groups if one is not group))
-        own = (group.topics & read) or (wanted - others) or wanted
+        committed = read - self.uncommitted
+        elsewhere = frozenset[str]().union(
+            *(other_group.topics for other_group in self.groups if other_group is not group)
+        )
+        own = (group.topics & read) or (committed - elsewhere) or committed
         return own if read - own else None
 
 
 def lowest(every: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
     """The least offset of each partition, among those that have it."""
-    found: dict[TopicPartition, int] = {}
-    for held in every:
-        for tp, offset in held.items():
-            found[tp] = min(offset, found.get(tp, offset))
-    return found
+    least: dict[TopicPartition, int] = {}
+    for offsets in every:
+        for tp, offset in offsets.items():
+            least[tp] = min(offset, least.get(tp, offset))
+    return least

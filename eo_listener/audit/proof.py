@@ -47,29 +47,29 @@ def prove(
     """
     facts = read_rows(claims, rows)
     logs = log.facts(sorted((facts.keys() | claims.keys()) - {BATCHES}))
-    found: list[AuditFinding] = []
+    findings: list[AuditFinding] = []
     for tp in sorted(facts):
-        kept, claim, there = facts[tp], claims.get(tp), logs.get(tp)
+        row_facts, claim, log_facts = facts[tp], claims.get(tp), logs.get(tp)
         shown: Intervals = ()
         committed: Intervals = ()
-        if claim is not None and there is not None and _same_topic(claim, there):
-            asked = common(kept.absent, union([OffsetRange(there.start, there.end)]))
-            if asked:
-                shown = log.visible(tp, asked, committed=False)
+        if claim is not None and log_facts is not None and _same_topic(claim, log_facts):
+            absent = common(row_facts.absent, union([OffsetRange(log_facts.start, log_facts.end)]))
+            if absent:
+                shown = log.visible(tp, absent, committed=False)
                 if read_committed:
-                    committed = log.visible(tp, asked, committed=True)
-        found.extend(
+                    committed = log.visible(tp, absent, committed=True)
+        findings.extend(
             explain(
                 tp,
                 claim,
-                kept,
-                there,
+                row_facts,
+                log_facts,
                 shown=shown,
                 committed=committed,
                 read_committed=read_committed,
             )
         )
-    return tuple(found)
+    return tuple(findings)
 
 
 def still_unclaimed(
@@ -79,13 +79,13 @@ def still_unclaimed(
 
     A query at work has applied batches since it was read first; their rows are claimed by now.
     """
-    for one in findings:
-        claim = claims.get(one.partition)
-        if one.kind is not AuditFindingKind.UNCLAIMED or claim is None:
-            yield one
+    for finding in findings:
+        claim = claims.get(finding.partition)
+        if finding.kind is not AuditFindingKind.UNCLAIMED or claim is None:
+            yield finding
             continue
-        for left in without((one.range,), union(claim.ranges)):
-            yield replace(one, range=left)
+        for remaining in without((finding.range,), union(claim.ranges)):
+            yield replace(finding, range=remaining)
 
 
 def explain(
@@ -105,8 +105,8 @@ def explain(
     transactions (or of none). The latter only count with `read_committed`.
     """
 
-    def findings(kind: AuditFindingKind, found: Intervals) -> Iterator[AuditFinding]:
-        return (AuditFinding(kind=kind, partition=tp, range=one) for one in found)
+    def findings(kind: AuditFindingKind, intervals: Intervals) -> Iterator[AuditFinding]:
+        return (AuditFinding(kind=kind, partition=tp, range=offsets) for offsets in intervals)
 
     yield from findings(AuditFindingKind.DUPLICATE, rows.repeated)
     yield from findings(AuditFindingKind.UNCLAIMED, rows.unclaimed)
@@ -125,7 +125,7 @@ def explain(
         return
     yield from findings(
         AuditFindingKind.MOVED_BACK,
-        union(OffsetRange(max(log.end, one.start), one.until) for one in claim.ranges),
+        union(OffsetRange(max(log.end, offsets.start), offsets.until) for offsets in claim.ranges),
     )
     accepted = common(rows.absent, union(claim.gaps))
     yield from findings(AuditFindingKind.ACCEPTED, accepted)
@@ -135,8 +135,8 @@ def explain(
     )
     absent = common(absent, union([OffsetRange(log.start, log.end)]))
     lost = common(absent, committed if read_committed else shown)
-    for kind, ones in _lost(claim, rows, lost):
-        yield from findings(kind, ones)
+    for kind, intervals in _lost(claim, rows, lost):
+        yield from findings(kind, intervals)
     hidden = without(common(absent, shown), lost)
     yield from findings(
         AuditFindingKind.ABORTED, common(hidden, union([OffsetRange(0, log.stable)]))
@@ -154,8 +154,8 @@ def _lost(
     unrecorded = common(lost, union([OffsetRange(0, claim.known_from)]))
     yield AuditFindingKind.UNRECORDED, unrecorded
     missing = without(lost, unrecorded)
-    ends = {one.until for one in claim.ranges}
-    tail = tuple(one for one in rows.absent if one.until in ends)
+    ends = {offsets.until for offsets in claim.ranges}
+    tail = tuple(offsets for offsets in rows.absent if offsets.until in ends)
     yield AuditFindingKind.MISSING, without(missing, tail)
     yield AuditFindingKind.TAIL, common(missing, tail)
 

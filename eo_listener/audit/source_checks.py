@@ -34,19 +34,19 @@ def held_positions(positions: Positions) -> dict[TopicPartition, int]:
     """
     checkpoint = positions.checkpoint
     done = () if checkpoint is None else (checkpoint.done,)
-    ledgers = (_heads(positions, one) for one in positions.ledgers)
+    ledgers = (_heads(positions, ledger) for ledger in positions.ledgers)
     ends = ({tp: at.range.until for tp, at in heads.items()} for heads in ledgers)
-    groups = ({tp: at.offset for tp, at in one.before.items()} for one in positions.groups)
+    groups = ({tp: at.offset for tp, at in group.before.items()} for group in positions.groups)
     return {**_greatest(groups), **_greatest((*done, *ends))}
 
 
 def _greatest(every: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
-    for held in every:
-        for tp, offset in held.items():
+    greatest: dict[TopicPartition, int] = {}
+    for offsets in every:
+        for tp, offset in offsets.items():
             if tp != BATCHES:
-                found[tp] = max(offset, found.get(tp, offset))
-    return found
+                greatest[tp] = max(offset, greatest.get(tp, offset))
+    return greatest
 
 
 def _heads(positions: Positions, ledger: LedgerPositions) -> Mapping[TopicPartition, Head]:
@@ -76,15 +76,19 @@ def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str
 def applied_by_all(positions: Positions) -> dict[TopicPartition, int]:
     """Up to where every ledger has each partition; those that one lacks are left out."""
     ends = [ledger.ends for ledger in positions.ledgers]
-    return {tp: offset for tp, offset in lowest(ends).items() if all(tp in one for one in ends)}
+    return {
+        tp: offset
+        for tp, offset in lowest(ends).items()
+        if all(tp in ledger_ends for ledger_ends in ends)
+    }
 
 
 def misplaced(positions: Positions) -> frozenset[TopicPartition]:
     """Partitions whose offsets cannot be compared: their log is gone, recreated or cut back."""
     if positions.source is None:
         return frozenset()
-    held, logs = held_positions(positions), positions.source.logs
-    outside = {tp for tp, offset in held.items() if tp not in logs or offset > logs[tp].end}
+    offsets, logs = held_positions(positions), positions.source.logs
+    outside = {tp for tp, offset in offsets.items() if tp not in logs or offset > logs[tp].end}
     return frozenset(outside | recreated_partitions(positions).keys())
 
 
@@ -108,46 +112,46 @@ def check_source(positions: Positions, advice: Advice) -> Iterator[PositionFindi
     source = positions.source
     if source is None:
         return
-    held = held_positions(positions)
-    found = [
-        *_gone(held, source, advice),
+    offsets = held_positions(positions)
+    findings = [
+        *_gone(offsets, source, advice),
         *_recreated(positions, advice),
-        *_beyond(positions, held, source, advice),
+        *_beyond(positions, offsets, source, advice),
         *_deleted(positions, source, advice),
         *_transactions(source, advice),
     ]
-    yield from found
-    known = {tp for ledger in positions.ledgers for tp in ledger.heads}
-    new = sorted(source.logs.keys() - held.keys() - known)
-    if new and held:
+    yield from findings
+    in_ledgers = {tp for ledger in positions.ledgers for tp in ledger.heads}
+    new = sorted(source.logs.keys() - offsets.keys() - in_ledgers)
+    if new and offsets:
         yield PositionFindingKind.NEW_PARTITIONS.finding(
             f"cluster {source.servers}",
             f"no checkpoint, group or ledger holds an offset of {few(map(str, new))} yet",
         )
-    if not any(one.matters for one in found):
+    if not any(finding.matters for finding in findings):
         yield PositionFindingKind.AGREED.finding(
             f"cluster {source.servers}",
-            f"{len(held)} partitions, every position lies within its log",
+            f"{len(offsets)} partitions, every position lies within its log",
         )
 
 
 def _gone(
-    held: Mapping[TopicPartition, int], source: SourcePositions, advice: Advice
+    offsets: Mapping[TopicPartition, int], source: SourcePositions, advice: Advice
 ) -> Iterator[PositionFinding]:
     topics = {tp.topic for tp in source.logs}
-    gone = sorted(tp for tp in held if tp not in source.logs)
+    gone = sorted(tp for tp in offsets if tp not in source.logs)
     for topic in sorted({tp.topic for tp in gone}):
         of_topic = [tp for tp in gone if tp.topic == topic]
         whole = topic not in topics
-        what = "it does not exist" if whole else f"it lacks partition {few(map(str, of_topic))}"
+        text = "it does not exist" if whole else f"it lacks partition {few(map(str, of_topic))}"
         yield PositionFindingKind.TOPIC_GONE.finding(
             f"topic {topic}",
-            f"{what}, but a checkpoint, group or ledger holds positions in it",
+            f"{text}, but a checkpoint, group or ledger holds positions in it",
             cause="it was deleted, the client may not describe it, or this is another cluster"
             if whole
             else "it was deleted and recreated with fewer partitions; or this is another cluster",
             fix=f"check -b and the client's permissions: {advice.preflight(topic)}",
-            ranges=single({tp: OffsetRange(held[tp], held[tp]) for tp in of_topic}),
+            ranges=single({tp: OffsetRange(offsets[tp], offsets[tp]) for tp in of_topic}),
         )
 
 
@@ -157,9 +161,9 @@ def _recreated(positions: Positions, advice: Advice) -> Iterator[PositionFinding
         ids = {pair for tp, pair in recreated.items() if tp.topic == topic}
         was, now = min(ids)
         ledger = next(
-            one
-            for one in positions.ledgers
-            if any(tp in recreated and tp.topic == topic for tp in one.heads)
+            ledger
+            for ledger in positions.ledgers
+            if any(tp in recreated and tp.topic == topic for tp in ledger.heads)
         )
         yield PositionFindingKind.TOPIC_RECREATED.finding(
             f"topic {topic}",
@@ -180,14 +184,14 @@ def _recreated(positions: Positions, advice: Advice) -> Iterator[PositionFinding
 
 def _beyond(
     positions: Positions,
-    held: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, int],
     source: SourcePositions,
     advice: Advice,
 ) -> Iterator[PositionFinding]:
     recreated = recreated_partitions(positions)
     beyond = {
         tp: OffsetRange(source.logs[tp].end, offset)
-        for tp, offset in held.items()
+        for tp, offset in offsets.items()
         if tp in source.logs and tp not in recreated and offset > source.logs[tp].end
     }
     if not beyond:
@@ -200,7 +204,7 @@ def _beyond(
     )
     fix = "check -b; "
     if positions.ledgers:
-        fix += advice.begin_beside_ledger(positions.ledgers[0], known=same)
+        fix += advice.begin_beside_ledger(positions.ledgers[0], cut_back=same)
     else:
         fix += "start the query with a new checkpointLocation and startingOffsets: the end of a "
         fix += "log that was cut back, earliest for a topic that was recreated"
@@ -222,9 +226,9 @@ def _deleted(
     """Records that were deleted before the query, or whoever starts from the group, read them."""
     next_read = _next_read(positions)
     lost = {
-        tp: one
-        for tp, one in _below(next_read, source).items()
-        if not _is_accepted(positions, tp, one)
+        tp: loss
+        for tp, loss in _below(next_read, source).items()
+        if not _is_accepted(positions, tp, loss)
     }
     if lost and positions.checkpoint is not None and positions.checkpoint.damaged:
         yield PositionFindingKind.RETENTION.finding(
@@ -247,8 +251,8 @@ def _deleted(
             ranges=single(lost),
         )
     for group in positions.groups:
-        held = {tp: at.offset for tp, at in group.after.items() if tp not in lost}
-        behind = _below(held, source)
+        remaining = {tp: at.offset for tp, at in group.after.items() if tp not in lost}
+        behind = _below(remaining, source)
         if behind and next_read:
             yield PositionFindingKind.RETENTION.finding(
                 severity=Severity.WARNING,
@@ -267,10 +271,10 @@ def _deleted(
             )
 
 
-def _is_accepted(positions: Positions, tp: TopicPartition, one: OffsetRange) -> bool:
+def _is_accepted(positions: Positions, tp: TopicPartition, loss: OffsetRange) -> bool:
     """Return True if every ledger of the partition has the loss as accepted."""
     ledgers = [ledger for ledger in positions.ledgers if tp in ledger.heads]
-    return bool(ledgers) and all(ledger.accepts(tp, one) for ledger in ledgers)
+    return bool(ledgers) and all(ledger.accepts(tp, loss) for ledger in ledgers)
 
 
 def _accepted(
@@ -280,22 +284,22 @@ def _accepted(
 
     After it a batch of the old checkpoint would begin before the head, and be refused.
     """
-    kept = (
+    consent = (
         'exactly_once(..., on_gap="accept") records it, and the source needs '
         "failOnDataLoss=false; keep both until a batch is committed"
     )
     commands = [
-        advice.accept_gap(store.address, ledger.key, tp, one)
+        advice.accept_gap(store.address, ledger.key, tp, loss)
         for store in positions.stores
         for ledger in store.ledgers
-        for tp, one in sorted(lost.items())
-        if tp in ledger.heads and ledger.heads[tp].range.until == one.start
+        for tp, loss in sorted(lost.items())
+        if tp in ledger.heads and ledger.heads[tp].range.until == loss.start
     ]
     ledger = positions.ledgers[0] if len(positions.ledgers) == 1 else None
     if ledger is not None and not ledger.replaced and len(lost) == len(commands) <= _FEW:
-        again = advice.begin_from_ledger(ledger)
-        return f"{' and '.join(commands)}; then {again}; or, if the query has state, {kept}"
-    return kept
+        restart = advice.begin_from_ledger(ledger)
+        return f"{' and '.join(commands)}; then {restart}; or, if the query has state, {consent}"
+    return consent
 
 
 def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:
@@ -308,16 +312,16 @@ def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:
     if checkpoint is not None and checkpoint.done:
         applied = applied_by_all(positions)
         return {tp: max(at, applied.get(tp, at)) for tp, at in checkpoint.done.items()}
-    groups = ({tp: at.offset for tp, at in one.after.items()} for one in positions.groups)
+    groups = ({tp: at.offset for tp, at in group.after.items()} for group in positions.groups)
     return lowest(ledger.ends for ledger in positions.ledgers) or lowest(groups)
 
 
 def _below(
-    held: Mapping[TopicPartition, int], source: SourcePositions
+    offsets: Mapping[TopicPartition, int], source: SourcePositions
 ) -> dict[TopicPartition, OffsetRange]:
     return {
         tp: OffsetRange(offset, source.logs[tp].start)
-        for tp, offset in held.items()
+        for tp, offset in offsets.items()
         if tp in source.logs and offset < source.logs[tp].start
     }
 
@@ -328,19 +332,23 @@ def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionF
         for tp, log in source.logs.items()
         if log.stable < log.end
     }
-    old = {tp: one for tp, one in still_open.items() if source.open_since.get(tp, 0.0) > HANGING}
-    for tp, one in sorted(old.items()):
+    old = {
+        tp: offsets
+        for tp, offsets in still_open.items()
+        if source.open_since.get(tp, 0.0) > HANGING
+    }
+    for tp, offsets in sorted(old.items()):
         yield PositionFindingKind.HANGING_TRANSACTION.finding(
             str(tp),
-            f"a transaction has been open since offset {one.start}, whose record has a timestamp "
-            f"of {source.open_since[tp] / 60:,.0f} minutes ago: read_committed consumers wait "
-            "there",
+            f"a transaction has been open since offset {offsets.start}, whose record has a "
+            f"timestamp of {source.open_since[tp] / 60:,.0f} minutes ago: read_committed consumers "
+            "wait there",
             cause="its coordinator has lost it, its transaction.timeout.ms is that long, or "
             "its producer gives records other timestamps than the current time",
             fix=advice.show_transactions([tp.topic]),
-            ranges={tp: (one,)},
+            ranges={tp: (offsets,)},
         )
-    young = {tp: one for tp, one in still_open.items() if tp not in old}
+    young = {tp: offsets for tp, offsets in still_open.items() if tp not in old}
     if young:
         yield PositionFindingKind.OPEN_TRANSACTION.finding(
             f"cluster {source.servers}",

@@ -39,15 +39,15 @@ def read_rows(
     with the intervals between gaps: some 300 bytes each; each transaction's marker is a gap. Every
     partition of `claims` is in the answer. Raises FormatError for rows in another order.
     """
-    found: dict[TopicPartition, RowFacts] = {}
+    facts: dict[TopicPartition, RowFacts] = {}
     for tp, group in groupby(rows, key=_partition):
-        if tp in found:
+        if tp in facts:
             raise _unordered(f"the rows of {tp} are not consecutive")
-        found[tp] = _read(tp, claims.get(tp), group)
+        facts[tp] = _read(tp, claims.get(tp), group)
     for tp, claim in claims.items():
-        if tp not in found:
-            found[tp] = RowFacts(rows=0, absent=union(claim.ranges), repeated=(), unclaimed=())
-    return found
+        if tp not in facts:
+            facts[tp] = RowFacts(rows=0, absent=union(claim.ranges), repeated=(), unclaimed=())
+    return facts
 
 
 def _read(
@@ -57,13 +57,13 @@ def _read(
     claimed = union(queries)
     older = () if claim is None else tuple(claim.older.values())
     counted = _Counted(tp, queries, older)
-    there = of_offsets(counted.walk(rows))
-    ambiguous = common(there, union(older))
+    stored = of_offsets(counted.walk(rows))
+    ambiguous = common(stored, union(older))
     return RowFacts(
         rows=counted.rows,
-        absent=without(claimed, there),
+        absent=without(claimed, stored),
         repeated=of_offsets(counted.repeated),
-        unclaimed=without(without(there, claimed), union(older)),
+        unclaimed=without(without(stored, claimed), union(older)),
         ambiguous=ambiguous,
         fewer=without(tuple(counted.fewer), ambiguous),
     )
@@ -114,7 +114,7 @@ class _Counted:
 
 def _covering(ranges: Collection[OffsetRange], offset: int) -> int:
     """How many of the ranges have the offset."""
-    return sum(one.start <= offset < one.until for one in ranges)
+    return sum(offsets.start <= offset < offsets.until for offsets in ranges)
 
 
 def _partition(row: tuple[str, int, int]) -> TopicPartition:

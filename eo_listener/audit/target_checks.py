@@ -35,25 +35,25 @@ def begin_from(ledger: LedgerPositions, advice: Advice) -> str:
     return advice.begin_from_ledger(ledger)
 
 
-def way_on(ledger: LedgerPositions, advice: Advice, again: str) -> str:
-    """Describe how to continue if a ledger is behind the checkpoint; `again` begins at its
+def way_on(ledger: LedgerPositions, advice: Advice, restart: str) -> str:
+    """Describe how to continue if a ledger is behind the checkpoint; `restart` begins at its
     position.
     """
     if ledger.replaced:
         return _under_another_name(ledger, advice)
     if not ledger.targets:
-        return again
+        return restart
     return target_first(
         f"topic {few(ledger.targets)} has these records",
         all_there='exactly_once(..., on_gap="accept"), until a batch is committed',
-        none_there=again,
+        none_there=restart,
     )
 
 
-def begin_or_restore(ledger: LedgerPositions, again: str) -> str:
+def begin_or_restore(ledger: LedgerPositions, restart: str) -> str:
     """Describe how to continue if a ledger lacks partitions that the query has read.
 
-    `again` starts from it.
+    `restart` starts from it.
     """
     begins = 'exactly_once(..., on_first="accept") begins and records it'
     if not ledger.targets:
@@ -64,7 +64,7 @@ def begin_or_restore(ledger: LedgerPositions, again: str) -> str:
     return target_first(
         f"topic {few(ledger.targets)} has these records",
         all_there=f"or, if the sink is new to the query, {begins}",
-        none_there=again,
+        none_there=restart,
     )
 
 

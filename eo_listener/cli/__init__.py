@@ -71,10 +71,14 @@ def _dashes_explained() -> Iterator[None]:
 
 def _explain_dash(error: Any) -> None:
     command = error.ctx.command if error.ctx else None
-    takes_names = command and any(one.param_type_name == "argument" for one in command.params)
+    takes_names = command and any(
+        parameter.param_type_name == "argument" for parameter in command.params
+    )
     if takes_names and not error.possibilities:
-        said = error.message.rstrip(".")
-        error.message = f"{said}. Put a name that begins with a dash last, after --: ... -- -NAME"
+        message = error.message.rstrip(".")
+        error.message = (
+            f"{message}. Put a name that begins with a dash last, after --: ... -- -NAME"
+        )
 
 
 app = typer.Typer(
@@ -88,8 +92,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(f"eo-listener {__version__}")
         raise typer.Exit
 

@@ -125,7 +125,7 @@ def audit_request(
         storage=storage_options(storage or ()),
         groups=tuple(dict.fromkeys(groups or ())),
         topics=tuple(topics or ()),
-        ledgers=list(dict.fromkeys(LedgerAddress.parse(one) for one in ledgers or ())),
+        ledgers=list(dict.fromkeys(LedgerAddress.parse(address) for address in ledgers or ())),
         schema=schema,
         spark=spark_settings(spark_conf or ()),
         query=query,
@@ -184,14 +184,14 @@ def _report(
                     committed = read_committed
                     findings += _rows(reader, positions, columns, advice, committed=committed)
                 break
-    found = outcome(findings)
+    result = outcome(findings)
     if as_json:
-        print_json(document(positions, found))
+        print_json(document(positions, result))
     else:
-        audit_screen.show(positions, found)
-    if not found.complete:
+        audit_screen.show(positions, result)
+    if not result.complete:
         raise typer.Exit(ExitCode.UNREACHABLE)
-    if found.to_act_on:
+    if result.to_act_on:
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -236,7 +236,7 @@ def _rows(
         return
     for store in positions.stores:
         for sink in sorted({ledger.key.sink for ledger in store.ledgers}):
-            ledger = next(one for one in store.ledgers if one.key.sink == sink)
+            ledger = next(candidate for candidate in store.ledgers if candidate.key.sink == sink)
             try:
                 yield from _table(reader, ledger, columns, advice, committed=committed)
             except MissingExtraError:
@@ -260,8 +260,8 @@ def _table(
     applied = list(applied_ranges(store, sink))
     logs = reader.logs.facts(sorted({tp for tp, _ in applied}))
     ids = {tp.topic: log.topic_id for tp, log in logs.items()}
-    found = prove(merged(applied, ids), counted, reader.logs, read_committed=committed)
-    proof = still_unclaimed(found, claims(store, sink, ids))
+    findings = prove(merged(applied, ids), counted, reader.logs, read_committed=committed)
+    proof = still_unclaimed(findings, claims(store, sink, ids))
     yield from judge_rows(ledger, sink, proof, advice, counted.rows, counted.without)
 
 
@@ -282,9 +282,9 @@ class _Counted:
                 yield row
 
 
-def document(positions: Positions, found: AuditOutcome) -> dict[str, object]:
+def document(positions: Positions, result: AuditOutcome) -> dict[str, object]:
     """The form of an audit in JSON."""
     return {
-        **found.document(),
+        **result.document(),
         "partitions": [row.document() for row in audit_screen.side_by_side(positions)],
     }

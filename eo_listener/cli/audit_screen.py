@@ -98,20 +98,20 @@ def side_by_side(positions: Positions) -> Iterator[PartitionPositions]:
         )
 
 
-def show(positions: Positions, found: AuditOutcome) -> None:
+def show(positions: Positions, result: AuditOutcome) -> None:
     """Print it; lines that hold commands are left whole."""
     out = console()
     rows = list(side_by_side(positions))
     if rows:
-        out.print(_table(positions, rows, found))
-        left = len(rows) - ROWS
-        if left > 0:
-            out.print(Text(f"and {left} more partitions; --json has them all"))
-    for finding in found.findings:
+        out.print(_table(positions, rows, result))
+        remaining = len(rows) - ROWS
+        if remaining > 0:
+            out.print(Text(f"and {remaining} more partitions; --json has them all"))
+    for finding in result.findings:
         for line in _lines(finding):
             out.print(line, soft_wrap=True)
-    style = "red" if found.to_act_on else "green"
-    out.print(Text(f"verdict: {found.verdict}", style=f"bold {style}"), soft_wrap=True)
+    style = "red" if result.to_act_on else "green"
+    out.print(Text(f"verdict: {result.verdict}", style=f"bold {style}"), soft_wrap=True)
 
 
 def _lines(finding: PositionFinding) -> Iterator[Text]:
@@ -126,10 +126,10 @@ def _lines(finding: PositionFinding) -> Iterator[Text]:
 
 
 def shown_rows(
-    rows: Sequence[PartitionPositions], found: AuditOutcome
+    rows: Sequence[PartitionPositions], result: AuditOutcome
 ) -> list[tuple[PartitionPositions, bool]]:
     """Those that a person is shown, in order, and whether something was found of them."""
-    wrong = {tp for finding in found.to_act_on for tp in finding.ranges}
+    wrong = {tp for finding in result.to_act_on for tp in finding.ranges}
     first = sorted(rows, key=lambda row: (row.partition not in wrong, row.partition))[:ROWS]
     return [(row, row.partition in wrong) for row in sorted(first, key=lambda row: row.partition)]
 
@@ -145,11 +145,11 @@ def headings(positions: Positions) -> list[str]:
     ]
 
 
-def _table(positions: Positions, rows: list[PartitionPositions], found: AuditOutcome) -> Table:
+def _table(positions: Positions, rows: list[PartitionPositions], result: AuditOutcome) -> Table:
     """Partitions that something was found of come first."""
-    first, *others = headings(positions)
-    table = new_table((first, *others), others)
-    for row, is_wrong in shown_rows(rows, found):
+    first, *rest = headings(positions)
+    table = new_table((first, *rest), rest)
+    for row, is_wrong in shown_rows(rows, result):
         style = "red" if is_wrong else ""
         table.add_row(*(Text(text, style=style) for text in cells(positions, row)))
     return table

@@ -94,7 +94,9 @@ def _print(where: str, contents: CheckpointContents) -> None:
     if table.row_count:
         out.print(table)
     lines = [named(line) for line in _others(contents)]
-    lines += (Text(f"{one}. Cause: {one.cause}", style="red") for one in contents.findings)
+    lines += (
+        Text(f"{finding}. Cause: {finding.cause}", style="red") for finding in contents.findings
+    )
     for line in lines:
         out.print(line, soft_wrap=True)
 
@@ -112,8 +114,8 @@ def _table(contents: CheckpointContents) -> Table:
 def _others(contents: CheckpointContents) -> Iterator[str]:
     for source in contents.sources:
         if not source.kafka:
-            said = source.text if source.text is not None else "no offset yet"
-            yield f"source {source.id} is not Kafka: {said}"
+            text = source.text if source.text is not None else "no offset yet"
+            yield f"source {source.id} is not Kafka: {text}"
 
 
 def _batch(contents: CheckpointContents, batch: BatchOffsets) -> str:
@@ -141,9 +143,9 @@ def _numbers(batches: Sequence[int]) -> str:
 
 
 def _partitions(source: SourceContents) -> Iterator[tuple[TopicPartition, list[int | None]]]:
-    of_each = [one or Offsets() for one in (source.initial, source.ended, source.planned)]
-    for tp in sorted({tp for one in of_each for tp in one}):
-        yield tp, [one.get(tp) for one in of_each]
+    of_each = [offsets or Offsets() for offsets in (source.initial, source.ended, source.planned)]
+    for tp in sorted({tp for offsets in of_each for tp in offsets}):
+        yield tp, [offsets.get(tp) for offsets in of_each]
 
 
 def _cells(source: SourceContents) -> Iterator[tuple[str, ...]]:

@@ -14,10 +14,10 @@ from eo_listener.sinks.ledger_address import EACH_FORM
 
 def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
     """Complete the words that an option takes."""
-    known = tuple(values)
+    words = tuple(values)
 
     def complete(incomplete: str) -> list[str]:
-        return [value for value in known if value.startswith(incomplete)]
+        return [value for value in words if value.startswith(incomplete)]
 
     return complete
 
@@ -28,9 +28,9 @@ def ledger(incomplete: str) -> list[str]:
     The kind comes with its form, so that a shell, which inserts what all of them begin with, leaves
     no blank behind it.
     """
-    found: list[str] = []
+    completions: list[str] = []
     for form in EACH_FORM:
         kind = form.partition(":")[0] + ":"
         if kind.startswith(incomplete):
-            found += [kind, form] if kind not in found else [form]
-    return found
+            completions += [kind, form] if kind not in completions else [form]
+    return completions

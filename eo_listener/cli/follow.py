@@ -48,8 +48,8 @@ def follow(
             fix="Put all of them in the file",
         )
     else:
-        held = read(named.config)
-        targets, service = held.targets, dict(held.service)
+        config = read(named.config)
+        targets, service = config.targets, dict(config.service)
     service.update({key: value for key, value in vars(how).items() if value is not None})
     begin_log(logging.WARNING if once else logging.INFO)
     follower = options.build(targets, service)

@@ -94,7 +94,7 @@ class ServiceOptions:
         str | None,
         typer.Option(
             "--guard",
-            autocompletion=completion.one_of(one.value for one in GuardMode),
+            autocompletion=completion.one_of(mode.value for mode in GuardMode),
             help="If a batch does not continue the batch before it: withhold or warn. "
             "Default: withhold.",
         ),
@@ -103,7 +103,7 @@ class ServiceOptions:
         str | None,
         typer.Option(
             "--on-rewind",
-            autocompletion=completion.one_of(one.value for one in OnRewind),
+            autocompletion=completion.one_of(choice.value for choice in OnRewind),
             help="If a checkpoint is behind its group: refuse or allow. Default: refuse.",
         ),
     ] = None
@@ -111,38 +111,38 @@ class ServiceOptions:
         str | None,
         typer.Option(
             "--mode",
-            autocompletion=completion.one_of(one.value for one in CommitMode),
+            autocompletion=completion.one_of(mode.value for mode in CommitMode),
             help="Commit as: simple, member or transactional. Default: simple.",
         ),
     ] = None
 
 
-def typed_targets(of: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
+def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
     """Build the targets that the command line names. Raises SettingsError."""
-    if not of.checkpoints:
+    if not options.checkpoints:
         raise SettingsError(
             "no checkpoint is named", fix="Run eo-listener follow FOLDER, or use --config"
         )
-    if of.servers is None:
+    if options.servers is None:
         raise SettingsError("no Kafka cluster is named", fix="Add -b HOST:PORT")
-    if not of.group:
+    if not options.group:
         raise SettingsError("no group is named", fix="Add -g GROUP")
-    if of.name is not None and len(of.checkpoints) > 1:
+    if options.name is not None and len(options.checkpoints) > 1:
         raise SettingsError(
             "--name is for a single checkpoint",
-            cause=f"{len(of.checkpoints)} are named",
+            cause=f"{len(options.checkpoints)} are named",
             fix="Use --config, in which each checkpoint has a name of its own",
         )
-    cluster = Cluster.of(as_properties(of.servers, of.properties))
+    cluster = Cluster.of(as_properties(options.servers, options.properties))
     return tuple(
         FollowedCheckpoint(
             location=location,
             cluster=cluster,
-            groups=parse_groups(of.group),
-            storage=storage_options(of.storage or ()),
-            name=of.name,
+            groups=parse_groups(options.group),
+            storage=storage_options(options.storage or ()),
+            name=options.name,
         )
-        for location in of.checkpoints
+        for location in options.checkpoints
     )
 
 

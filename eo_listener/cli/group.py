@@ -167,33 +167,35 @@ def export(
         raise SettingsError("a group appears twice", fix="Name each group once")
     if times and form is _Format.CSV:
         raise SettingsError("CSV has no column for --times", fix="Add --format json")
-    given = as_properties(servers, properties)
+    client = as_properties(servers, properties)
     require_names("topic", topics or ())
-    wanted = frozenset(topics or ())
-    with closing(ClusterReader(given)) as reader:
-        reader.require_shown(wanted)
-        there = tuple(tp for tp in reader.partitions() if not wanted or tp.topic in wanted)
-        held = {group: reader.group(group, there, stable=True) for group in groups}
-    _refuse_absent(held, wanted)
-    found = _exported(given, held, times=times) if form is _Format.JSON else _plain(held)
+    named = frozenset(topics or ())
+    with closing(ClusterReader(client)) as reader:
+        reader.require_shown(named)
+        partitions = tuple(tp for tp in reader.partitions() if not named or tp.topic in named)
+        by_group = {group: reader.group(group, partitions, stable=True) for group in groups}
+    _refuse_absent(by_group, named)
+    exported = (
+        _exported(client, by_group, times=times) if form is _Format.JSON else _plain(by_group)
+    )
     text = (
-        write_csv(found)
+        write_csv(exported)
         if form is _Format.CSV
-        else write_json(found, servers=servers, exported_at=time.time_ns() // 1_000_000)
+        else write_json(exported, servers=servers, exported_at=time.time_ns() // 1_000_000)
     )
     _write(output, text)
 
 
 def _refuse_absent(
-    held: Mapping[str, Mapping[TopicPartition, Position]], wanted: frozenset[str]
+    by_group: Mapping[str, Mapping[TopicPartition, Position]], topics_named: frozenset[str]
 ) -> None:
     """Raise for a group, and for a topic, of which there is nothing to export."""
-    groups = [group for group, positions in held.items() if not positions]
-    topics = wanted - {tp.topic for positions in held.values() for tp in positions}
+    groups = [group for group, positions in by_group.items() if not positions]
+    topics = topics_named - {tp.topic for positions in by_group.values() for tp in positions}
     if groups or topics:
-        of_topics = f" of {few(sorted(topics or wanted))}" if wanted else ""
+        of_topics = f" of {few(sorted(topics or topics_named))}" if topics_named else ""
         raise SettingsError(
-            f"group {few(groups or held)} holds no offsets{of_topics}",
+            f"group {few(groups or by_group)} holds no offsets{of_topics}",
             cause="they expired, nobody has committed any, or the name is wrong",
             fix="Run eo-listener status GROUP -b SERVERS to see what it holds",
         )
@@ -201,16 +203,16 @@ def _refuse_absent(
 
 def _exported(
     properties: Mapping[str, str],
-    held: Mapping[str, Mapping[TopicPartition, Position]],
+    by_group: Mapping[str, Mapping[TopicPartition, Position]],
     *,
     times: bool,
 ) -> list[ExportedGroup]:
     """Return the JSON document: topic ids and, if requested, times."""
-    every = {tp for positions in held.values() for tp in positions}
+    every = {tp for positions in by_group.values() for tp in positions}
     with closing(SourceCluster(properties)) as cluster:
         ids = cluster.snapshot(every).topic_ids
-    found = []
-    for group, positions in held.items():
+    exported = []
+    for group, positions in by_group.items():
         offsets = {tp: position.offset for tp, position in positions.items()}
         written = record_times(properties, offsets, timeout=_TIMEOUT) if times else {}
         partitions = tuple(
@@ -223,11 +225,11 @@ def _exported(
             )
             for tp, position in sorted(positions.items())
         )
-        found.append(ExportedGroup(group=group, partitions=partitions))
-    return found
+        exported.append(ExportedGroup(group=group, partitions=partitions))
+    return exported
 
 
-def _plain(held: Mapping[str, Mapping[TopicPartition, Position]]) -> list[ExportedGroup]:
+def _plain(by_group: Mapping[str, Mapping[TopicPartition, Position]]) -> list[ExportedGroup]:
     return [
         ExportedGroup(
             group=group,
@@ -236,7 +238,7 @@ def _plain(held: Mapping[str, Mapping[TopicPartition, Position]]) -> list[Export
                 for tp, position in sorted(positions.items())
             ),
         )
-        for group, positions in held.items()
+        for group, positions in by_group.items()
     ]
 
 
@@ -247,9 +249,9 @@ def _write(output: Path | None, text: str) -> None:
     try:
         _replace(output.resolve(strict=output.is_symlink()), text)
     except (OSError, RuntimeError) as error:  # the latter for links in a circle, up to Python 3.12
-        why = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
+        reason = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
         raise StorageError(
-            f"the file {output} cannot be written: {why}",
+            f"the file {output} cannot be written: {reason}",
             fix="Check its folder and permissions",
         ) from None
 

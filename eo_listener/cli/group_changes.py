@@ -43,8 +43,8 @@ from eo_listener.model.argument_checks import require_one_of, require_seconds
 from eo_listener.offsets import Position, TopicPartition
 
 LEAVE: Final = "leave"
-POLICIES: Final = tuple(one.value for one in Policy)
-RECREATED: Final = tuple(one.value for one in Recreated)
+POLICIES: Final = tuple(policy.value for policy in Policy)
+RECREATED: Final = tuple(policy.value for policy in Recreated)
 _ARGUMENT: Final = re.compile(r'\b(missing|out_of_range|recreated)="(\w+)"')
 
 
@@ -115,10 +115,10 @@ def change_group(
         closing(GroupRepair(properties, origin_named.group)) as repair,
     ):
         repair.refuse_members()
-        held = repair.held()
-        origin, author = origin_named.read(cluster, held, properties)
-        wanted = _wanted(cluster, origin, held, rules)
-        change = GroupChange.plan(origin_named.group, held, wanted, author, rewinds=rewinds)
+        positions = repair.held()
+        origin, author = origin_named.read(cluster, positions, properties)
+        offsets = _wanted(cluster, origin, positions, rules)
+        change = GroupChange.plan(origin_named.group, positions, offsets, author, rewinds=rewinds)
         outcome: GroupOutcome | None = None
         if options.execute and change.positions():
             repair.refuse_moving(change, watch)
@@ -134,19 +134,19 @@ def change_group(
 def _wanted(
     cluster: SourceCluster,
     origin: Origin,
-    held: Mapping[TopicPartition, Position],
+    positions: Mapping[TopicPartition, Position],
     rules: Rules,
 ) -> dict[TopicPartition, int]:
     if not origin.offsets:
         raise SettingsError(f"{origin.what} has no offsets", fix="Check the origin of the offsets")
     topics = {tp.topic for tp in origin.offsets}
-    there = [tp for tp in cluster.partitions(None) if tp.topic in topics]
+    partitions = [tp for tp in cluster.partitions(None) if tp.topic in topics]
     try:
         return choose_for_group(
             origin,
-            there,
-            held,
-            cluster.snapshot(there),
+            partitions,
+            positions,
+            cluster.snapshot(partitions),
             missing=rules.missing,
             out_of_range=rules.out_of_range,
             recreated=rules.recreated,
@@ -160,7 +160,7 @@ def _as_options(fix: str | None) -> str | None:
     """The arguments of `starting_offsets` that a fix names, as the options of the command."""
     if fix is None:
         return None
-    as_options = _ARGUMENT.sub(lambda one: f"--{one[1].replace('_', '-')} {one[2]}", fix)
+    as_options = _ARGUMENT.sub(lambda match: f"--{match[1].replace('_', '-')} {match[2]}", fix)
     return as_options.replace("topics=", "--topic")
 
 
@@ -173,50 +173,50 @@ def _print(
     print_line(out, f"group {change.group}, by {origin.what}")
     numbers = ("partition", "holds", "will hold" if not executed else "holds now")
     table = new_table(("topic", *numbers, "", "was committed by"), numbers)
-    for one in change.partitions:
-        table.add_row(*map(named, _cells(change, one, after, missing)))
+    for step in change.partitions:
+        table.add_row(*map(named, _cells(change, step, after, missing)))
     out.print(table)
     for line in _notes(change):
         print_line(out, line)
     count = len(change.positions())
-    what = counted(count, "partition")
+    partitions = counted(count, "partition")
     if not count:
-        there = all(one.direction is Direction.SAME for one in change.partitions)
-        why = "the group is already there" if there else "no partition would go back"
-        out.print(Text(f"nothing to commit: {why}"))
+        all_same = all(step.direction is Direction.SAME for step in change.partitions)
+        reason = "the group is already there" if all_same else "no partition would go back"
+        out.print(Text(f"nothing to commit: {reason}"))
     elif missing:
-        out.print(named(f"committed: {count - len(missing)} of {what}"))
+        out.print(named(f"committed: {count - len(missing)} of {partitions}"))
     elif executed:
-        out.print(named(f"committed: {what}, and read back"))
+        out.print(named(f"committed: {partitions}, and read back"))
     else:
-        out.print(named(f"dry run, nothing was changed. To commit {what}, add --execute"))
+        out.print(named(f"dry run, nothing was changed. To commit {partitions}, add --execute"))
 
 
 def _cells(
     change: GroupChange,
-    one: PartitionChange,
+    step: PartitionChange,
     after: Mapping[TopicPartition, int],
     missing: Collection[TopicPartition],
 ) -> tuple[str, ...]:
-    word = one.direction.value
-    if one.partition in missing:
+    word = step.direction.value
+    if step.partition in missing:
         word = "not moved"
-    elif not change.moves(one) and one.direction is not Direction.SAME:
+    elif not change.moves(step) and step.direction is not Direction.SAME:
         word = "left as it is"
     return (
-        one.partition.topic,
-        str(one.partition.partition),
-        cell(one.held and one.held.offset),
-        str(after.get(one.partition, "-")),
+        step.partition.topic,
+        str(step.partition.partition),
+        cell(step.held and step.held.offset),
+        str(after.get(step.partition, "-")),
         word,
-        cell(one.writer),
+        cell(step.writer),
     )
 
 
 def _after(change: GroupChange, outcome: GroupOutcome | None) -> dict[TopicPartition, int]:
     """Return the group's offsets as they were read back, or as they would be."""
-    held = {**change.held, **change.positions()} if outcome is None else outcome.held
-    return {tp: position.offset for tp, position in held.items()}
+    positions = {**change.held, **change.positions()} if outcome is None else outcome.held
+    return {tp: position.offset for tp, position in positions.items()}
 
 
 def _notes(change: GroupChange) -> list[str]:
@@ -246,15 +246,17 @@ def _document(
         "run": change.author.run_id,
         "partitions": [
             {
-                **one.partition._asdict(),
-                "held": one.held and one.held.offset,
-                "offset": one.offset,
-                "direction": one.direction.value,
-                "commits": change.moves(one),
-                "moved": outcome is not None and change.moves(one) and one.partition not in missing,
-                "writer": None if one.writer is None else str(one.writer),
+                **step.partition._asdict(),
+                "held": step.held and step.held.offset,
+                "offset": step.offset,
+                "direction": step.direction.value,
+                "commits": change.moves(step),
+                "moved": outcome is not None
+                and change.moves(step)
+                and step.partition not in missing,
+                "writer": None if step.writer is None else str(step.writer),
             }
-            for one in change.partitions
+            for step in change.partitions
         ],
         "notes": _notes(change),
     }

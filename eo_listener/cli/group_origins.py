@@ -121,10 +121,12 @@ class OriginOptions:
             ) as reader,
         ):
             ledgers, label = reader.ledgers(), reader.label
-        there = {
-            key: one.heads for key, one in ledgers.items() if one.heads or key.query == self.query
+        with_heads = {
+            key: stored.heads
+            for key, stored in ledgers.items()
+            if stored.heads or key.query == self.query
         }
-        every = there or {key: one.heads for key, one in ledgers.items()}
+        every = with_heads or {key: stored.heads for key, stored in ledgers.items()}
         key = choose_key(every, label, self.sink, self.query)
         heads, back = ledgers[key].heads, ledgers[key].taken_back
         if back is not None and not heads:
@@ -136,8 +138,8 @@ class OriginOptions:
         origin = of_heads(label, key.query, heads)
         if back is not None:
             undo = f"; {back.fix} undoes it" if back.fix else ""
-            what = f"{origin.what}, which was rolled back ({back.cause}{undo})"
-            origin = replace(origin, what=what)
+            rolled_back = f"{origin.what}, which was rolled back ({back.cause}{undo})"
+            origin = replace(origin, what=rolled_back)
         return origin, max(heads.values(), key=lambda head: head.batch_id), key.query
 
 
@@ -155,26 +157,33 @@ class NamedOrigin:
     by_time: bool = False
 
     def __post_init__(self) -> None:
-        of = self.options
-        if of.address() is not None:
-            spark_settings(of.spark_conf or ())
-        require_names("topic", of.topics or ())
-        given = (of.checkpoint, of.ledger, of.other_group, of.time, of.offsets, of.file)
-        if sum(one is not None for one in given) != 1:
+        options = self.options
+        if options.address() is not None:
+            spark_settings(options.spark_conf or ())
+        require_names("topic", options.topics or ())
+        origins = (
+            options.checkpoint,
+            options.ledger,
+            options.other_group,
+            options.time,
+            options.offsets,
+            options.file,
+        )
+        if sum(origin is not None for origin in origins) != 1:
             raise SettingsError(
                 f"{self.command} needs exactly one place to take offsets from",
                 fix="Give exactly one of --from-checkpoint, --from-ledger, --from-group, "
                 "--from-time, --from-offsets and --from-file",
             )
-        if of.other_group is not None:
-            require_names("group", [of.other_group])
-        if of.other_group == self.group:
+        if options.other_group is not None:
+            require_names("group", [options.other_group])
+        if options.other_group == self.group:
             raise SettingsError(f"group {self.group} is both", fix="Name another group")
 
     def read(
         self,
         cluster: SourceCluster,
-        held: Collection[TopicPartition],
+        held_partitions: Collection[TopicPartition],
         properties: Mapping[str, str],
     ) -> tuple[Origin, CommitMetadata]:
         """Read it, and who is to stand for it in the metadata of the commits.
@@ -186,25 +195,25 @@ class NamedOrigin:
         author = CommitMetadata(
             name="", query_id="", run_id=uuid4().hex[:8], batch_id=-1, command=self.command
         )
-        of = self.options
-        if of.checkpoint is not None:
-            checkpoint = open_checkpoint(of.checkpoint, of.storage)
+        options = self.options
+        if options.checkpoint is not None:
+            checkpoint = open_checkpoint(options.checkpoint, options.storage)
             batch = newest_of(checkpoint)  # once: a live query goes on
             origin = end_of(checkpoint, batch)
             author = replace(author, query_id=_short(checkpoint.query_id()), batch_id=batch.batch)
-        elif (address := of.address()) is not None:
-            origin, head, query = of.read_ledger(address, properties)
+        elif (address := options.address()) is not None:
+            origin, head, query = options.read_ledger(address, properties)
             author = replace(
                 author, name=query, query_id=_short(head.query_id), batch_id=head.batch_id
             )
-        elif of.other_group is not None:
-            origin = cluster.of_group(of.other_group, cluster.partitions(None))
-        elif of.time is not None:
-            at = parse_time(of.time)
-            times = dict.fromkeys(self._partitions(cluster, held), at)
+        elif options.other_group is not None:
+            origin = cluster.of_group(options.other_group, cluster.partitions(None))
+        elif options.time is not None:
+            at = parse_time(options.time)
+            times = dict.fromkeys(self._partitions(cluster, held_partitions), at)
             origin = cluster.of_times(f"the time {utc(at)} ({at} ms)", times)
-        elif of.offsets is not None:
-            origin = Origin(what="--from-offsets", offsets=parse_offsets(of.offsets))
+        elif options.offsets is not None:
+            origin = Origin(what="--from-offsets", offsets=parse_offsets(options.offsets))
         else:
             origin = self._of_file(cluster)
         absent = sorted(self._topics - {tp.topic for tp in origin.offsets})
@@ -223,32 +232,34 @@ class NamedOrigin:
         return not topics or tp.topic in topics
 
     def _partitions(
-        self, cluster: SourceCluster, held: Collection[TopicPartition]
+        self, cluster: SourceCluster, held_partitions: Collection[TopicPartition]
     ) -> tuple[TopicPartition, ...]:
-        wanted = self._topics or frozenset(tp.topic for tp in held)
-        if not wanted:
+        topics = self._topics or frozenset(tp.topic for tp in held_partitions)
+        if not topics:
             raise SettingsError(
                 "a time alone does not name the topics, and the group holds none",
                 fix="Name the topics: --topic TOPIC",
             )
-        return tuple(tp for tp in cluster.partitions(None) if tp.topic in wanted)
+        return tuple(tp for tp in cluster.partitions(None) if tp.topic in topics)
 
     def _of_file(self, cluster: SourceCluster) -> Origin:
         file = self.options.file or Path()
-        given = _of_group(read_exported(_text(file)), self.group, file)
-        of_other = f" (group {given.group!r})" if given.group not in {None, self.group} else ""
+        exported = _of_group(read_exported(_text(file)), self.group, file)
+        of_other = (
+            f" (group {exported.group!r})" if exported.group not in {None, self.group} else ""
+        )
         if not self.by_time:
             return Origin(
                 what=f"the file {file}{of_other}",
-                offsets={one.partition: one.offset for one in given.partitions},
+                offsets={entry.partition: entry.offset for entry in exported.partitions},
                 topic_ids={
-                    one.partition: one.topic_id
-                    for one in given.partitions
-                    if one.topic_id is not None
+                    entry.partition: entry.topic_id
+                    for entry in exported.partitions
+                    if entry.topic_id is not None
                 },
             )
-        meant = [one for one in given.partitions if self._meant(one.partition)]
-        unknown = [one.partition for one in meant if one.timestamp is None]
+        meant = [entry for entry in exported.partitions if self._meant(entry.partition)]
+        unknown = [entry.partition for entry in meant if entry.timestamp is None]
         if unknown:
             raise SettingsError(
                 f"the file {file} has no times for {few(unknown)}",
@@ -256,13 +267,14 @@ class NamedOrigin:
                 fix="Export it again with eo-listener group export --format json --times, or "
                 "name the other topics with --topic",
             )
-        times = {one.partition: one.timestamp for one in meant if one.timestamp is not None}
+        times = {entry.partition: entry.timestamp for entry in meant if entry.timestamp is not None}
         origin = cluster.of_times(f"the times in {file}{of_other}", times)
-        gone = [one for one in meant if one.partition not in origin.offsets]
+        gone = [entry for entry in meant if entry.partition not in origin.offsets]
         if gone:
+            names = few(entry.partition for entry in gone)
             raise PartitionVanishedError(
-                f"Kafka lacks partitions of {origin.what}: {few(one.partition for one in gone)}",
-                ranges={one.partition: OffsetRange(one.offset, one.offset) for one in gone},
+                f"Kafka lacks partitions of {origin.what}: {names}",
+                ranges={entry.partition: OffsetRange(entry.offset, entry.offset) for entry in gone},
                 cause="the copy has other topic names or fewer partitions, or this is another "
                 "cluster",
                 fix="Check the bootstrap servers, or name the other topics with --topic",
@@ -302,34 +314,34 @@ def parse_time(text: str) -> int:
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
     """Offsets of the command line. Raises SettingsError."""
     try:
-        found = read_strictly(text)
+        offsets = read_strictly(text)
     except Unreadable:
-        found = None
-    if not found:
+        offsets = None
+    if not offsets:
         raise SettingsError(
             f"--from-offsets must be offsets as Spark writes them, got {text[:100]!r}",
             fix='Write \'{"topic":{"0":5,"1":7}}\'; -1 and -2 are not offsets',
         )
-    return dict(found)
+    return dict(offsets)
 
 
 def _text(file: Path) -> str:
     try:
         with file.open("rb") as opened:
-            held = opened.read(_MOST_BYTES + 1)
+            content = opened.read(_MOST_BYTES + 1)
     except OSError as error:
         raise StorageError(
             f"the file {file} cannot be read: {error.strerror}",
             fix="Check its path and permissions",
         ) from None
-    if len(held) > _MOST_BYTES:
+    if len(content) > _MOST_BYTES:
         raise FormatError(
             f"the file {file} is larger than {_MOST_BYTES >> 20} MB",
             cause="it is the wrong file",
             fix="Name a file of `eo-listener group export`",
         )
     try:
-        return held.decode()
+        return content.decode()
     except UnicodeDecodeError:
         raise FormatError(
             f"the file {file} is not UTF-8 text",
@@ -342,11 +354,11 @@ def _of_group(groups: Sequence[ExportedGroup], group: str, file: Path) -> Export
     """The part of the group that is changed; the only one, whatever its name is."""
     if len(groups) == 1:
         return groups[0]
-    for one in groups:
-        if one.group == group:
-            return one
+    for exported in groups:
+        if exported.group == group:
+            return exported
     raise SettingsError(
         f"the file {file} has {len(groups)} groups, but not {group}",
-        cause=f"it has {few(str(one.group) for one in groups)}",
+        cause=f"it has {few(str(exported.group) for exported in groups)}",
         fix="Write a file of one group with eo-listener group export GROUP",
     )

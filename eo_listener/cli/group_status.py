@@ -25,18 +25,18 @@ Rows = tuple[PartitionLag, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """One group at one moment. `error` is why it could not be read, in Kafka's words.
-
-    `verdicts` are those of its partitions. `drained_in` and `quiet` are in seconds: until its lag
-    is zero, and since its last commit. They need several readings, and are None before.
-    """
+    """One group at one moment. Values that need several readings are None before."""
 
     group: str
     rows: Rows
     now_ms: int
+    #: The reason why it could not be read, in Kafka's words.
     error: str | None = None
+    #: The verdicts of its partitions.
     verdicts: Mapping[TopicPartition, LagVerdict | None]
+    #: Seconds until its lag is zero.
     drained_in: float | None = None
+    #: Seconds since its last commit.
     quiet: float | None = None
 
     @property
@@ -110,24 +110,24 @@ class GroupStatus:
 class StatusReader:
     """Reads the groups that are named, that match a pattern (`*`, `?`), or all.
 
-    `again`: it will be asked more than once. For one thread. Every reading raises KafkaError.
+    `repeated`: it reads more than once. For one thread. Every reading raises KafkaError.
     """
 
     def __init__(
-        self, properties: Mapping[str, str], names: Sequence[str], *, every: bool, again: bool
+        self, properties: Mapping[str, str], names: Sequence[str], *, every: bool, repeated: bool
     ) -> None:
         self._properties = dict(properties)
         self._patterns = ("*",) if every else tuple(dict.fromkeys(names))
         self._cluster = ClusterReader(properties)
-        self._many = ManyGroups(properties, apart=again)
-        self._again = again
+        self._many = ManyGroups(properties, apart=repeated)
+        self._repeated = repeated
         self._windows: dict[tuple[str, TopicPartition], LagWindow] = {}
         self._trends: dict[str, LagTrend] = {}
         self._matched: set[str] = set()
 
     @property
     def cluster(self) -> ClusterCommands:
-        """The commands that ask the same cluster."""
+        """The commands for the same cluster."""
         return ClusterCommands.of(self._properties)
 
     @property
@@ -138,37 +138,37 @@ class StatusReader:
     @property
     def named(self) -> frozenset[str]:
         """Groups named in full, for which holding nothing is an error."""
-        return frozenset(one for one in self._patterns if not is_pattern(one))
+        return frozenset(pattern for pattern in self._patterns if not is_pattern(pattern))
 
     def read(self) -> tuple[GroupStatus, ...]:
         """Read them all."""
-        held = self._held()
+        by_group = self._held()
         at, now_ms = time.monotonic(), round(time.time() * 1000)
-        topics = {tp.topic for one in held.values() for tp in one.positions}
+        topics = {tp.topic for group in by_group.values() for tp in group.positions}
         partitions = self._cluster.partitions(topics)
         ends = self._cluster.log_ends(partitions)
         stable = self._cluster.stable_ends(ends)
-        ages = self._ages(held, ends)
-        found = []
-        for name, one in held.items():
-            read = {tp.topic for tp in one.positions}
+        ages = self._ages(by_group, ends)
+        statuses = []
+        for name, group in by_group.items():
+            read = {tp.topic for tp in group.positions}
             rows = compare(
-                one.positions,
+                group.positions,
                 {tp: end for tp, end in ends.items() if tp.topic in read},
                 stable,
                 ages.get(name, {}),
             )
-            found.append(self._status(name, one, rows, at, now_ms))
-        self._forget(found)
-        return tuple(found)
+            statuses.append(self._status(name, group, rows, at, now_ms))
+        self._forget(statuses)
+        return tuple(statuses)
 
-    def _forget(self, found: Sequence[GroupStatus]) -> None:
-        """Drop what is kept of groups and partitions that are no longer there."""
-        unread = {one.group for one in found if one.error is not None}
-        there = {(one.group, row.partition) for one in found for row in one.rows}
-        for key in [key for key in self._windows if key not in there and key[0] not in unread]:
+    def _forget(self, statuses: Sequence[GroupStatus]) -> None:
+        """Drop the memory of groups and partitions that no longer exist."""
+        unread = {status.group for status in statuses if status.error is not None}
+        present = {(status.group, row.partition) for status in statuses for row in status.rows}
+        for key in [key for key in self._windows if key not in present and key[0] not in unread]:
             del self._windows[key]
-        for name in self._trends.keys() - {one.group for one in found}:
+        for name in self._trends.keys() - {status.group for status in statuses}:
             del self._trends[name]
 
     def interrupt(self) -> None:
@@ -181,29 +181,29 @@ class StatusReader:
         self._many.close()
 
     def _held(self) -> dict[str, HeldByGroup]:
-        """A single group is asked for as a driver does it, which survives a broker's restarts."""
+        """Read a single group as a driver does, which survives a broker's restarts."""
         if self.single:
             name = self._patterns[0]
             return {name: HeldByGroup(positions=self._cluster.group(name))}
-        self._cluster.partitions(())  # says best why, where Kafka is away
-        patterns = [_matcher(one) for one in self._patterns if is_pattern(one)]
+        self._cluster.partitions(())  # if Kafka is away, its error is the clearest
+        patterns = [_matcher(pattern) for pattern in self._patterns if is_pattern(pattern)]
         if not patterns:
             return self._many.read(self._patterns)
-        there = self._many.names()
-        listed = {one for one in there if any(match.fullmatch(one) for match in patterns)}
-        held = self._many.read(sorted(self.named | listed | self._matched))
+        names = self._many.names()
+        listed = {name for name in names if any(match.fullmatch(name) for match in patterns)}
+        by_group = self._many.read(sorted(self.named | listed | self._matched))
         # A broker that has just started lists no group that it is still to load: those of the last
-        # reading were asked for by their names.
-        found = {
-            name: one
-            for name, one in held.items()
-            if one.positions or one.error or name in self.named | listed
+        # reading are requested by their names.
+        matching = {
+            name: group
+            for name, group in by_group.items()
+            if group.positions or group.error or name in self.named | listed
         }
-        self._matched = found.keys() - self.named
-        return found
+        self._matched = matching.keys() - self.named
+        return matching
 
     def _ages(
-        self, held: Mapping[str, HeldByGroup], ends: Mapping[TopicPartition, int]
+        self, by_group: Mapping[str, HeldByGroup], ends: Mapping[TopicPartition, int]
     ) -> dict[str, dict[TopicPartition, int]]:
         """When the oldest records were written, as far as that can be read in a moment.
 
@@ -211,33 +211,33 @@ class StatusReader:
         are read one after the other.
         """
         deadline = time.monotonic() + _AGES
-        found: dict[str, dict[TopicPartition, int]] = {}
-        left = {
+        ages: dict[str, dict[TopicPartition, int]] = {}
+        remaining = {
             (name, tp): position.offset
-            for name, one in held.items()
-            for tp, position in one.positions.items()
+            for name, group in by_group.items()
+            for tp, position in group.positions.items()
             if position.offset < ends.get(tp, 0)
         }
-        while left and (seconds := deadline - time.monotonic()) > 0:
+        while remaining and (seconds := deadline - time.monotonic()) > 0:
             offsets: dict[TopicPartition, int] = {}
-            for (_, tp), offset in left.items():
+            for (_, tp), offset in remaining.items():
                 offsets.setdefault(tp, offset)
             times = oldest_records(self._properties, offsets, committed=False, seconds=seconds)
-            for key in [key for key, offset in left.items() if offsets[key[1]] == offset]:
-                del left[key]
+            for key in [key for key, offset in remaining.items() if offsets[key[1]] == offset]:
+                del remaining[key]
                 if key[1] in times:
-                    found.setdefault(key[0], {})[key[1]] = times[key[1]]
-        return found
+                    ages.setdefault(key[0], {})[key[1]] = times[key[1]]
+        return ages
 
     def _status(
-        self, name: str, held: HeldByGroup, rows: Rows, at: float, now_ms: int
+        self, name: str, group: HeldByGroup, rows: Rows, at: float, now_ms: int
     ) -> GroupStatus:
         verdicts: dict[TopicPartition, LagVerdict | None] = {}
         quiet: list[float | None] = []
         for row in rows:
-            if not self._again or row.committed is None or row.lag is None:
+            if not self._repeated or row.committed is None or row.lag is None:
                 continue
-            position: Position = held.positions[row.partition]
+            position: Position = group.positions[row.partition]
             window = self._windows.setdefault((name, row.partition), LagWindow())
             window.add(at, row.committed, position.metadata, row.lag)
             verdicts[row.partition] = window.verdict
@@ -250,10 +250,10 @@ class StatusReader:
             group=name,
             rows=rows,
             now_ms=now_ms,
-            error=held.error,
+            error=group.error,
             verdicts=verdicts,
             drained_in=trend.drained_in if behind else None,
-            quiet=min((one for one in quiet if one is not None), default=None),
+            quiet=min((seconds for seconds in quiet if seconds is not None), default=None),
         )
 
 
@@ -265,7 +265,9 @@ def is_pattern(name: str) -> bool:
 def _matcher(pattern: str) -> re.Pattern[str]:
     """Of `*` and `?` alone: brackets are letters of a name."""
     parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(one) or re.escape(one) for one in pattern), re.DOTALL)
+    return re.compile(
+        "".join(parts.get(character) or re.escape(character) for character in pattern), re.DOTALL
+    )
 
 
 def advised(error: KafkaError) -> KafkaError:

@@ -57,17 +57,17 @@ def show(
     """
     spark = spark_settings(spark_conf or ())
     with _reader(address, schema, servers, properties, spark, query) as reader:
-        found = {
+        ledgers = {
             key: (ledger, _newest(reader, key, history))
             for key, ledger in sorted(reader.ledgers().items())
             if sink in (None, key.sink) and query in (None, key.query)
         }
         label = reader.label
     if as_json:
-        print_json(_document(label, found))
+        print_json(_document(label, ledgers))
     else:
-        _print(label, found)
-    if not found:
+        _print(label, ledgers)
+    if not ledgers:
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -85,34 +85,34 @@ def _reader(
     query: str | None,
 ) -> Iterator[LedgerReader]:
     named = LedgerAddress.parse(address)
-    given = client_properties(named, servers, properties)
+    client = client_properties(named, servers, properties)
     with (
         closing(spark_for([named], settings)) as spark,
-        closing(named.open(given, schema=schema, spark=spark, query=query)) as reader,
+        closing(named.open(client, schema=schema, spark=spark, query=query)) as reader,
     ):
         yield reader
 
 
 def _newest(reader: LedgerReader, key: LedgerKey, count: int) -> list[AppliedBatch]:
     """The newest entries of the history of each partition; and all gaps, whatever their age."""
-    found = []
+    newest: list[AppliedBatch] = []
     if count:
-        for _, of_one in groupby(reader.history(key), lambda one: one.partition):
-            entries = list(of_one)
-            old = [one for one in entries[:-count] if one.gap is not None]
-            found += [*old, *entries[-count:]]
-    return found
+        for _, group in groupby(reader.history(key), lambda entry: entry.partition):
+            entries = list(group)
+            newest += [entry for entry in entries[:-count] if entry.gap is not None]
+            newest += entries[-count:]
+    return newest
 
 
 _Found = Mapping[LedgerKey, tuple[StoredLedger, Sequence[AppliedBatch]]]
 
 
-def _print(label: str, found: _Found) -> None:
+def _print(label: str, ledgers: _Found) -> None:
     out = console()
     print_line(out, label)
-    if not found:
+    if not ledgers:
         out.print(Text("no ledger has that name"))
-    for key, (ledger, history) in found.items():
+    for key, (ledger, history) in ledgers.items():
         out.print()
         print_line(out, f"sink {key.sink}, query {key.query!r}")
         if ledger.begun is not None:
@@ -142,9 +142,16 @@ def _table_of_heads(ledger: StoredLedger) -> Table:
 def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
     names = ("partition", "batch", "rows", "range", "verdict", "gap", "applied at")
     table = new_table(names, ("batch", "rows"), title="history")
-    for one in history:
-        numbers = (one.partition, one.head.batch_id, one.rows, one.head.range, one.verdict, one.gap)
-        table.add_row(*map(named, (*map(cell, numbers), _time(one.applied_at))))
+    for entry in history:
+        numbers = (
+            entry.partition,
+            entry.head.batch_id,
+            entry.rows,
+            entry.head.range,
+            entry.verdict,
+            entry.gap,
+        )
+        table.add_row(*map(named, (*map(cell, numbers), _time(entry.applied_at))))
     return table
 
 
@@ -159,7 +166,7 @@ def _time(text: str) -> str:
     return moment.astimezone(dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _document(label: str, found: _Found) -> Mapping[str, object]:
+def _document(label: str, ledgers: _Found) -> Mapping[str, object]:
     return {
         "store": label,
         "ledgers": [
@@ -182,18 +189,18 @@ def _document(label: str, found: _Found) -> Mapping[str, object]:
                 ],
                 "history": [
                     {
-                        **one.partition._asdict(),
-                        "start_offset": one.head.range.start,
-                        "next_offset": one.head.range.until,
-                        "batch_id": one.head.batch_id,
-                        "rows": one.rows,
-                        "verdict": one.verdict,
-                        "gap": None if one.gap is None else list(one.gap),
-                        "applied_at": one.applied_at,
+                        **entry.partition._asdict(),
+                        "start_offset": entry.head.range.start,
+                        "next_offset": entry.head.range.until,
+                        "batch_id": entry.head.batch_id,
+                        "rows": entry.rows,
+                        "verdict": entry.verdict,
+                        "gap": None if entry.gap is None else list(entry.gap),
+                        "applied_at": entry.applied_at,
                     }
-                    for one in history
+                    for entry in history
                 ],
             }
-            for key, (ledger, history) in found.items()
+            for key, (ledger, history) in ledgers.items()
         ],
     }

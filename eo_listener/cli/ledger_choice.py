@@ -36,7 +36,7 @@ class LedgerChoice:
         return StorePositions(
             store=reader.label,
             ledgers=tuple(positions(reader, every[key]) for key in sorted(chosen)),
-            others=tuple(sorted(every.keys() - chosen)),
+            other_keys=tuple(sorted(every.keys() - chosen)),
             renamed=tuple(sorted(moved - chosen)),
         )
 
@@ -51,10 +51,10 @@ class LedgerChoice:
         if moved:
             return moved
         read = self.checkpoint.ahead.keys() | self.checkpoint.done.keys()
-        there = {key for key in keys if every[key].heads.keys() & read}
+        reading = {key for key in keys if every[key].heads.keys() & read}
         # Of a table that was taken back to before its first batch nothing says whose it is.
         emptied = {key for key in keys if every[key].taken_back and not every[key].heads}
-        return there or (emptied if len(emptied) == 1 else set())
+        return reading or (emptied if len(emptied) == 1 else set())
 
     def _moved(self, every: _Ledgers) -> set[LedgerKey]:
         """Keys of which the checkpoint's query has moved a head last."""
@@ -73,13 +73,13 @@ class LedgerChoice:
         """
         committed = None if self.checkpoint is None else self.checkpoint.committed
         last = -1 if committed is None else committed
-        found = set()
+        newest = set()
         for sink in {key.sink for key in moved}:
             keys = sorted(key for key in moved if key.sink == sink)
             fit = [key for key in keys if _batch(every[key]) in (last, last + 1)]
             rest = fit if len(fit) == 1 else keys
-            found.add(max(rest, key=lambda key: _batch(every[key])))
-        return found
+            newest.add(max(rest, key=lambda key: _batch(every[key])))
+        return newest
 
 
 def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
@@ -124,11 +124,11 @@ def merged(
     ranges: Iterable[tuple[TopicPartition, AppliedRange]], topic_ids: Mapping[str, str | None]
 ) -> dict[TopicPartition, AppliedRange]:
     """Merge the applied ranges of all queries; `topic_ids` are the topics' present ids."""
-    found: dict[TopicPartition, AppliedRange] = {}
+    by_partition: dict[TopicPartition, AppliedRange] = {}
     for tp, claim in ranges:
         now = topic_ids.get(tp.topic)
-        found[tp] = _both(found[tp], claim, now) if tp in found else claim
-    return found
+        by_partition[tp] = _both(by_partition[tp], claim, now) if tp in by_partition else claim
+    return by_partition
 
 
 def _claims(
@@ -143,13 +143,13 @@ def _claims(
                     range=OffsetRange(history.began.get(tp, 0), head.range.until),
                     topic_id=head.topic_id,
                     gaps=tuple(history.gaps.get(tp, ())),
-                    known_from=history.began.get(tp, history.known.get(tp, head.range.start)),
-                    older={name: one.range for name, one in history.older.get(tp, {}).items()},
+                    known_from=history.began.get(tp, history.oldest.get(tp, head.range.start)),
+                    older={name: topic.range for name, topic in history.older.get(tp, {}).items()},
                 ),
             )
 
 
-def _both(one: AppliedRange, other: AppliedRange, now: str | None) -> AppliedRange:
+def _both(first: AppliedRange, second: AppliedRange, now: str | None) -> AppliedRange:
     """Merge the applied ranges of two queries for one partition of a table; `now` is its topic's id
     in Kafka.
 
@@ -157,35 +157,35 @@ def _both(one: AppliedRange, other: AppliedRange, now: str | None) -> AppliedRan
     Offsets that one query has given up count as given up if the other has not applied them. If the
     history of either begins later than its query, nothing below is certain.
     """
-    by_kafka = now is not None and now in (one.topic_id, other.topic_id)
-    is_newer = one.topic_id == now if by_kafka else other.topic_id in one.older
-    if other.topic_id is not None and is_newer:
-        one, other = other, one
-    older = dict(one.older)
-    for name, offsets in other.older.items():
+    by_kafka = now is not None and now in (first.topic_id, second.topic_id)
+    is_newer = first.topic_id == now if by_kafka else second.topic_id in first.older
+    if second.topic_id is not None and is_newer:
+        first, second = second, first
+    older = dict(first.older)
+    for name, offsets in second.older.items():
         older[name] = _spanned(older.get(name, offsets), offsets)
-    if None not in (one.topic_id, other.topic_id) and one.topic_id != other.topic_id:
-        name = str(one.topic_id)
-        for offsets in one.ranges:
+    if None not in (first.topic_id, second.topic_id) and first.topic_id != second.topic_id:
+        name = str(first.topic_id)
+        for offsets in first.ranges:
             older[name] = _spanned(older.get(name, offsets), offsets)
-        return replace(other, older=older)
-    applied = union((*_applied(one), *_applied(other)))
+        return replace(second, older=older)
+    applied = union((*_applied(first), *_applied(second)))
     return AppliedRange(
-        range=other.range,
-        topic_id=other.topic_id,
-        gaps=without(union((*one.gaps, *other.gaps)), applied),
-        known_from=max(one.known_from, other.known_from),
+        range=second.range,
+        topic_id=second.topic_id,
+        gaps=without(union((*first.gaps, *second.gaps)), applied),
+        known_from=max(first.known_from, second.known_from),
         older=older,
-        beside=(*one.ranges, *other.beside),
+        beside=(*first.ranges, *second.beside),
     )
 
 
-def _applied(one: AppliedRange) -> Intervals:
-    return without(union(one.ranges), union(one.gaps))
+def _applied(applied: AppliedRange) -> Intervals:
+    return without(union(applied.ranges), union(applied.gaps))
 
 
-def _spanned(one: OffsetRange, other: OffsetRange) -> OffsetRange:
-    return OffsetRange(min(one.start, other.start), max(one.until, other.until))
+def _spanned(first: OffsetRange, second: OffsetRange) -> OffsetRange:
+    return OffsetRange(min(first.start, second.start), max(first.until, second.until))
 
 
 def _batch(ledger: StoredLedger) -> int:

@@ -53,7 +53,7 @@ RENAME: Final = (
 ACCEPT: Final = (
     "Example: eo-listener ledger accept sqlite:delays.db --partition flights-0 --gap 10..15"
 )
-_TIMEOUT: Final = 10.0  # seconds, for the log beside a gap
+_TIMEOUT: Final = 10.0  # seconds, for the log of a gap
 _GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
 
 
@@ -80,15 +80,15 @@ Query = Annotated[
 
 
 def client_properties(
-    address: LedgerAddress, servers: str | None, given: list[str] | None
+    address: LedgerAddress, servers: str | None, properties: list[str] | None
 ) -> dict[str, str] | None:
     """Those of a Kafka client, of -b or else of the servers that a topic names itself; or None.
 
     Raises SettingsError, for properties without a cluster too.
     """
     servers = servers or address.servers
-    require_cluster(servers, given)
-    return None if servers is None else as_properties(servers, given)
+    require_cluster(servers, properties)
+    return None if servers is None else as_properties(servers, properties)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -217,13 +217,13 @@ def accept(
 
 def parse_gap(text: str) -> OffsetRange:
     """Read `10..15`. Raises SettingsError."""
-    found = _GAP.fullmatch(text)
-    if found is None:
+    match = _GAP.fullmatch(text)
+    if match is None:
         raise SettingsError(
             f"--gap must be two offsets, got {text!r}",
             fix="Write 10..15 for the offsets 10 to 14: the second is the next offset to read",
         )
-    return OffsetRange(int(found["start"]), int(found["until"]))
+    return OffsetRange(int(match["start"]), int(match["until"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +235,7 @@ class GapInLog:
     unknown: str = ""
 
     @property
-    def kept(self) -> OffsetRange | None:
+    def in_log(self) -> OffsetRange | None:
         """The part of the gap that the log still has, or None."""
         if self.log is None or self.gap.until <= self.log.start:
             return None
@@ -246,29 +246,33 @@ class GapInLog:
         """Describe the offsets to give up."""
         count = self.gap.until - self.gap.start
         given_up = f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"
-        kept = self.kept
+        in_log = self.in_log
         if self.log is None:
             return (given_up, f"not compared with the source's log: {self.unknown}")
-        if kept is None:
+        if in_log is None:
             later = OffsetRange(self.gap.until, self.log.start)
-            found = [given_up, "Kafka has deleted all of these records"]
+            lines = [given_up, "Kafka has deleted all of these records"]
             if later.start < later.until:
-                found.append(f"the log begins at {later.until}: {later} will be another gap")
-            return tuple(found)
-        left = kept.until - kept.start
+                lines.append(f"the log begins at {later.until}: {later} will be another gap")
+            return tuple(lines)
+        count = in_log.until - in_log.start
         return (
             given_up,
-            f"Kafka still has {left:,} of these offsets, {kept}: no batch will read them",
+            f"Kafka still has {count:,} of these offsets, {in_log}: no batch will read them",
         )
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document; `in_log` is None if it was not compared, `not_compared` is the
         reason.
         """
-        kept = self.kept
+        in_log = self.in_log
         return {
             "offsets": self.gap.until - self.gap.start,
-            "in_log": None if self.log is None else 0 if kept is None else kept.until - kept.start,
+            "in_log": None
+            if self.log is None
+            else 0
+            if in_log is None
+            else in_log.until - in_log.start,
             "not_compared": self.unknown or None,
         }
 
@@ -349,27 +353,27 @@ class _Steps:
         now, _ = _read(self._repair)
         for key in self._keys:
             before, after = (
-                there[key].heads if key in there else {} for there in (self._ledgers, now)
+                state[key].heads if key in state else {} for state in (self._ledgers, now)
             )
             refuse_moved(self._repair.reader.label, before, after)
         self._refuse_users()
         do()
         self._executed = True
 
-    def conclude(self, what: str, done: str, document: Mapping[str, Any]) -> None:
+    def conclude(self, subject: str, done: str, document: Mapping[str, Any]) -> None:
         """Print the end of it."""
         if self._as_json:
             more = {"remarks": list(self._remarks), "executed": self._executed}
             print_json({**document, **more})
         elif self._executed:
-            print_line(console(), f"{done}: {what}")
+            print_line(console(), f"{done}: {subject}")
         else:
             print_line(
-                console(), f"dry run, nothing was changed. To have {what} {done}, add --execute"
+                console(), f"dry run, nothing was changed. To have {subject} {done}, add --execute"
             )
 
     def _refuse_users(self) -> None:
-        users = [one for key in self._keys for one in self._repair.users(key)]
+        users = [user for key in self._keys for user in self._repair.users(key)]
         refuse_users(self._repair.reader.label, tuple(users))
 
 
@@ -392,7 +396,7 @@ def _opened(address: str, options: RepairOptions) -> Iterator[LedgerRepair]:
 def _java(
     stack: ExitStack, properties: Mapping[str, str], clients: Path | None
 ) -> tuple[JavaTransactions | None, str | None]:
-    """Return the client that queries Kafka's coordinators, or the reason why there is none: only an
+    """Return the client that queries Kafka's coordinators, or the reason for its absence: only an
     explicitly named client must exist.
     """
     try:

@@ -86,9 +86,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return expanded
 
 
-def storage_options(given: Iterable[str]) -> dict[str, str | bool]:
+def storage_options(pairs: Iterable[str]) -> dict[str, str | bool]:
     """Read the options of a storage's driver. Raises SettingsError."""
-    return dict(map(_storage_option, given))
+    return dict(map(_storage_option, pairs))
 
 
 def _storage_option(text: str) -> tuple[str, str | bool]:
@@ -109,8 +109,8 @@ def utc(milliseconds: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
-    """Build a client's properties; `@FILE` among those `given` stands for those of a file.
+def as_properties(servers: str, arguments: list[str] | None) -> dict[str, str]:
+    """Build a client's properties; `@FILE` among the arguments of -X stands for those of a file.
 
     Raises SettingsError for an invalid address, a file that cannot be read, and a property
     librdkafka does not know.
@@ -123,7 +123,7 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
             )
     require_ports(servers)
     properties = {"bootstrap.servers": servers}
-    for pair in chain.from_iterable(map(_pairs, given or ())):
+    for pair in chain.from_iterable(map(_pairs, arguments or ())):
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise SettingsError(
@@ -137,19 +137,19 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
     return properties
 
 
-def _pairs(given: str) -> Iterable[str]:
+def _pairs(argument: str) -> Iterable[str]:
     """Return the properties; from a file each of its lines, except empty lines and comments."""
-    if not given.startswith("@"):
-        return (given,)
+    if not argument.startswith("@"):
+        return (argument,)
     try:
-        text = Path(given[1:]).read_text(encoding="utf-8")
+        text = Path(argument[1:]).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SettingsError(
-            f"--kafka {given}: cannot read the file: {why}",
+            f"--kafka {argument}: cannot read the file: {reason}",
             fix="Name a file with key=value on each line",
         ) from None
-    return list(_lines(given, text))
+    return list(_lines(argument, text))
 
 
 def _lines(file: str, text: str) -> Iterator[str]:
@@ -166,33 +166,33 @@ def _lines(file: str, text: str) -> Iterator[str]:
 
 def parse_partition(text: str) -> TopicPartition:
     """Read `flights-0`. Raises SettingsError."""
-    found = _PARTITION.fullmatch(text)
-    if found is None:
+    match = _PARTITION.fullmatch(text)
+    if match is None:
         raise SettingsError(
             f"--partition must be a topic and a number, got {text!r}", fix="Write flights-0"
         )
-    return TopicPartition(found["topic"], int(found["number"]))
+    return TopicPartition(match["topic"], int(match["number"]))
 
 
-def require_cluster(servers: str | None, *of_it: object) -> None:
-    """Raise SettingsError where something of a cluster is given, and no cluster."""
-    if servers is None and any(of_it):
+def require_cluster(servers: str | None, *options: object) -> None:
+    """Raise SettingsError for an option that needs a cluster, if no cluster is named."""
+    if servers is None and any(options):
         raise SettingsError(
             "groups, topics and properties need a cluster, but none is named",
             fix="Add -b HOST:PORT",
         )
 
 
-def require_names(what: str, names: Iterable[str]) -> None:
+def require_names(kind: str, names: Iterable[str]) -> None:
     """Raise SettingsError for an empty name, and for one that Kafka would not get as written."""
     for name in names:
         if not name.strip():
-            raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to check")
-        require_name(what, name)
+            raise SettingsError(f"a {kind} is empty", fix=f"Name the {kind} to check")
+        require_name(kind, name)
 
 
 def require_groups(names: list[str], *, every: bool) -> None:
-    """Raise SettingsError unless groups are named, or all are asked for."""
+    """Raise SettingsError unless groups are named, or all are requested."""
     if every == bool(names):
         raise SettingsError(
             "--all cannot be combined with names of groups" if every else "no group is named",
@@ -216,7 +216,7 @@ def console() -> Console:
 
 
 def named(text: str) -> Text:
-    """A text that others have chosen: what a terminal would obey is shown as an escape."""
+    """Text from outside, such as a name; codes that a terminal would obey become escapes."""
     return Text(escaped(text))
 
 
@@ -244,8 +244,10 @@ def print_line(out: Console, text: str) -> None:
 def escaped(text: str, *, keep: str = "") -> str:
     """The text with escapes for what cannot be printed, but for the characters of `keep`."""
     return "".join(
-        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode()
-        for one in text
+        character
+        if character.isprintable() or character in keep
+        else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 

@@ -63,35 +63,37 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """What to compare; anything not named is None or empty.
+    """The positions to compare; a place that is not named is None or empty."""
 
-    `properties`, `storage` and `spark`, the settings of the Spark that reads tables, are secret.
-
-    `query` and `sink` choose among the ledgers of a store. `uncommitted` are topics of no group.
-    `counts_rows`: the rows of the sinks' tables will be counted.
-    """
-
+    #: The properties of Kafka's client; secret.
     properties: Mapping[str, str] | None = field(default=None, repr=False)
     checkpoint: str | None = None
+    #: The options of the driver for the checkpoint's storage; secret.
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
     groups: Sequence[str] = ()
     topics: Sequence[str] = ()
     ledgers: Sequence[LedgerAddress] = ()
+    #: The schema of PostgreSQL's ledgers.
     schema: str | None = None
+    #: The settings of the Spark that reads tables; secret.
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: The name of the query in the ledgers.
     query: str | None = None
+    #: The key of the sink in the ledgers.
     sink: str | None = None
+    #: Topics that the query commits to no group.
     uncommitted: frozenset[str] = frozenset()
+    #: True if the rows of the sinks' tables will be counted.
     counts_rows: bool = False
 
     @property
     def in_tables(self) -> frozenset[str]:
         """The ledgers in tables, which a Spark reads, as they are shown to people."""
-        return frozenset(one.shown for one in self.ledgers if one.in_table)
+        return frozenset(address.shown for address in self.ledgers if address.in_table)
 
     @property
     def cluster(self) -> ClusterCommands:
-        """The commands that ask the same cluster."""
+        """The commands for the same cluster."""
         return ClusterCommands.of(self.properties, self.storage)
 
     @property
@@ -135,25 +137,27 @@ class CheckpointReading:
             counted=offsets is not None and bool(offsets.others()),
         )
 
-    def with_planned(self, found: CheckpointPositions) -> CheckpointPositions:
-        """The same with what is planned now, after the batch that was committed then."""
-        if not found.exists:
-            return found
+    def with_planned(self, committed: CheckpointPositions) -> CheckpointPositions:
+        """Add the newest planned batch, if it comes after the committed one."""
+        if not committed.exists:
+            return committed
         newest = max(self._checkpoint.batches().planned, default=None)
-        if newest is None or (found.committed is not None and newest <= found.committed):
-            return found
+        if newest is None or (committed.committed is not None and newest <= committed.committed):
+            return committed
         try:
             offsets = self._checkpoint.offsets(newest)
         except CheckpointError as error:
             if error.finding.kind is FileFindingKind.MISSING:  # it was deleted just now
-                return found
-            return replace(found, planned=newest, damaged=(*found.damaged, str(error.finding)))
+                return committed
+            return replace(
+                committed, planned=newest, damaged=(*committed.damaged, str(error.finding))
+            )
         return replace(
-            found,
+            committed,
             planned=newest,
             ahead=_ends(offsets),
-            began=found.began or dict(self._began(len(offsets.sources))),
-            counted=found.counted or bool(offsets.others()),
+            began=committed.began or dict(self._began(len(offsets.sources))),
+            counted=committed.counted or bool(offsets.others()),
         )
 
     def _began(self, sources: int) -> Iterator[tuple[TopicPartition, int]]:
@@ -163,10 +167,10 @@ class CheckpointReading:
 
 def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
     """Return the end of a batch; for a topic that is read twice, the end that both sources have."""
-    found = lowest(offsets.kafka().values())
+    ends = lowest(offsets.kafka().values())
     if offsets.others():
-        found[BATCHES] = offsets.batch + 1
-    return found
+        ends[BATCHES] = offsets.batch + 1
+    return ends
 
 
 class PositionReader:
@@ -184,7 +188,7 @@ class PositionReader:
         self.logs: RecordReader | None = None
 
     def read(self) -> Positions:
-        """Read all that was asked for. Raises SettingsError for what cannot be asked for."""
+        """Read all that is requested. Raises SettingsError for an impossible request."""
         request = self._request
         cluster = self._cluster()
         groups = {} if cluster is None else self._groups(cluster)
@@ -206,7 +210,7 @@ class PositionReader:
         return Positions(
             source=source,
             checkpoint=checkpoint,
-            groups=() if cluster is None else tuple(self._once_more(cluster, groups, done)),
+            groups=() if cluster is None else tuple(self._reread(cluster, groups, done)),
             stores=tuple(stores),
             query=request.query,
             sink=request.sink,
@@ -229,7 +233,7 @@ class PositionReader:
         if not 0 < stable - start <= _MARKERS or self.logs is None:
             return stable > start
         visible = self.logs.visible(tp, (OffsetRange(start, stable),), committed=True)
-        return any(seen.start < stable and seen.until > start for seen in visible)
+        return any(records.start < stable and records.until > start for records in visible)
 
     def close(self) -> None:
         """Close the connections."""
@@ -268,15 +272,15 @@ class PositionReader:
         return None if reached is None else describer
 
     def _groups(self, cluster: ClusterDescriber) -> dict[str, GroupFacts]:
-        found: dict[str, GroupFacts] = {}
+        facts_by_name: dict[str, GroupFacts] = {}
         for name in self._request.groups:
             facts = self._held(cluster.group(name))
             if facts is not None:
-                found[name] = facts
-        return found
+                facts_by_name[name] = facts
+        return facts_by_name
 
     def _held(self, facts: GroupFacts) -> GroupFacts | None:
-        """The same; None where its offsets could not be read, which is a failure."""
+        """The same; None if its offsets could not be read, which is a failure."""
         if facts.held is not None:
             return facts
         error = KafkaError(
@@ -287,7 +291,7 @@ class PositionReader:
         self.failures.append(not_read(f"group {facts.name}", error))
         return None
 
-    def _once_more(
+    def _reread(
         self,
         cluster: ClusterDescriber,
         groups: Mapping[str, GroupFacts],
@@ -296,19 +300,22 @@ class PositionReader:
         """The groups as they are now; all together are given a moment to catch up."""
         deadline = time.monotonic() + _SETTLE
         for facts in groups.values():
-            others = {
-                tp.topic for one in groups.values() if one is not facts for tp in one.held or ()
+            topics_elsewhere = {
+                tp.topic
+                for other_group in groups.values()
+                if other_group is not facts
+                for tp in other_group.held or ()
             }
-            found = self._settled(cluster, facts, done, others, deadline)
-            if found is not None:
-                yield found
+            group = self._settled(cluster, facts, done, topics_elsewhere, deadline)
+            if group is not None:
+                yield group
 
     def _settled(
         self,
         cluster: ClusterDescriber,
         facts: GroupFacts,
         done: Mapping[TopicPartition, int],
-        others: Collection[str],
+        topics_elsewhere: Collection[str],
         deadline: float,
     ) -> GroupPositions | None:
         """Return one group; None if it can no longer be read, which is a failure."""
@@ -318,7 +325,10 @@ class PositionReader:
             if now is None:
                 return None
             after = now.held or {}
-            if not _is_behind(before, after, done, others) or time.monotonic() >= deadline:
+            if (
+                not _is_behind(before, after, done, topics_elsewhere)
+                or time.monotonic() >= deadline
+            ):
                 break
             time.sleep(_PAUSE)
         return GroupPositions(
@@ -336,9 +346,11 @@ class PositionReader:
         spark = self._spark
         if spark is None:
             spark = self._opened.enter_context(closing(spark_for(request.ledgers, request.spark)))
-        found: dict[int, StorePositions] = {}
+        stores: dict[int, StorePositions] = {}
         # Tables first: while Spark starts, what was read of others would grow old.
-        for at, address in sorted(enumerate(request.ledgers), key=lambda one: not one[1].in_table):
+        for at, address in sorted(
+            enumerate(request.ledgers), key=lambda entry: not entry[1].in_table
+        ):
             reader = address.open(
                 request.properties,
                 schema=request.schema,
@@ -351,16 +363,16 @@ class PositionReader:
             if store is not None:
                 store = _distinguished(replace(store, address=address.shown), self.readers)
                 self.readers[store.store] = reader
-                found[at] = store
-        return [found[at] for at in sorted(found)]
+                stores[at] = store
+        return [stores[at] for at in sorted(stores)]
 
     def _read_again(self, stores: list[StorePositions]) -> list[StorePositions]:
-        """The same, with where their ledgers are by now, if these differ.
+        """The same, with the present positions of their ledgers, if these differ.
 
         A query at work moves one after the other, and one after the other they were read.
         """
         ends = [ledger.ends for store in stores for ledger in store.ledgers]
-        if all(one == ends[0] for one in ends):
+        if all(ledger_ends == ends[0] for ledger_ends in ends):
             return stores
         return [replace(store, ledgers=tuple(self._later(store))) for store in stores]
 
@@ -380,7 +392,7 @@ class PositionReader:
         topics |= {tp.topic for facts in groups.values() for tp in facts.held or ()}
         topics |= {tp.topic for tp in (() if checkpoint is None else checkpoint.ahead)}
         topics |= {tp.topic for tp in (() if checkpoint is None else checkpoint.done)}
-        topics |= {tp.topic for one in stores for ledger in one.ledgers for tp in ledger.heads}
+        topics |= {tp.topic for store in stores for ledger in store.ledgers for tp in ledger.heads}
         topics.discard(BATCHES.topic)
         if not topics:
             return None
@@ -407,15 +419,15 @@ class PositionReader:
         )
 
 
-def _distinguished(store: StorePositions, others: Container[str]) -> StorePositions:
-    """The same, with its address in its name where another store is called so to people.
+def _distinguished(store: StorePositions, labels: Container[str]) -> StorePositions:
+    """Add the address to the store's name if another store has the same name.
 
-    A dsn has not all of a place: its service or its options may be the difference.
+    A dsn does not name all of a place: its service or its options may be the difference.
     """
-    if store.store not in others:
+    if store.store not in labels:
         return store
     name = f"{store.store} ({store.address})"
-    ledgers = tuple(replace(one, store=name) for one in store.ledgers)
+    ledgers = tuple(replace(ledger, store=name) for ledger in store.ledgers)
     return replace(store, store=name, ledgers=ledgers)
 
 
@@ -434,7 +446,7 @@ def _is_behind(
     before: Mapping[TopicPartition, Position],
     after: Mapping[TopicPartition, Position],
     done: Mapping[TopicPartition, int],
-    others: Collection[str],
+    topics_elsewhere: Collection[str],
 ) -> bool:
     """Return True if a listener at work has still to commit to a group.
 
@@ -444,7 +456,7 @@ def _is_behind(
     return any(
         tp not in after or after[tp].offset < at
         for tp, at in done.items()
-        if tp != BATCHES and (tp.topic in topics or tp.topic not in others or not topics)
+        if tp != BATCHES and (tp.topic in topics or tp.topic not in topics_elsewhere or not topics)
     )
 
 

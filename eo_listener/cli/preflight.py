@@ -94,7 +94,7 @@ def _report(
     stdin: bool,
 ) -> None:
     """Check, print, and end with the exit code."""
-    if stdin:  # the child of such a command, or of a driver, where Spark and Java are there anyhow
+    if stdin:  # the child of such a command, or of a driver, which has Spark and Java anyhow
         answer = _check(Request.parse(sys.stdin.read()))
         findings, reached = list(answer.findings), answer.reached
     else:
@@ -128,10 +128,10 @@ def _request(
         return None
     require_names("group", groups or ())
     require_names("topic", topics or ())
-    given = as_properties(servers, properties)
-    check(given, mode)
+    client = as_properties(servers, properties)
+    check(client, mode)
     return Request(
-        properties=given,
+        properties=client,
         groups=tuple(groups or ()),
         topics=tuple(topics or ()),
         mode=mode,
@@ -172,5 +172,5 @@ def _print(findings: Sequence[CheckFinding]) -> None:
     for finding in findings:
         if finding.advice:
             print_line(out, f"{finding.level.value}, {finding.about}: {finding.advice}")
-    left = len(to_act_on(findings))
-    out.print(Text(f"to act on: {left}" if left else "nothing to act on"))
+    count = len(to_act_on(findings))
+    out.print(Text(f"to act on: {count}" if count else "nothing to act on"))

@@ -26,18 +26,18 @@ def stop_signals() -> Iterator[threading.Event]:
     The handlers are restored if no signal came.
     """
     stopped = threading.Event()
-    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # Python's own form
         stopped.set()
-        for one in before:
-            signal.signal(one, signal.SIG_DFL)
+        for handled in before:
+            signal.signal(handled, signal.SIG_DFL)
 
-    for one in before:
-        signal.signal(one, stop)
+    for number in before:
+        signal.signal(number, stop)
     try:
         yield stopped
     finally:
         if not stopped.is_set():
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)

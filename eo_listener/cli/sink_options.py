@@ -60,14 +60,14 @@ class SinkOptions:
     ] = None
 
 
-def sink_plan(of: SinkOptions) -> SinkPlan | None:
+def sink_plan(options: SinkOptions) -> SinkPlan | None:
     """Return the requested sinks; None if no topic is named. Raises SettingsError."""
-    if not of.sink_topics:
-        of_topics = not of.sink_transactions or any(
-            one is not None for one in (of.sink_name, of.sink_group)
+    if not options.sink_topics:
+        of_topics = not options.sink_transactions or any(
+            option is not None for option in (options.sink_name, options.sink_group)
         )
-        of_both = of.sink_query is not None or of.sink_dead_letters is not None
-        if of_topics or (of_both and not of.sink_tables):
+        of_both = options.sink_query is not None or options.sink_dead_letters is not None
+        if of_topics or (of_both and not options.sink_tables):
             raise SettingsError(
                 "options of a sink were given, but no topic that it writes to",
                 fix="Add --sink-topic TOPIC"
@@ -75,40 +75,42 @@ def sink_plan(of: SinkOptions) -> SinkPlan | None:
                 else "Add --sink-topic TOPIC, or --sink-table iceberg:... or delta:...",
             )
         return None
-    require_names("topic", of.sink_topics)
-    require_names("ledger topic", [of.sink_ledger_topic])
+    require_names("topic", options.sink_topics)
+    require_names("ledger topic", [options.sink_ledger_topic])
     require_names(
-        "topic of dead letters", () if of.sink_dead_letters is None else [of.sink_dead_letters]
+        "topic of dead letters",
+        () if options.sink_dead_letters is None else [options.sink_dead_letters],
     )
-    require_names("group", () if of.sink_group is None else [of.sink_group])
-    if of.sink_write_method is not None:
-        require_one_of("--sink-write-method", of.sink_write_method, _METHODS)
-    if not of.sink_transactions:
-        _refuse_with_none(of)
+    require_names("group", () if options.sink_group is None else [options.sink_group])
+    if options.sink_write_method is not None:
+        require_one_of("--sink-write-method", options.sink_write_method, _METHODS)
+    if not options.sink_transactions:
+        _refuse_with_none(options)
     return SinkPlan(
-        topics=tuple(dict.fromkeys(of.sink_topics)),
-        key=of.sink_name or sink_key(of.sink_topics),
-        query=of.sink_query,
-        ledger_topic=of.sink_ledger_topic,
-        create=of.sink_create,
-        dead_letters=of.sink_dead_letters,
-        group=of.sink_group,
-        write_method=of.sink_write_method or ("driver" if of.sink_transactions else "executors"),
-        transactions=of.sink_transactions,
+        topics=tuple(dict.fromkeys(options.sink_topics)),
+        key=options.sink_name or sink_key(options.sink_topics),
+        query=options.sink_query,
+        ledger_topic=options.sink_ledger_topic,
+        create=options.sink_create,
+        dead_letters=options.sink_dead_letters,
+        group=options.sink_group,
+        write_method=options.sink_write_method
+        or ("driver" if options.sink_transactions else "executors"),
+        transactions=options.sink_transactions,
         transaction_timeout=require_seconds(
-            "--sink-transaction-timeout", of.sink_transaction_timeout, least=1.0
+            "--sink-transaction-timeout", options.sink_transaction_timeout, least=1.0
         ),
     )
 
 
-def _refuse_with_none(of: SinkOptions) -> None:
+def _refuse_with_none(options: SinkOptions) -> None:
     """Raise SettingsError for what a sink refuses with transactions=False."""
-    given = {
-        "--sink-group": of.sink_group is not None,
-        "--sink-dead-letters": of.sink_dead_letters is not None,
-        "--sink-write-method driver": of.sink_write_method == "driver",
+    refused = {
+        "--sink-group": options.sink_group is not None,
+        "--sink-dead-letters": options.sink_dead_letters is not None,
+        "--sink-write-method driver": options.sink_write_method == "driver",
     }
-    for option, is_given in given.items():
+    for option, is_given in refused.items():
         if is_given:
             raise SettingsError(
                 f"{option} is not possible with --no-sink-transactions",

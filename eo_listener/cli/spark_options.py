@@ -26,14 +26,14 @@ SparkConf = Annotated[
 ]
 
 
-def spark_settings(given: Iterable[str]) -> dict[str, str]:
+def spark_settings(pairs: Iterable[str]) -> dict[str, str]:
     """Read the settings. Raises SettingsError, which quotes no value."""
-    return dict(map(_setting, given))
+    return dict(map(_setting, pairs))
 
 
 def spark_for(ledgers: Sequence[LedgerAddress], settings: Mapping[str, str]) -> LocalSpark:
     """The Spark for these ledgers, which starts when one of them is read by it."""
-    stores = {one.store for one in ledgers}
+    stores = {address.store for address in ledgers}
     return LocalSpark(
         settings,
         delta=LedgerStore.DELTA in stores,
@@ -50,9 +50,9 @@ def _announce() -> None:
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or _NAME.fullmatch(key.strip()) is None:
-        found = _NAME.match(text.strip())  # what follows the name may be a password
+        name = _NAME.match(text.strip())  # what follows the name may be a password
         raise SettingsError(
-            f"--spark-conf {found[0] if found else '...'} is not of the form spark.key=value",
+            f"--spark-conf {name[0] if name else '...'} is not of the form spark.key=value",
             fix="Write for example --spark-conf spark.sql.catalog.lake.uri=jdbc:sqlite:catalog.db",
         )
     return key.strip(), value

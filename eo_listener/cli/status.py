@@ -62,17 +62,17 @@ def status(
     require_names("group", names)
     if watch is not None:
         watch = require_seconds("--watch", watch, least=0.2)
-    given = as_properties(servers, properties)
-    with closing(StatusReader(given, names, every=every, again=watch is not None)) as reader:
-        found = _read(reader)
+    client = as_properties(servers, properties)
+    with closing(StatusReader(client, names, every=every, repeated=watch is not None)) as reader:
+        statuses = _read(reader)
         if watch is None:
-            _print(reader, found, as_json)
+            _print(reader, statuses, as_json)
         else:
-            _watch(reader, names, found, watch, as_json)
-    if any(one.error is not None for one in found):
+            _watch(reader, names, statuses, watch, as_json)
+    if any(group.error is not None for group in statuses):
         raise typer.Exit(ExitCode.UNREACHABLE)
-    lacking = any(one.group in reader.named and not one.rows for one in found)
-    if not found or lacking or any(_over(one, max_lag) for one in found if one.rows):
+    lacking = any(group.group in reader.named and not group.rows for group in statuses)
+    if not statuses or lacking or any(_over(group, max_lag) for group in statuses if group.rows):
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -83,14 +83,14 @@ def _read(reader: StatusReader) -> tuple[GroupStatus, ...]:
         raise advised(error) from error
 
 
-def _over(found: GroupStatus, max_lag: int | None) -> bool:
-    return max_lag is not None and (found.lag is None or found.lag > max_lag)
+def _over(group: GroupStatus, max_lag: int | None) -> bool:
+    return max_lag is not None and (group.lag is None or group.lag > max_lag)
 
 
 def _watch(
     reader: StatusReader,
     names: Sequence[str],
-    found: tuple[GroupStatus, ...],
+    statuses: tuple[GroupStatus, ...],
     every: float,
     as_json: bool,
 ) -> None:
@@ -98,45 +98,45 @@ def _watch(
     out = console()
     try:
         if as_json or not out.is_terminal:
-            _print(reader, found, as_json)
+            _print(reader, statuses, as_json)
             while True:
                 time.sleep(every)
                 try:
                     _print(reader, _read(reader), as_json)
                 except KafkaError as error:
                     _print_error(reader, names, error, as_json)
-        with Live(_screen(reader, found), console=out, auto_refresh=False) as live:
+        with Live(_screen(reader, statuses), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
                 try:
-                    found = _read(reader)
-                    live.update(_screen(reader, found), refresh=True)
+                    statuses = _read(reader)
+                    live.update(_screen(reader, statuses), refresh=True)
                 except KafkaError as error:
                     problem = Text(f"as of the last answer; now: {error}", style="red")
-                    live.update(Group(_screen(reader, found), problem), refresh=True)
+                    live.update(Group(_screen(reader, statuses), problem), refresh=True)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.FINE) from None
 
 
-def _screen(reader: StatusReader, found: Sequence[GroupStatus]) -> RenderableType:
-    return screen(found, single=reader.single, cluster=reader.cluster)
+def _screen(reader: StatusReader, statuses: Sequence[GroupStatus]) -> RenderableType:
+    return screen(statuses, single=reader.single, cluster=reader.cluster)
 
 
 def _print_error(
     reader: StatusReader, names: Sequence[str], error: KafkaError, as_json: bool
 ) -> None:
     if as_json:
-        whose: dict[str, Any] = {"group": names[0]} if reader.single else {}
-        print_json({**whose, "error": str(error)})
+        subject: dict[str, Any] = {"group": names[0]} if reader.single else {}
+        print_json({**subject, "error": str(error)})
     else:
         print(f"eo-listener: {error}", file=sys.stderr, flush=True)
 
 
-def _print(reader: StatusReader, found: Sequence[GroupStatus], as_json: bool) -> None:
+def _print(reader: StatusReader, statuses: Sequence[GroupStatus], as_json: bool) -> None:
     """Print a group's own document if one is named, otherwise that of all groups."""
     if not as_json:
-        console().print(_screen(reader, found))
+        console().print(_screen(reader, statuses))
     elif reader.single:
-        print_json(found[0].document())
+        print_json(statuses[0].document())
     else:
-        print_json({"groups": [one.document() for one in found]})
+        print_json({"groups": [group.document() for group in statuses]})

@@ -25,13 +25,13 @@ _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 def screen(
-    found: Sequence[GroupStatus], *, single: bool, cluster: ClusterCommands
+    statuses: Sequence[GroupStatus], *, single: bool, cluster: ClusterCommands
 ) -> RenderableType:
     """Prints one reading."""
-    if not found:
+    if not statuses:
         return Text("no group matches: check the names and the cluster")
-    shown = _partitions(found[0]) if single else _groups(found)
-    held_up = [one.group for one in found if one.held_up]
+    shown = _partitions(statuses[0]) if single else _groups(statuses)
+    held_up = [group.group for group in statuses if group.held_up]
     if not held_up:
         return shown
     return Group(
@@ -56,19 +56,19 @@ def length(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _partitions(found: GroupStatus) -> RenderableType:
-    if not found.rows:
-        return named(f"group {found.group} holds no offsets: check the name and the cluster")
-    opened = found.held_up
-    behind = any(row.age(found.now_ms) is not None for row in found.rows)
-    watched = any(found.verdicts.values())
+def _partitions(group: GroupStatus) -> RenderableType:
+    if not group.rows:
+        return named(f"group {group.group} holds no offsets: check the name and the cluster")
+    opened = group.held_up
+    behind = any(row.age(group.now_ms) is not None for row in group.rows)
+    watched = any(group.verdicts.values())
     numbers = ["partition", "committed", *(["stable"] if opened else []), "log end", "lag"]
     numbers += ["age"] if behind else []
     texts = [*(["verdict"] if watched else []), "query"]
     names = ["topic", *numbers, *texts, "batch"]
-    table = new_table(names, [*numbers, "batch"], title=f"group {found.group}")
-    for row in found.rows:
-        verdict = found.verdicts.get(row.partition)
+    table = new_table(names, [*numbers, "batch"], title=f"group {group.group}")
+    for row in group.rows:
+        verdict = group.verdicts.get(row.partition)
         table.add_row(
             named(row.partition.topic),
             str(row.partition.partition),
@@ -76,59 +76,59 @@ def _partitions(found: GroupStatus) -> RenderableType:
             *([cell(row.stable_end)] if opened else []),
             cell(row.log_end),
             cell(row.lag),
-            *([length(row.age(found.now_ms))] if behind else []),
+            *([length(row.age(group.now_ms))] if behind else []),
             *([_verdict(verdict)] if watched else []),
             named(query_of(row)),
             _batch(row.writer),
         )
-    return Group(table, *(Text(line) for line in _summary(found)))
+    return Group(table, *(Text(line) for line in _summary(group)))
 
 
 def _batch(writer: CommitMetadata | None) -> str:
     return cell(writer and writer.batch)
 
 
-def _summary(found: GroupStatus) -> list[str]:
-    total = found.lag
+def _summary(group: GroupStatus) -> list[str]:
+    total = group.lag
     line = f"lag in total: {'unknown' if total is None else total}"
-    if found.stable_lag is not None and found.stable_lag != total:
-        line += f", of which {found.stable_lag} before open transactions"
+    if group.stable_lag is not None and group.stable_lag != total:
+        line += f", of which {group.stable_lag} before open transactions"
     lines = [line]
-    if found.age is not None:
-        lines.append(f"oldest record still to be read: {length(found.age)} old")
-    if found.drained_in:
-        lines.append(f"lag 0 in {length(found.drained_in)} at the present rate")
-    if found.quiet is not None:
-        lines.append(f"last commit {length(found.quiet)} ago")
+    if group.age is not None:
+        lines.append(f"oldest record still to be read: {length(group.age)} old")
+    if group.drained_in:
+        lines.append(f"lag 0 in {length(group.drained_in)} at the present rate")
+    if group.quiet is not None:
+        lines.append(f"last commit {length(group.quiet)} ago")
     return lines
 
 
-def _groups(found: Sequence[GroupStatus]) -> RenderableType:
-    watched = any(one.verdict for one in found)
+def _groups(statuses: Sequence[GroupStatus]) -> RenderableType:
+    watched = any(group.verdict for group in statuses)
     numbers = ("partitions", "lag", "age", "lag 0 in", "batch")
     verdict = ("verdict", "lag 0 in") if watched else ()
     table = new_table(("group", "partitions", "lag", "age", *verdict, "query", "batch"), numbers)
-    for one in found:
-        if one.error is not None:
-            table.add_row(named(one.group), Text(one.error, style="red"))
+    for group in statuses:
+        if group.error is not None:
+            table.add_row(named(group.group), Text(group.error, style="red"))
             continue
-        newest = one.newest
-        cells = [named(one.group), Text(str(len(one.rows))), Text(_total(one)), _age(one)]
+        newest = group.newest
+        cells = [named(group.group), Text(str(len(group.rows))), Text(_total(group)), _age(group)]
         if watched:
-            cells += [_verdict(one.verdict), Text(length(one.drained_in))]
+            cells += [_verdict(group.verdict), Text(length(group.drained_in))]
         table.add_row(*cells, named(newest.author if newest else "-"), _batch(newest))
     return table
 
 
-def _total(found: GroupStatus) -> str:
+def _total(group: GroupStatus) -> str:
     """Format the lag, followed by the read_committed lag if that differs."""
-    if found.stable_lag is None or found.stable_lag == found.lag:
-        return cell(found.lag)
-    return f"{cell(found.lag)} ({found.stable_lag} stable)"
+    if group.stable_lag is None or group.stable_lag == group.lag:
+        return cell(group.lag)
+    return f"{cell(group.lag)} ({group.stable_lag} stable)"
 
 
-def _age(found: GroupStatus) -> Text:
-    return Text(length(found.age))
+def _age(group: GroupStatus) -> Text:
+    return Text(length(group.age))
 
 
 def query_of(row: PartitionLag) -> str:

@@ -16,21 +16,23 @@ from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.session.local_spark import LocalSpark
 
 
-def table_plans(of: SinkOptions) -> tuple[TablePlan, ...]:
+def table_plans(options: SinkOptions) -> tuple[TablePlan, ...]:
     """Return the requested tables. Raises SettingsError."""
-    create, dead_letters = of.sink_create, of.sink_dead_letters
-    found = [
-        TablePlan(kind=one.store.value, name=one.place, query=of.sink_query, create=create)
-        for one in map(_address, of.sink_tables or ())
+    create, dead_letters = options.sink_create, options.sink_dead_letters
+    plans = [
+        TablePlan(
+            kind=address.store.value, name=address.place, query=options.sink_query, create=create
+        )
+        for address in map(_address, options.sink_tables or ())
     ]
-    if dead_letters is not None and any(one.kind == ICEBERG for one in found):
+    if dead_letters is not None and any(plan.kind == ICEBERG for plan in plans):
         plan = TablePlan(kind=ICEBERG, name=dead_letters, create=create, letters=True)
-        return (*found, plan)
-    if dead_letters is not None and found:
+        return (*plans, plan)
+    if dead_letters is not None and plans:
         raise SettingsError(
             "--sink-dead-letters is given, but a DeltaSink has no dead letters", fix="Remove it"
         )
-    return tuple(found)
+    return tuple(plans)
 
 
 def table_findings(
@@ -41,7 +43,7 @@ def table_findings(
         of_kind = [plan for plan in plans if plan.kind == kind]
         findings = list(_runtime(kind, settings))
         yield from findings
-        if any(one.level is Level.PROBLEM for one in findings):
+        if any(finding.level is Level.PROBLEM for finding in findings):
             continue  # no table can be read by it
         addresses = [LedgerAddress(store=LedgerStore(kind), place=plan.name) for plan in of_kind]
         with closing(spark_for(addresses, settings)) as spark:
@@ -50,14 +52,14 @@ def table_findings(
 
 
 def _address(text: str) -> LedgerAddress:
-    found = LedgerAddress.parse(text)
-    if not found.in_table:
+    address = LedgerAddress.parse(text)
+    if not address.in_table:
         raise SettingsError(
             "--sink-table must be iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH",
             cause="it may hold a password, so its value is not shown",
             fix="Write one of these; for a KafkaSink's topics use --sink-topic",
         )
-    return found
+    return address
 
 
 def _runtime(kind: str, settings: Mapping[str, str]) -> Iterator[CheckFinding]:

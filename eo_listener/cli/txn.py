@@ -80,12 +80,12 @@ def list_(
     require_names("topic", topics or ())
     require_names("group", groups or ())
     with _opened(servers, properties, clients) as (reader, _, commands):
-        wanted = {tp for group in groups or () for tp in reader.of_group(group)}
+        partitions = {tp for group in groups or () for tp in reader.of_group(group)}
         if topics or not groups:
-            wanted |= set(reader.partitions(topics))
-        reading = reader.read(sorted(wanted))
-    found = reading.transactions or reading.errors
-    if not topics and not found and {tp.topic for tp in wanted} == {OFFSETS_TOPIC}:
+            partitions |= set(reader.partitions(topics))
+        reading = reader.read(sorted(partitions))
+    anything = reading.transactions or reading.errors
+    if not topics and not anything and {tp.topic for tp in partitions} == {OFFSETS_TOPIC}:
         raise SettingsError(
             f"group {few(groups or ())} holds no offsets, so its topics are unknown",
             cause="they expired, nobody has committed any, or the name is wrong",
@@ -132,17 +132,21 @@ def abort(
     watch = require_seconds("--watch", watch, least=0.0)
     require_names("transactional id", [transactional_id])
     with _opened(servers, properties, clients) as (reader, repair, _):
-        found = _open_of(reader, transactional_id)
-        left: Mapping[str, str] | None = None
-        if found is not None and execute:
+        transaction = _open_of(reader, transactional_id)
+        remaining: Mapping[str, str] | None = None
+        if transaction is not None and execute:
             time.sleep(watch)
-            again = _unchanged(found, _open_of(reader, transactional_id), watch, live=live)
-            left = None if again is None else repair.fence(transactional_id, again)
+            unchanged = _unchanged(
+                transaction, _open_of(reader, transactional_id), watch, live=live
+            )
+            remaining = None if unchanged is None else repair.fence(transactional_id, unchanged)
     if as_json:
-        print_json(abort_document(transactional_id, found, left, executed=execute))
+        print_json(abort_document(transactional_id, transaction, remaining, executed=execute))
     else:
-        print_abort(console(), transactional_id, found, left, _now_ms(), executed=execute)
-    if left:
+        print_abort(
+            console(), transactional_id, transaction, remaining, _now_ms(), executed=execute
+        )
+    if remaining:
         raise typer.Exit(ExitCode.UNREACHABLE)
 
 
@@ -181,40 +185,40 @@ def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransactio
 
 
 def _unchanged(
-    found: OpenTransaction, again: OpenTransaction | None, watch: float, *, live: bool
+    earlier: OpenTransaction, later: OpenTransaction | None, watch: float, *, live: bool
 ) -> OpenTransaction | None:
     """The second reading of the transaction; None if it has ended by itself meanwhile.
 
     Raises InUseError and UnavailableError unless the producer held still, or `live`.
     """
-    if again is None or found.since != again.since:
+    if later is None or earlier.since != later.since:
         return None
-    if (found.producers, found.described) != (again.producers, again.described) and not live:
+    if (earlier.producers, earlier.described) != (later.producers, later.described) and not live:
         raise InUseError(
             f"the producer of the transaction is working: it has written within {watch:g} s",
             cause="its program is alive and ends the transaction itself",
             fix="Stop the program first; or add --live to end the transaction nevertheless",
         )
-    if again.why is not None and not live:
+    if later.why is not None and not live:
         raise UnavailableError(
             "cannot tell if the producer of the transaction is working",
-            cause=again.why,
+            cause=later.why,
             fix="Grant that permission; or add --live to end the transaction nevertheless",
         )
-    return again
+    return later
 
 
 def _exit_status(reading: TransactionReading, now_ms: int) -> int:
-    verdicts = {one.verdict for one in reading.transactions}
+    verdicts = {transaction.verdict for transaction in reading.transactions}
     if reading.errors or TransactionVerdict.UNKNOWN in verdicts:
         return ExitCode.UNREACHABLE
-    late = any(one.is_overdue(now_ms) for one in reading.transactions)
+    late = any(transaction.is_overdue(now_ms) for transaction in reading.transactions)
     return ExitCode.FOUND if late or TransactionVerdict.HANGING in verdicts else ExitCode.FINE
 
 
 @contextmanager
-def _opened(servers: str, given: list[str] | None, clients: Path | None) -> Iterator[_Opened]:
-    properties = as_properties(servers, given)
+def _opened(servers: str, arguments: list[str] | None, clients: Path | None) -> Iterator[_Opened]:
+    properties = as_properties(servers, arguments)
     with (
         java_transactions(properties, clients) as transactions,
         closing(TransactionReader(properties, transactions)) as reader,

@@ -39,12 +39,15 @@ class Commands:
     cluster: ClusterCommands
     more: Sequence[str] = ()
 
-    def end(self, found: OpenTransaction) -> list[str]:
+    def end(self, transaction: OpenTransaction) -> list[str]:
         """Return the commands that end a transaction: ours, or Kafka's own if it hangs."""
-        if found.verdict is TransactionVerdict.HANGING:
-            return [self._mark(tp, one.start) for tp, one in sorted(found.producers.items())]
-        if found.verdict is TransactionVerdict.OPEN and not found.two_phase:
-            name = str(found.transactional_id)
+        if transaction.verdict is TransactionVerdict.HANGING:
+            return [
+                self._mark(tp, producer.start)
+                for tp, producer in sorted(transaction.producers.items())
+            ]
+        if transaction.verdict is TransactionVerdict.OPEN and not transaction.two_phase:
+            name = str(transaction.transactional_id)
             words = [*self.more, "--transactional-id", name]
             return [self.cluster.typed(["txn", "abort"], words)]
         return []
@@ -63,11 +66,11 @@ def print_reading(
     if not reading.held and not reading.errors:
         print_line(out, "no open transactions")
         return
-    _print_some(out, [_held(tp, one) for tp, one in sorted(reading.held.items())])
-    for found in reading.transactions:
+    _print_some(out, [_held(tp, offsets) for tp, offsets in sorted(reading.held.items())])
+    for transaction in reading.transactions:
         out.print()
-        _print_facts(out, [*_facts(found, now_ms), _next(found, now_ms)])
-        _print_some(out, [f"  {one}" for one in commands.end(found)])
+        _print_facts(out, [*_facts(transaction, now_ms), _next(transaction, now_ms)])
+        _print_some(out, [f"  {command}" for command in commands.end(transaction)])
     for tp, error in sorted(reading.errors.items()):
         out.print()
         print_line(out, f"cannot tell which transactions are open in {tp}: {error}")
@@ -79,15 +82,19 @@ def document(reading: TransactionReading, commands: Commands, now_ms: int) -> di
         "partitions": [
             {
                 **tp._asdict(),
-                "log_stable": (one := reading.held.get(tp)) and one.start,
-                "log_end": one and one.until,
+                "log_stable": (blocked := reading.held.get(tp)) and blocked.start,
+                "log_end": blocked and blocked.until,
                 **({"error": str(reading.errors[tp])} if tp in reading.errors else {}),
             }
             for tp in sorted({*reading.held, *reading.errors})
         ],
         "transactions": [
-            {**_document(one), "overdue": one.is_overdue(now_ms), "commands": commands.end(one)}
-            for one in reading.transactions
+            {
+                **_document(transaction),
+                "overdue": transaction.is_overdue(now_ms),
+                "commands": commands.end(transaction),
+            }
+            for transaction in reading.transactions
         ],
     }
 
@@ -95,25 +102,25 @@ def document(reading: TransactionReading, commands: Commands, now_ms: int) -> di
 def print_abort(
     out: Console,
     transactional_id: str,
-    found: OpenTransaction | None,
-    left: Mapping[str, str] | None,
+    transaction: OpenTransaction | None,
+    remaining: Mapping[str, str] | None,
     now_ms: int,
     *,
     executed: bool,
 ) -> None:
     """Print what an abort did, or would do; `left` is None if it did nothing."""
-    if found is None:
+    if transaction is None:
         print_line(out, f"nothing to end: {transactional_id!r} has no open transaction")
         return
-    then = [] if executed else [("then", consequence(found))]
-    _print_facts(out, [*_facts(found, now_ms), *then])
+    then = [] if executed else [("then", consequence(transaction))]
+    _print_facts(out, [*_facts(transaction, now_ms), *then])
     if not executed:
         print_line(out, "dry run, nothing was changed. To end it, add --execute")
-    elif left is None:
+    elif remaining is None:
         print_line(out, "it has since ended by itself: nothing was changed")
-    elif left:
-        for place, why in left.items():
-            print_line(out, f"{place}: {why}")
+    elif remaining:
+        for place, reason in remaining.items():
+            print_line(out, f"{place}: {reason}")
         print_line(out, "to see if the rest ends: eo-listener txn list")
     else:
         print_line(out, "ended: leaders and coordinator no longer have it")
@@ -121,8 +128,8 @@ def print_abort(
 
 def abort_document(
     transactional_id: str,
-    found: OpenTransaction | None,
-    left: Mapping[str, str] | None,
+    transaction: OpenTransaction | None,
+    remaining: Mapping[str, str] | None,
     *,
     executed: bool,
 ) -> dict[str, Any]:
@@ -131,17 +138,17 @@ def abort_document(
     """
     return {
         "transactional_id": transactional_id,
-        "transaction": found and _document(found),
-        "consequence": found and consequence(found),
+        "transaction": transaction and _document(transaction),
+        "consequence": transaction and consequence(transaction),
         "executed": executed,
-        "ended": left is not None and not left,
-        "not_ended": left,
+        "ended": remaining is not None and not remaining,
+        "not_ended": remaining,
     }
 
 
-def consequence(found: OpenTransaction) -> str:
+def consequence(transaction: OpenTransaction) -> str:
     """Explain the effect of ending a transaction by its id."""
-    owner = found.owner
+    owner = transaction.owner
     if owner is None:
         return (
             "its program, if it is alive, gets ProducerFencedException and must open a new "
@@ -158,83 +165,90 @@ def consequence(found: OpenTransaction) -> str:
     )
 
 
-def whose(found: OpenTransaction) -> str:
+def whose(transaction: OpenTransaction) -> str:
     """Whose a transaction is."""
-    owner = found.owner
+    owner = transaction.owner
     if owner is None:
-        return "not known" if found.transactional_id is None else "not ours"
+        return "not known" if transaction.transactional_id is None else "not ours"
     if owner.group is not None:
         return f"ours: commits to group {owner.group}, by a listener with mode='transactional'"
     return f"ours: KafkaSink {owner.sink}, query {owner.query!r}"
 
 
-def _next(found: OpenTransaction, now_ms: int) -> tuple[str, str]:
+def _next(transaction: OpenTransaction, now_ms: int) -> tuple[str, str]:
     """Return the action for a transaction, printed before its commands."""
-    if found.verdict is TransactionVerdict.UNKNOWN:
-        return "why", found.why or "-"
-    if found.verdict is TransactionVerdict.ENDING:
+    if transaction.verdict is TransactionVerdict.UNKNOWN:
+        return "why", transaction.why or "-"
+    if transaction.verdict is TransactionVerdict.ENDING:
         text = "wait a moment; if it remains, check the brokers: one is slow or down"
-    elif found.verdict is TransactionVerdict.HANGING:
+    elif transaction.verdict is TransactionVerdict.HANGING:
         text = "Kafka's own command, unless an ACL hides its id from this client:"
-    elif found.two_phase:
+    elif transaction.two_phase:
         text = "if its program has ended, start it again: it may have to commit the transaction"
-    elif found.is_overdue(now_ms):
+    elif transaction.is_overdue(now_ms):
         text = "check the brokers, since its coordinator is late; or:"
     else:
         text = "nothing while its program runs; if the program has ended, start it again; or:"
     return "to do", text
 
 
-def _facts(found: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "transaction", found.transactional_id or f"of producer {found.producer_id}"
-    yield "state", _STATES[found.verdict] + _end(found, now_ms)
-    yield "whose", whose(found)
-    if found.since is not None:
-        age = length(max(0.0, (now_ms - found.since) / 1000))
-        yield "since", f"{utc(found.since)}, {age} ago"
-    elif found.last_written is not None:
-        yield "last record", utc(found.last_written)
-    places = [f"{tp} from offset {one.start}" for tp, one in sorted(found.producers.items())]
+def _facts(transaction: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "transaction", transaction.transactional_id or f"of producer {transaction.producer_id}"
+    yield "state", _STATES[transaction.verdict] + _end(transaction, now_ms)
+    yield "whose", whose(transaction)
+    if transaction.since is not None:
+        age = length(max(0.0, (now_ms - transaction.since) / 1000))
+        yield "since", f"{utc(transaction.since)}, {age} ago"
+    elif transaction.last_written is not None:
+        yield "last record", utc(transaction.last_written)
+    places = [
+        f"{tp} from offset {producer.start}"
+        for tp, producer in sorted(transaction.producers.items())
+    ]
     yield from (("open in", place) for place in _some(places))
 
 
-def _end(found: OpenTransaction, now_ms: int) -> str:
-    if found.two_phase:
+def _end(transaction: OpenTransaction, now_ms: int) -> str:
+    if transaction.two_phase:
         return ", in a two-phase commit (KIP-939): no timeout ends it"
-    if found.ends_by is None:
+    if transaction.ends_by is None:
         return ""
-    late = ", which has passed" if found.is_overdue(now_ms) else ""
-    return f"; its coordinator ends it by {utc(found.ends_by)}{late}"
+    late = ", which has passed" if transaction.is_overdue(now_ms) else ""
+    return f"; its coordinator ends it by {utc(transaction.ends_by)}{late}"
 
 
-def _document(found: OpenTransaction) -> dict[str, Any]:
+def _document(transaction: OpenTransaction) -> dict[str, Any]:
     return {
-        "transactional_id": found.transactional_id,
-        "producer_id": found.producer_id,
-        "verdict": found.verdict.value,
-        "why_not_known": found.why,
-        "ours": found.owner and found.owner._asdict(),
-        "since": found.since,
-        "timeout": found.described and found.described.timeout,
-        "ends_by": found.ends_by,
-        "two_phase": found.two_phase,
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "verdict": transaction.verdict.value,
+        "why_not_known": transaction.why,
+        "ours": transaction.owner and transaction.owner._asdict(),
+        "since": transaction.since,
+        "timeout": transaction.described and transaction.described.timeout,
+        "ends_by": transaction.ends_by,
+        "two_phase": transaction.two_phase,
         "partitions": [
             {
                 **tp._asdict(),
-                "start_offset": one.start,
-                "epoch": one.epoch,
-                "last_record": one.last_written,
-                "holds": tp in found.holds,
+                "start_offset": producer.start,
+                "epoch": producer.epoch,
+                "last_record": producer.last_written,
+                "holds": tp in transaction.holds,
             }
-            for tp, one in sorted(found.producers.items())
+            for tp, producer in sorted(transaction.producers.items())
         ],
     }
 
 
-def _held(tp: TopicPartition, one: OffsetRange) -> str:
+def _held(tp: TopicPartition, offsets: OffsetRange) -> str:
     if tp.topic == OFFSETS_TOPIC:
-        return f"{tp}: offsets that transactions commit to groups are pending from {one.start} on"
-    return f"{tp}: read_committed consumers wait at {one.start}; the log ends at {one.until}"
+        return (
+            f"{tp}: offsets that transactions commit to groups are pending from {offsets.start} on"
+        )
+    return (
+        f"{tp}: read_committed consumers wait at {offsets.start}; the log ends at {offsets.until}"
+    )
 
 
 def _print_facts(out: Console, facts: Iterable[tuple[str, str]]) -> None:

@@ -48,38 +48,39 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """One group. `state` and `kind` as Kafka names them: `Empty`, `Stable`; `Classic`, `Consumer`.
-
-    `protocol` is its protocolType if that is not a consumer's ("connect", "share", ...). `simple`
-    is True if it never had members, or its offsets have expired since; `operations` are what the
-    client may do with it. `held` is None if it could not be read, for the reason in `held_error`;
-    `unstable` is True if a transaction on it is open.
-    """
+    """One group, with the names that Kafka uses."""
 
     name: str
     error: str | None = None
+    #: Such as `Empty` or `Stable`.
     state: str | None = None
+    #: `Classic` or `Consumer`.
     kind: str | None = None
+    #: Its protocolType if that is not a consumer's: "connect", "share", ...
     protocol: str | None = None
+    #: True if it never had members, or its offsets have expired since.
     simple: bool | None = None
     members: tuple[Member, ...] = ()
+    #: The operations that the client may perform on it.
     operations: frozenset[str] | None = None
+    #: The offsets that it holds; None if they could not be read.
     held: Mapping[TopicPartition, Position] | None = None
+    #: The reason why `held` could not be read.
     held_error: str | None = None
+    #: True if a transaction on it is open.
     unstable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """One topic. `error` is Kafka's, also for one that does not exist.
-
-    `replicas` are those of the partition that has fewest.
-    """
+    """One topic."""
 
     name: str
+    #: Kafka's error, also for a topic that does not exist.
     error: str | None = None
     has_id: bool = False
     operations: frozenset[str] | None = None
+    #: The replicas of the partition that has the fewest.
     replicas: int = 0
     starts: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     ends: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -87,9 +88,9 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPlan:
-    """What is to be done with the cluster: by whom (as ACLs name the client), and how.
+    """How commits will be made, and by whom: `principal` is the client as ACLs name it.
 
-    `running` says that a committer of ours is at it already, so that its own traces are no news.
+    `running`: a committer of eo_listener already works there, so its own traces are no findings.
     """
 
     mode: str = "simple"
@@ -101,13 +102,12 @@ class CheckPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
-    """What a KafkaSink is to do with the cluster; its arguments, by their names.
-
-    `key` is its name, and `query` that of the query, None where it was not said.
-    """
+    """A planned KafkaSink; its arguments, by their names."""
 
     topics: tuple[str, ...]
+    #: The sink's name.
     key: str
+    #: The query's name, if it is known.
     query: str | None = None
     ledger_topic: str = LEDGER_TOPIC
     create: bool = True
@@ -120,6 +120,6 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The outcome of a trial that changes nothing; `error` is None where Kafka allows it."""
+    """The outcome of a trial that changes nothing; `error` is None if Kafka allows it."""
 
     error: str | None = None

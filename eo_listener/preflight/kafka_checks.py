@@ -22,11 +22,11 @@ _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
 def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...]:
     """Those of `needed` that the client does not have; names as Kafka writes them."""
     return tuple(
-        one
-        for one in needed
-        if one not in granted
+        operation
+        for operation in needed
+        if operation not in granted
         and "ALL" not in granted
-        and not _IMPLIED.get(one, set()).intersection(granted)
+        and not _IMPLIED.get(operation, set()).intersection(granted)
     )
 
 
@@ -163,8 +163,8 @@ def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> C
 
 
 def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
-    others = tuple(one for one in group.members if one.instance != INSTANCE_ID)
-    if group.members and plan.running and plan.mode == "member" and not others:
+    other_members = tuple(member for member in group.members if member.instance != INSTANCE_ID)
+    if group.members and plan.running and plan.mode == "member" and not other_members:
         yield fine(about, "its only member is the committer")
     elif group.members:
         yield _with_members(about, group, plan)
@@ -183,13 +183,13 @@ def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Iterator[CheckFi
 
 
 def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFinding:
-    ours = [member for member in group.members if member.instance == INSTANCE_ID]
-    who = few(group.members)
-    members = f"{counted(len(group.members), 'member')} ({who})"
-    if ours and plan.mode == "member":
+    committers = [member for member in group.members if member.instance == INSTANCE_ID]
+    names = few(group.members)
+    members = f"{counted(len(group.members), 'member')} ({names})"
+    if committers and plan.mode == "member":
         return warning(
             about,
-            f"a committer is already its static member ({who}), or was killed a moment ago",
+            f"a committer is already its static member ({names}), or was killed a moment ago",
             "stop the other driver; the place of a killed driver is free after its session timeout",
         )
     if plan.mode == "simple":
@@ -207,13 +207,13 @@ def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFindin
 
 
 def _held(
-    about: str, held: Mapping[TopicPartition, Position], topics: Mapping[str, TopicFacts]
+    about: str, positions: Mapping[TopicPartition, Position], topics: Mapping[str, TopicFacts]
 ) -> Iterator[CheckFinding]:
-    written = {tp: CommitMetadata.parse(position.metadata) for tp, position in held.items()}
+    written = {tp: CommitMetadata.parse(position.metadata) for tp, position in positions.items()}
     strange = sorted(tp for tp, writer in written.items() if writer is None)
     marked = sorted(tp for tp, writer in written.items() if writer and writer.withheld)
     writers = sorted({writer.author for writer in written.values() if writer})
-    beyond, lost, gone = _against_logs(held, topics)
+    beyond, lost, gone = _against_logs(positions, topics)
     if strange:
         yield warning(
             about,
@@ -254,16 +254,18 @@ def _held(
             f"{few(gone)}",
             "nothing to do if they were deleted: the offsets expire",
         )
-    if held and not (strange or marked or beyond or lost or gone):
+    if positions and not (strange or marked or beyond or lost or gone):
         by = f", by {few(writers)}" if writers else ""
-        yield fine(about, f"it holds {counted(len(held), 'offset')}{by}, all within their logs")
+        yield fine(
+            about, f"it holds {counted(len(positions), 'offset')}{by}, all within their logs"
+        )
 
 
 def _against_logs(
-    held: Mapping[TopicPartition, Position], topics: Mapping[str, TopicFacts]
+    positions: Mapping[TopicPartition, Position], topics: Mapping[str, TopicFacts]
 ) -> tuple[list[TopicPartition], list[TopicPartition], list[str]]:
     beyond, lost, gone = [], [], set()
-    for tp, position in sorted(held.items()):
+    for tp, position in sorted(positions.items()):
         topic = topics.get(tp.topic)
         if topic is None or topic.error is not None or tp.partition not in topic.ends:
             gone.add(tp.topic)

@@ -16,27 +16,28 @@ _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFacts:
-    """The software installed here.
-
-    `spark` and `scala` are versions, of the Spark in `home`; `pyspark` is that of the Python
-    package. What is not installed is None. `connectors` and `shims` are file names among Spark's
-    own jars; `packages` Maven coordinates in spark-defaults.conf, without the organisation. `shim`
-    is the jar in this package. The errors are the reasons why a fact is missing.
-    """
+    """The software installed here; a missing part is None, with the reason in its error."""
 
     version: str
     python: str
     kafka_client: str
+    #: The version of the Python package pyspark.
     pyspark: str | None = None
+    #: The version of the Spark in `home`.
     spark: str | None = None
+    #: The version of Scala that this Spark is made for.
     scala: str | None = None
     home: str | None = None
     spark_error: EoListenerError | None = None
     java: str | None = None
     java_error: EoListenerError | None = None
+    #: File names of Kafka connectors among Spark's own jars.
     connectors: tuple[str, ...] = ()
+    #: Maven coordinates in spark-defaults.conf, without the organisation.
     packages: tuple[str, ...] = ()
+    #: File names of shims among Spark's own jars.
     shims: tuple[str, ...] = ()
+    #: The jar in this package.
     shim: str | None = None
     shim_error: EoListenerError | None = None
 
@@ -74,18 +75,18 @@ def _spark(facts: LocalFacts) -> Iterator[CheckFinding]:
             f"the Python package is pyspark {facts.pyspark}, but Spark {facts.spark} is started",
             f"unset SPARK_HOME, or pip install pyspark=={facts.spark}",
         )
-    wanted = (facts.scala, facts.spark)
+    own_versions = (facts.scala, facts.spark)
     for name in (*facts.connectors, *facts.packages):
         match = _CONNECTOR.fullmatch(name)
-        found = (match[1], match[2]) if match else None
+        versions = (match[1], match[2]) if match else None
         where = "among Spark's jars" if name in facts.connectors else "in spark-defaults.conf"
-        if found is not None and found != wanted:
+        if versions is not None and versions != own_versions:
             yield problem(
                 _ABOUT,
-                f"the Kafka connector {where} is for Spark {found[1]} (Scala {found[0]})",
+                f"the Kafka connector {where} is for Spark {versions[1]} (Scala {versions[0]})",
                 f"replace it by spark-sql-kafka-0-10_{facts.scala}, version {facts.spark}",
             )
-        elif found is not None:
+        elif versions is not None:
             yield fine(_ABOUT, f"the Kafka connector {where} fits")
     if not facts.connectors and not facts.packages:
         yield note(

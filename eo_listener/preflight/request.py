@@ -62,18 +62,17 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A cluster's properties (librdkafka's), and the groups and topics to check there.
+    """A cluster, and the groups, the topics and the sink to check there."""
 
-    `running` says that a committer of ours is at work on them already; `sink` what a KafkaSink is
-    to do there, if one is asked about.
-    """
-
+    #: librdkafka's properties; secret.
     properties: Mapping[str, str] = field(repr=False)
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     mode: str = "simple"
     recommit_interval: float = 3600.0
+    #: True if a committer of eo_listener already works on the groups.
     running: bool = False
+    #: The KafkaSink to check, if any.
     sink: SinkPlan | None = None
 
     @property
@@ -96,8 +95,8 @@ class Request:
             yield from judge_topic(topic, facts.servers, plan)
         for name in self.groups:
             group = cluster.group(name)
-            held = frozenset(tp.topic for tp in group.held or ())
-            topics = {**named, **cluster.topics(held.difference(named))}
+            group_topics = frozenset(tp.topic for tp in group.held or ())
+            topics = {**named, **cluster.topics(group_topics.difference(named))}
             yield from judge_group(group, topics, facts.servers, plan)
         if self.sink is not None:
             yield from _sink_findings(self.sink, cluster, facts, plan)
@@ -141,10 +140,10 @@ def _sink_findings(
     sink: SinkPlan, cluster: Cluster, facts: ClusterFacts, plan: CheckPlan
 ) -> Iterator[CheckFinding]:
     targets = (*sink.topics, *(() if sink.dead_letters is None else (sink.dead_letters,)))
-    asked = {*targets, sink.ledger_topic, *([TRANSACTIONS] if sink.transactions else [])}
-    topics = cluster.topics(frozenset(asked))
-    there = (name for name in (*targets, sink.ledger_topic) if topics[name].error is None)
-    settings = {name: cluster.settings(name) for name in there}
+    names = {*targets, sink.ledger_topic, *([TRANSACTIONS] if sink.transactions else [])}
+    topics = cluster.topics(frozenset(names))
+    existing = (name for name in (*targets, sink.ledger_topic) if topics[name].error is None)
+    settings = {name: cluster.settings(name) for name in existing}
     if sink.transactions:
         yield from judge_transactions(facts, topics[TRANSACTIONS], sink)
     for name in targets:

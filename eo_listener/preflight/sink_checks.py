@@ -141,8 +141,8 @@ def judge_transactions(
     """Judge what the brokers allow; `log` is the topic that they keep transactions in."""
     about = f"cluster {cluster.servers}"
     longest = cluster.number(_MOST)
-    asked = round(sink.transaction_timeout * 1000)
-    if longest is not None and asked > longest:
+    timeout_ms = round(sink.transaction_timeout * 1000)
+    if longest is not None and timeout_ms > longest:
         yield problem(
             about,
             f"{_MOST} is {longest}, below transaction_timeout={sink.transaction_timeout:g} s",
@@ -150,28 +150,28 @@ def judge_transactions(
         )
     elif longest is not None:
         yield fine(about, f"{_MOST} is {longest}: transaction_timeout fits")
-    wanted, in_sync = cluster.number(_REPLICAS), cluster.number(_IN_SYNC)
+    configured, in_sync = cluster.number(_REPLICAS), cluster.number(_IN_SYNC)
     replicas = None if log.error is not None else log.replicas
-    if replicas is None and wanted is not None and wanted > cluster.brokers:
+    if replicas is None and configured is not None and configured > cluster.brokers:
         yield warning(
             about,
-            f"{_REPLICAS} is {wanted}, but the cluster has {cluster.brokers} brokers: unless "
+            f"{_REPLICAS} is {configured}, but the cluster has {cluster.brokers} brokers: unless "
             f"{TRANSACTIONS} already exists, no transaction can begin",
             f"start more brokers, or set {_REPLICAS}={cluster.brokers} on every broker",
         )
         return
-    kept = wanted if replicas is None else replicas
-    if kept is not None and in_sync is not None and in_sync > kept:
+    copies = configured if replicas is None else replicas
+    if copies is not None and in_sync is not None and in_sync > copies:
         yield problem(
             about,
-            f"{_IN_SYNC} is {in_sync}, but {TRANSACTIONS} has {kept} replicas: no transaction "
+            f"{_IN_SYNC} is {in_sync}, but {TRANSACTIONS} has {copies} replicas: no transaction "
             "can be written",
-            f"set {_IN_SYNC}={kept} or less on every broker, or add replicas to {TRANSACTIONS}",
+            f"set {_IN_SYNC}={copies} or less on every broker, or add replicas to {TRANSACTIONS}",
         )
-    elif kept is not None and kept < min(_SAFE, cluster.brokers):
+    elif copies is not None and copies < min(_SAFE, cluster.brokers):
         yield warning(
             about,
-            f"{TRANSACTIONS} has {kept} replicas on {cluster.brokers} brokers: while such a "
+            f"{TRANSACTIONS} has {copies} replicas on {cluster.brokers} brokers: while such a "
             "broker is down, queries whose transactions it keeps wait",
             f"set {_REPLICAS}={_SAFE} on every broker before the first transaction; later, use "
             "kafka-reassign-partitions",

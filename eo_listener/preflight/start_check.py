@@ -26,15 +26,20 @@ Properties = Callable[[str], Mapping[str, str] | None]
 class StartCheck:
     """An observer that checks each group once, when the first query feeds it; 200 at most.
 
-    `of` is asked for a cluster `gather` seconds after the first event that names it. Findings that
-    matter are logged. Nothing is raised, nothing waited for: a thread of its own, which lives no
-    longer than there is something to check, starts one child at a time.
+    It calls `properties_of` for a cluster `gather` seconds after the first event that names it.
+    Findings that matter are logged. Nothing is raised, nothing waited for: a thread of its own,
+    which lives no longer than there is something to check, starts one child at a time.
     """
 
     def __init__(
-        self, of: Properties, *, mode: str, recommit_interval: float, gather: float = GATHER
+        self,
+        properties_of: Properties,
+        *,
+        mode: str,
+        recommit_interval: float,
+        gather: float = GATHER,
     ) -> None:
-        self._of = of
+        self._properties_of = properties_of
         self._gather = gather
         self._mode, self._recommit_interval = mode, recommit_interval
         self._changed = threading.Condition()
@@ -92,7 +97,7 @@ class StartCheck:
                 logger.info("preflight of %s failed: %s", cluster, type(error).__name__)
 
     def _check(self, cluster: str, groups: tuple[str, ...]) -> None:
-        properties = self._of(cluster)
+        properties = self._properties_of(cluster)
         if properties is None:
             return
         request = Request(

@@ -42,14 +42,14 @@ _AGE: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)
 def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
     """Check that the query's Spark has what its sink needs."""
     about, library = f"Spark {facts.spark}", _LIBRARY[kind]
-    if facts.wanted is None:
+    if facts.runtime is None:
         yield problem(
             about,
             f"no {library} exists for it (Scala {facts.scala})",
             f"use Spark {facts.supported}",
         )
         return
-    for name, made_for in facts.given.items():
+    for name, made_for in facts.installed.items():
         if made_for is None:
             yield fine(about, f"{name} fits")
         else:
@@ -57,18 +57,18 @@ def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
                 about,
                 f"{name} is for {made_for}, but this is Spark {facts.spark} with Scala "
                 f"{facts.scala}",
-                f"replace it by {facts.wanted}",
+                f"replace it by {facts.runtime}",
             )
-    wanted = [] if facts.given else [f"--packages {facts.wanted}"]
-    wanted += [f"--conf {one}" for one in facts.lacking]
-    if wanted:
-        what = [*([] if facts.given else [library]), *facts.lacking]
+    options = [] if facts.installed else [f"--packages {facts.runtime}"]
+    options += [f"--conf {setting}" for setting in facts.lacking]
+    if options:
+        lacking = [*([] if facts.installed else [library]), *facts.lacking]
         yield note(
             about,
-            f"neither --spark-conf nor spark-defaults.conf has {few(what)}; this command adds it "
-            "for itself",
+            f"neither --spark-conf nor spark-defaults.conf has {few(lacking)}; this command adds "
+            "it for itself",
             f"configure(builder, {_OPTION[kind]}) adds it to the query's session; or spark-submit "
-            f"{' '.join(wanted)}",
+            f"{' '.join(options)}",
         )
 
 
@@ -87,7 +87,7 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding
             "files atomically, which S3 does not",
             "use a catalog in a database (type=jdbc), Hive or REST",
         )
-    if not facts.there:
+    if not facts.exists:
         yield from _absent_iceberg(about, plan, facts)
         return
     yield fine(about, f"it exists, in format {facts.format} ({facts.store} catalog)")
@@ -121,7 +121,7 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:
             "spark.sql.catalogImplementation=hive; if not, write to a path: DeltaSink(path=...)",
         )
         return
-    if not facts.there:
+    if not facts.exists:
         yield from _absent_delta(about, plan, facts)
         return
     yield fine(about, f"it exists, with protocol {facts.protocol}")
@@ -135,17 +135,17 @@ def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Iterator[C
     if facts.error is not None:
         yield _failed(about, facts.error)
         return
-    known = {one.key.query: one for one in facts.stored}
-    if not known:
+    ledgers = {ledger.key.query: ledger for ledger in facts.stored}
+    if not ledgers:
         yield fine(about, "it has no ledger yet: the first batch creates it")
         return
-    if plan.query is not None and plan.query not in known:
+    if plan.query is not None and plan.query not in ledgers:
         yield note(
             about,
-            f"it has no ledger of {plan.query!r}, but of {few(sorted(map(repr, known)))}",
+            f"it has no ledger of {plan.query!r}, but of {few(sorted(map(repr, ledgers)))}",
             "if the query has a new name, use the old one: exactly_once(..., name=...)",
         )
-    for query, stored in sorted(known.items()):
+    for query, stored in sorted(ledgers.items()):
         if plan.query in (None, query):
             yield _ledger(about, query, stored)
 
@@ -153,11 +153,11 @@ def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Iterator[C
 def _ledger(about: str, query: str, stored: StoredLedger) -> CheckFinding:
     if stored.taken_back is not None:
         cause, fix = stored.taken_back
-        again = (
+        restart = (
             f'starting_offsets(ledger=sink, query="{query}", bootstrap_servers=...) with a new '
             "checkpointLocation reads those offsets again"
         )
-        advice = f"{fix}; or {again}" if fix else again
+        advice = f"{fix}; or {restart}" if fix else restart
         return problem(about, f"ledger of {query!r}: {cause}", advice)
     heads = [f"{tp} at {head.range.until}" for tp, head in sorted(stored.heads.items())]
     return fine(about, f"the ledger of {query!r} has {few(heads)}")
@@ -236,8 +236,8 @@ def _storage(about: str, storage: Storage | None) -> Iterator[CheckFinding]:
 
 
 def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding]:
-    given = facts.properties
-    if facts.wap is not None and _is_true(given.get(_WAP)):
+    properties = facts.properties
+    if facts.wap is not None and _is_true(properties.get(_WAP)):
         yield problem(
             about,
             f"it has {_WAP}, and the session has {facts.wap}: rows would not be written to the "
@@ -258,9 +258,9 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Itera
             f"it has {facts.snapshots:,} snapshots, which every commit writes again",
             "expire some: maintain_iceberg(table, expire_after=timedelta(days=7), execute=True)",
         )
-    kept = given.get(_METADATA_KEPT, "")
-    most = int(kept) if kept.isdigit() else _KEPT_BY_ITSELF
-    if _is_true(given.get(_DELETES_METADATA)) and most < _KEPT_BY_ITSELF:
+    versions = properties.get(_METADATA_KEPT, "")
+    most = int(versions) if versions.isdigit() else _KEPT_BY_ITSELF
+    if _is_true(properties.get(_DELETES_METADATA)) and most < _KEPT_BY_ITSELF:
         yield warning(
             about,
             f"older metadata files are deleted after {most} commits ({_METADATA_KEPT}): if other "
@@ -268,7 +268,7 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Itera
             "was rolled back, and the query would stop",
             f"ALTER TABLE {plan.name} UNSET TBLPROPERTIES ('{_METADATA_KEPT}')",
         )
-    elif not _is_true(given.get(_DELETES_METADATA)):
+    elif not _is_true(properties.get(_DELETES_METADATA)):
         yield note(
             about,
             "older metadata files are never deleted, three files for each batch",
@@ -276,18 +276,20 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Itera
         )
 
 
-def _delta_settings(about: str, table: str, given: Mapping[str, str]) -> Iterator[CheckFinding]:
-    if _is_true(given.get(APPEND_ONLY)):
+def _delta_settings(
+    about: str, table: str, properties: Mapping[str, str]
+) -> Iterator[CheckFinding]:
+    if _is_true(properties.get(APPEND_ONLY)):
         yield note(
             about,
             f"it has {APPEND_ONLY}: an upsert that changes a row fails",
             f"use mode=\"append\"; or ALTER TABLE {table} UNSET TBLPROPERTIES ('{APPEND_ONLY}')",
         )
-    mapping = given.get(COLUMN_MAPPING, "none")
+    mapping = properties.get(COLUMN_MAPPING, "none")
     if mapping != "none":
         yield fine(about, f"it has {COLUMN_MAPPING}={mapping}: columns are matched by name")
-    retention = given.get(LOG_RETENTION)
-    if retention is None or _is_false(given.get(LOG_CLEANUP)):
+    retention = properties.get(LOG_RETENTION)
+    if retention is None or _is_false(properties.get(LOG_CLEANUP)):
         return
     age = _age(retention)
     if age is None:
@@ -308,8 +310,8 @@ def _delta_settings(about: str, table: str, given: Mapping[str, str]) -> Iterato
 
 def _age(text: str) -> timedelta | None:
     """An interval of one unit, as Delta's properties have it; None for any other."""
-    found = _AGE.fullmatch(text.strip())
-    return None if found is None else timedelta(**{f"{found[2].lower()}s": int(found[1])})
+    match = _AGE.fullmatch(text.strip())
+    return None if match is None else timedelta(**{f"{match[2].lower()}s": int(match[1])})
 
 
 def _parent(name: str) -> str:

@@ -38,17 +38,17 @@ class TablePlan:
 class RuntimeFacts:
     """The settings of a Spark for such tables, before it starts.
 
-    `wanted` are the coordinates of the runtime that fits it, None if there is none, and `supported`
-    names the versions of Spark that have one. `given` are the runtimes among its jars and packages,
-    with the Spark that each is made for if that differs. `lacking` are missing settings that the
-    sink, or the maintenance of its table, needs.
+    `runtime` are the coordinates of the runtime that fits it, if there is one, and `supported`
+    names the versions of Spark that have one. `installed` are the runtimes among its jars and
+    packages, with the Spark that each is made for if that differs. `lacking` are missing settings
+    that the sink, or the maintenance of its table, needs.
     """
 
     spark: str
     scala: str
-    wanted: str | None
+    runtime: str | None
     supported: str
-    given: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
+    installed: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
     lacking: tuple[str, ...] = ()
 
 
@@ -78,25 +78,25 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergFacts:
-    """One table of Iceberg's.
+    """One table of Iceberg's."""
 
-    `release` is that of the runtime, and `forwards` whether it can move a branch on; `store` is
-    the catalog's type, or its class. `error` says why the table cannot be read. Of one that is not
-    there `namespace` says whether its namespace is; None where the catalog has no tables at all.
-    `expiring` are branches of sinks that have been given an age, and their snapshots. `wap` is a
-    setting of the session that has writes go elsewhere.
-    """
-
+    #: The release of Iceberg's runtime.
     release: str = ""
+    #: True if that release can move a branch on.
     forwards: bool = True
+    #: The type of the catalog, or its class.
     store: str = ""
+    #: The reason why the table cannot be read.
     error: EoListenerError | None = None
-    there: bool = False
+    exists: bool = False
+    #: True if the namespace of a missing table exists; None if the catalog has no tables at all.
     namespace: bool | None = True
     format: int = 2
     snapshots: int = 0
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    #: The branches of sinks that have a maximum age, and their snapshots.
     expiring: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    #: A setting of the session that sends writes to another branch.
     wap: str | None = None
     storage: Storage | None = None
     ledgers: LedgerFacts = LedgerFacts()
@@ -104,20 +104,20 @@ class IcebergFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaFacts:
-    """One table of Delta Lake's.
+    """One table of Delta Lake's."""
 
-    `release` is that of Delta Lake. `error` says why the sink refuses the table, or why it cannot
-    be read. `reference` is the table in SQL. `lasting` says whether the catalog that has its name
-    outlives its application, and `database` whether its database is there. `protocol` is as Delta
-    says it.
-    """
-
+    #: The release of Delta Lake.
     release: str = ""
+    #: The reason why the sink refuses the table, or why it cannot be read.
     error: EoListenerError | None = None
-    there: bool = False
+    exists: bool = False
+    #: The table's name in SQL.
     reference: str = ""
+    #: True if the catalog with the table's name outlives the application.
     lasting: bool = True
+    #: True if the table's database exists.
     database: bool = True
+    #: The protocol, as Delta shows it.
     protocol: str = ""
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     storage: Storage | None = None

@@ -94,10 +94,10 @@ def test_what_an_older_topic_had() -> None:
 def test_a_history_of_the_newest_batches_begins_anywhere() -> None:
     """A gap in its oldest one is no beginning; only a first batch is."""
     found = read_history([GAP, batch(50, 60, 10)], {}, newest=True)
-    assert (found.began, found.known) == ({}, {TP: 30})
+    assert (found.began, found.oldest) == ({}, {TP: 30})
     assert found.gaps == {TP: [OffsetRange(30, 40)]}
     found = read_history([batch(5, 9, 0, verdict="first")], {}, newest=True)
-    assert found.began == found.known == {TP: 5}
+    assert found.began == found.oldest == {TP: 5}
 
 
 OFFSETS = st.sets(st.integers(0, 40))

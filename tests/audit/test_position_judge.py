@@ -137,7 +137,7 @@ RECREATED = logged(log(topic_id="B")) | DONE | grouped(70) | stored(ledger(50))
          ["--query old; ", RENAME + "delays --query old ", "--to-query new; ", "name='old'"]),
         (DONE | stored(renamed=(OLD_TABLE,)) | {"query": "flights", "sink": "delays"},
          Kind.LEDGER_RENAMED, ["--sink old; ", RENAME + "old --query flights --to-sink delays; "]),
-        (DONE | stored(others=(KEY,)) | {"query": "nosuch"}, Kind.LEDGER_EMPTY,
+        (DONE | stored(other_keys=(KEY,)) | {"query": "nosuch"}, Kind.LEDGER_EMPTY,
          ["query 'flights', sink 'delays'"]),
         # Sinks are compared with the checkpoint, without one with each other.
         (stored(ledger(60), ledger(50, key=SECOND)), Kind.SINKS_DIFFER, []),
@@ -477,7 +477,7 @@ def test_what_is_healthy_is_not_accused(given: Given, notes: set[Kind]) -> None:
         # The sink has what the group says: it is the checkpoint that is an older copy.
         (done(10) | grouped(60) | stored(ledger(60)), Kind.LEDGER_AHEAD, "", "?"),
         # A new checkpoint begins at the latest records, unless it is told where.
-        (DONE | stored(others=(KEY,)), Kind.LEDGER_EMPTY, '"startingOffsets", "earliest"', "?"),
+        (DONE | stored(other_keys=(KEY,)), Kind.LEDGER_EMPTY, '"startingOffsets", "earliest"', "?"),
         (logged(log(end=10)) | DONE, Kind.BEYOND_END, "cut back", "?"),
         # The ledger of a sink that is no longer written to stays; the other one is named.
         (DONE | stored(ledger(60), LEFT), Kind.LEDGER_BEHIND, "--sink", "?"),
@@ -524,7 +524,7 @@ def test_a_damaged_checkpoint_is_no_first_batch() -> None:
         (logged(log(topic_id="B")) | stored(ledger(60)), Kind.TOPIC_RECREATED),
         (DONE | REPLACED_TARGET, Kind.TARGET_RECREATED),
         # It may be the second start of a query whose ledger is there, and could not be told.
-        (FIRST | stored(others=(KEY,)), None),
+        (FIRST | stored(other_keys=(KEY,)), None),
     ],
 )
 def test_where_offsets_mean_nothing_nobody_says_nothing_is_lost(

@@ -147,7 +147,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, HeldByGroup]:
 
 def test_nothing_is_kept_of_groups_that_are_gone(groups: dict[str, HeldByGroup]) -> None:
     """A reader that runs for months sees short-lived groups come and go."""
-    reader = StatusReader(SERVERS, (), every=True, again=True)
+    reader = StatusReader(SERVERS, (), every=True, repeated=True)
     for number in range(100):
         groups.clear()
         groups[f"console-consumer-{number}"] = held(0, 1, 2)
@@ -161,7 +161,7 @@ def test_a_group_that_could_not_be_read_keeps_what_was_seen_of_it(
     groups: dict[str, HeldByGroup],
 ) -> None:
     """Its verdict does not begin from nothing after a moment without its coordinator."""
-    reader = StatusReader(SERVERS, (), every=True, again=True)
+    reader = StatusReader(SERVERS, (), every=True, repeated=True)
     groups["g"] = held(0, 1)
     reader.read()
     groups["g"] = held(error="NOT_COORDINATOR")
@@ -177,7 +177,7 @@ def test_a_group_that_is_not_listed_for_a_moment_is_still_there(
     groups: dict[str, HeldByGroup],
 ) -> None:
     """A broker that has just started lists none that it is still to load; one that is gone is."""
-    reader = StatusReader(SERVERS, ("g*", "named"), every=False, again=True)
+    reader = StatusReader(SERVERS, ("g*", "named"), every=False, repeated=True)
     groups.update({"g1": held(0), "g2": held(1), "other": held(2)})
     assert [one.group for one in reader.read()] == ["g1", "g2", "named"]
     UNLISTED.update({"g1", "g2"})
@@ -198,7 +198,7 @@ def test_a_commit_of_no_batch_has_no_number(
     """Offsets that a command was given are of no batch."""
     position = Position(offset=1, metadata=AUTHOR.text())
     groups["g"] = HeldByGroup(positions={TPS[0]: position})
-    reader = StatusReader(SERVERS, (), every=True, again=False)
+    reader = StatusReader(SERVERS, (), every=True, repeated=False)
     shown = io.StringIO()
     made = screen(reader.read(), single=single, cluster=reader.cluster)
     Console(width=120, file=shown).print(made)

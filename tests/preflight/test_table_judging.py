@@ -34,7 +34,7 @@ WELL = {"write.metadata.delete-after-commit.enabled": "true"}
 THERE = IcebergFacts(
     release="1.11.0",
     store="jdbc",
-    there=True,
+    exists=True,
     properties=WELL,
     storage=Storage(place="/lake", writable=True),
     ledgers=LedgerFacts(stored=(STORED,)),
@@ -42,14 +42,14 @@ THERE = IcebergFacts(
 RUNTIME = RuntimeFacts(
     spark="4.0.0",
     scala="2.13",
-    wanted="g:runtime:1",
+    runtime="g:runtime:1",
     supported="3.5 and 4.0",
-    given={"r.jar": None},
+    installed={"r.jar": None},
 )
 AT = TablePlan(kind=DELTA, name="/lake/d", query="q")
 LOG = DeltaFacts(
     release="4.0.1",
-    there=True,
+    exists=True,
     reference="delta.`/lake/d`",
     protocol="Protocol(1,2)",
     storage=Storage(place="/lake/d", writable=True),
@@ -96,9 +96,9 @@ def test_all_is_well() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"wanted": None}, (PROBLEM, "", "Spark 3.5 and 4.0")),
-        ({"given": {"x": "Spark 3.5"}}, (PROBLEM, "x is for Spark 3.5", "by g:runtime:1")),
-        ({"given": {}}, (NOTE, "", "--packages g:runtime:1")),
+        ({"runtime": None}, (PROBLEM, "", "Spark 3.5 and 4.0")),
+        ({"installed": {"x": "Spark 3.5"}}, (PROBLEM, "x is for Spark 3.5", "by g:runtime:1")),
+        ({"installed": {}}, (NOTE, "", "--packages g:runtime:1")),
         ({"lacking": ("a=b",)}, (NOTE, "a=b", "spark-submit --conf a=b")),
     ],
 )
@@ -120,8 +120,8 @@ S3, SHUT = Storage(place="s3://b", writable=None), Storage(place="/l", writable=
         ({"forwards": False}, (PROBLEM, "cannot fast-forward main", "1.10")),
         ({"error": AWAY}, (PROBLEM, "away", "Go")),
         ({"store": "hadoop"}, (WARNING, "", "type=jdbc")),
-        ({"there": False, "namespace": False}, (PROBLEM, "lake.db", "CREATE NAMESPACE")),
-        ({"there": False, "namespace": None}, (NOTE, "", "CREATE NAMESPACE")),
+        ({"exists": False, "namespace": False}, (PROBLEM, "lake.db", "CREATE NAMESPACE")),
+        ({"exists": False, "namespace": None}, (NOTE, "", "CREATE NAMESPACE")),
         ({"format": 1}, (WARNING, "", "'format-version'='2'")),
         ({"storage": S3}, (NOTE, "s3://b", "")),
         ({"storage": SHUT}, (PROBLEM, "/l", "right")),
@@ -154,8 +154,8 @@ UNSET_KEPT = f"ALTER TABLE delta.`/lake/d` UNSET TBLPROPERTIES ('{KEPT}')"
     ("change", "said"),
     [
         ({"error": AWAY}, (PROBLEM, "away", "Go")),
-        ({"there": False, "lasting": False}, (WARNING, "in memory", "catalogImplementation")),
-        ({"there": False, "database": False}, (PROBLEM, "", "CREATE DATABASE")),
+        ({"exists": False, "lasting": False}, (WARNING, "in memory", "catalogImplementation")),
+        ({"exists": False, "database": False}, (PROBLEM, "", "CREATE DATABASE")),
         ({"properties": {"delta.appendOnly": "TRUE"}}, (NOTE, "an upsert", "UNSET")),
         ({"properties": {KEPT: "interval 12 hours"}}, (WARNING, "", UNSET_KEPT)),
         ({"properties": {KEPT: "1 year 2 months"}}, (NOTE, "1 year", "")),

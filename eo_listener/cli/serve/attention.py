@@ -40,44 +40,48 @@ class GroupAlarm:
     commands: tuple[str, ...]
 
 
-def alarm(one: GroupStatus, cluster: ClusterCommands, checkpoint: str | None) -> GroupAlarm | None:
+def alarm(
+    group: GroupStatus, cluster: ClusterCommands, checkpoint: str | None
+) -> GroupAlarm | None:
     """Return the problem of a group; None if no action is needed."""
-    preflight = cluster.check_group(one.group)
-    if one.error is not None:
+    preflight = cluster.check_group(group.group)
+    if group.error is not None:
         return GroupAlarm(
             kind="not read",
-            what=f"Kafka refused it: {one.error}",
+            what=f"Kafka refused it: {group.error}",
             cause="this client lacks a permission, or the group's coordinator is unavailable",
             commands=(preflight,),
         )
-    if not one.rows:
+    if not group.rows:
         return GroupAlarm(
             kind="holds no offsets",
             what="nothing was ever committed to it, its offsets expired, or it was deleted",
             cause="the name or cluster is wrong, or its query has not run for a week",
             commands=(preflight,),
         )
-    withheld = one.withheld
+    withheld = group.withheld
     if withheld:
         return GroupAlarm(
             kind="withheld",
             what=f"the listener's guard withholds newer offsets of {few(withheld, 3)}",
             cause="a batch did not continue the one before it: GuardViolation in the query's log. "
             'To accept it, start the query with guard="warn"',
-            commands=tuple(_commands(one, cluster, checkpoint)),
+            commands=tuple(_commands(group, cluster, checkpoint)),
         )
-    if one.verdict in _CAUSES:
+    if group.verdict in _CAUSES:
         return GroupAlarm(
-            kind=one.verdict.value,
-            what=MEANINGS[one.verdict],
-            cause=_CAUSES[one.verdict],
-            commands=tuple(_commands(one, cluster, checkpoint)),
+            kind=group.verdict.value,
+            what=MEANINGS[group.verdict],
+            cause=_CAUSES[group.verdict],
+            commands=tuple(_commands(group, cluster, checkpoint)),
         )
     return None
 
 
-def _commands(one: GroupStatus, cluster: ClusterCommands, checkpoint: str | None) -> Iterator[str]:
+def _commands(
+    group: GroupStatus, cluster: ClusterCommands, checkpoint: str | None
+) -> Iterator[str]:
     where = ["--checkpoint", checkpoint or UNKNOWN_CHECKPOINT]
-    yield cluster.typed(["audit", *where], ["-g", one.group], reads_checkpoint=True)
-    if one.held_up:
-        yield transactions_command(cluster, [one.group])
+    yield cluster.typed(["audit", *where], ["-g", group.group], reads_checkpoint=True)
+    if group.held_up:
+        yield transactions_command(cluster, [group.group])

@@ -42,7 +42,7 @@ class AuditProcess:
     def read(self) -> AuditReading:
         """Read once. Raises UnavailableError, with the text of what the audit itself raised."""
         try:
-            found = self._process.call(
+            answer = self._process.call(
                 _read, self._request, self._folder.name, timeout=self.longest
             )
         except BrokenProcessPool as error:
@@ -57,11 +57,11 @@ class AuditProcess:
                 cause="a ledger, the checkpoint's storage or Kafka does not answer",
                 fix="Run eo-listener audit with the same options, which waits longer",
             ) from None
-        if isinstance(found, str) or not found.read_tables:
+        if isinstance(answer, str) or not answer.read_tables:
             self._process.close()
-        if isinstance(found, str):
-            raise UnavailableError(found)
-        return found
+        if isinstance(answer, str):
+            raise UnavailableError(answer)
+        return answer
 
     def close(self) -> None:
         """End the process, whatever it waits for; a JVM of its own ends with it."""
@@ -70,7 +70,7 @@ class AuditProcess:
 
 
 class _Kept:
-    """What the process keeps from one reading to the next."""
+    """The state that the process keeps from one reading to the next."""
 
     spark: LocalSpark | None = None
 

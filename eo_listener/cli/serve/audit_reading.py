@@ -29,30 +29,28 @@ class ShownFinding:
     at_once: bool
 
     @classmethod
-    def of(cls, found: PositionFinding) -> ShownFinding:
+    def of(cls, finding: PositionFinding) -> ShownFinding:
         """Return the displayed part of a finding."""
         return cls(
-            severity=found.severity,
-            about=found.about,
-            what=found.what,
-            cause=found.cause if found.matters else "",
-            fix=found.fix if found.matters else "",
-            at_once=found.matters and commits_at_once(found.fix),
+            severity=finding.severity,
+            about=finding.about,
+            what=finding.what,
+            cause=finding.cause if finding.matters else "",
+            fix=finding.fix if finding.matters else "",
+            at_once=finding.matters and commits_at_once(finding.fix),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReading:
-    """An audit. `rows` are some of `partitions`, with whether something was found of them.
+    """An audit."""
 
-    `document` is that of `eo-listener audit`, and the last batches. `read_tables`: no ledger in a
-    table is missing.
-    """
-
+    #: The document of `eo-listener audit`, with the last batches.
     document: dict[str, Any]
     verdict: str
     findings: tuple[ShownFinding, ...]
     headings: tuple[str, ...]
+    #: The cells of some partitions; True marks a partition that has a finding to act on.
     rows: tuple[tuple[tuple[str, ...], bool], ...]
     partitions: int
     ledgers: tuple[LastBatches, ...]
@@ -60,11 +58,12 @@ class AuditReading:
     doubled: int
     to_act_on: int
     complete: bool
+    #: True if no ledger in a table is missing.
     read_tables: bool
 
 
 def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditReading:
-    """Read and judge, once; tables by this Spark. Raises EoListenerError for what cannot be asked.
+    """Read and judge, once; tables by this Spark. Raises EoListenerError for an impossible request.
 
     Without one a Spark is started for them, and ended.
     """
@@ -74,22 +73,22 @@ def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditR
         ledgers = tuple(_ledgers(reader, positions))
     finally:
         reader.close()
-    found = outcome([*judge_positions(positions, advice_for(request)), *reader.failures])
+    result = outcome([*judge_positions(positions, advice_for(request)), *reader.failures])
     rows = list(side_by_side(positions))
-    last = [one.document() for one in ledgers]
+    last = [ledger.document() for ledger in ledgers]
     return AuditReading(
-        document={**document(positions, found), "last_batches": last},
-        verdict=found.verdict,
-        findings=tuple(map(ShownFinding.of, found.findings)),
+        document={**document(positions, result), "last_batches": last},
+        verdict=result.verdict,
+        findings=tuple(map(ShownFinding.of, result.findings)),
         headings=tuple(headings(positions)),
-        rows=tuple((tuple(cells(positions, row)), bad) for row, bad in shown_rows(rows, found)),
+        rows=tuple((tuple(cells(positions, row)), bad) for row, bad in shown_rows(rows, result)),
         partitions=len(rows),
         ledgers=ledgers,
-        lost=found.count(Harm.LOST),
-        doubled=found.count(Harm.DOUBLED),
-        to_act_on=len(found.to_act_on),
-        complete=found.complete,
-        read_tables=request.in_tables <= {one.address for one in positions.stores},
+        lost=result.count(Harm.LOST),
+        doubled=result.count(Harm.DOUBLED),
+        to_act_on=len(result.to_act_on),
+        complete=result.complete,
+        read_tables=request.in_tables <= {store.address for store in positions.stores},
     )
 
 

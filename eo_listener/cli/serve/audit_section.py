@@ -24,29 +24,29 @@ _KINDS: Final = {
 }
 
 
-def found_to_act_on(found: AuditReading) -> Iterator[Element]:
+def found_to_act_on(audit: AuditReading) -> Iterator[Element]:
     """The verdict and the findings that need action, the gravest first; nothing without any."""
-    wrong = [one for one in reversed(found.findings) if one.severity in _TO_ACT_ON]
+    wrong = [finding for finding in reversed(audit.findings) if finding.severity in _TO_ACT_ON]
     if not wrong:
         return
-    yield node("p", node("strong", f"audit: {found.verdict}", cls="bad"))
-    for one in wrong[:_FINDINGS]:
-        yield _finding(one)
+    yield node("p", node("strong", f"audit: {audit.verdict}", cls="bad"))
+    for finding in wrong[:_FINDINGS]:
+        yield _finding(finding)
     if len(wrong) > _FINDINGS:
         yield node("p", f"and {len(wrong) - _FINDINGS:,} more findings; /api/audit has them all")
 
 
-def audit_section(found: AuditReading) -> Element:
+def audit_section(audit: AuditReading) -> Element:
     """The verdict, what is as it should be, positions, and the last batches of each ledger."""
-    rest = [one for one in reversed(found.findings) if one.severity not in _TO_ACT_ON]
-    kind = "bad" if found.to_act_on else "good"
+    rest = [finding for finding in reversed(audit.findings) if finding.severity not in _TO_ACT_ON]
+    kind = "bad" if audit.to_act_on else "good"
     return node(
         "section",
         node("h2", "audit"),
-        node("p", node("strong", found.verdict, cls=kind)),
+        node("p", node("strong", audit.verdict, cls=kind)),
         _fine(rest),
-        _positions(found),
-        *(_ledger(one) for one in found.ledgers[:_LEDGERS]),
+        _positions(audit),
+        *(_ledger(ledger) for ledger in audit.ledgers[:_LEDGERS]),
     )
 
 
@@ -58,45 +58,45 @@ def _fine(rest: Sequence[ShownFinding]) -> Element | None:
     return node(
         "details",
         node("summary", f"{counted(len(rest), 'finding')} to know of"),
-        *(_finding(one) for one in rest[:_FINDINGS]),
+        *(_finding(finding) for finding in rest[:_FINDINGS]),
         node("p", f"and {more:,} more findings; /api/audit has them all") if more > 0 else None,
         id="fine",
     )
 
 
-def _finding(one: ShownFinding) -> Element:
+def _finding(finding: ShownFinding) -> Element:
     return node(
         "article",
         node(
             "p",
-            node("strong", one.severity.value, cls=f"badge {_KINDS[one.severity]}"),
-            f" {cut(one.about)}: {cut(one.what, _TEXT)}",
+            node("strong", finding.severity.value, cls=f"badge {_KINDS[finding.severity]}"),
+            f" {cut(finding.about)}: {cut(finding.what, _TEXT)}",
         ),
-        *_advice(one),
-        cls="wrong" if one.severity in _TO_ACT_ON else None,
+        *_advice(finding),
+        cls="wrong" if finding.severity in _TO_ACT_ON else None,
     )
 
 
-def _advice(one: ShownFinding) -> Iterator[Element]:
-    if one.cause:
-        yield node("p", f"cause: {cut(one.cause, _TEXT)}")
-    if one.fix:
-        yield node("pre", cut(one.fix, _TEXT))
-    if one.at_once:
+def _advice(finding: ShownFinding) -> Iterator[Element]:
+    if finding.cause:
+        yield node("p", f"cause: {cut(finding.cause, _TEXT)}")
+    if finding.fix:
+        yield node("pre", cut(finding.fix, _TEXT))
+    if finding.at_once:
         yield node("p", "this commits immediately: `eo-listener follow --once` has no dry run")
 
 
-def _positions(found: AuditReading) -> Element | None:
-    if not found.rows:
+def _positions(audit: AuditReading) -> Element | None:
+    if not audit.rows:
         return None
-    more = f", the first {len(found.rows)} of them" if found.partitions > len(found.rows) else ""
+    more = f", the first {len(audit.rows)} of them" if audit.partitions > len(audit.rows) else ""
     rows: list[list[str | Element]] = [
-        [node("strong", cut(cell)) if bad else cut(cell) for cell in row] for row, bad in found.rows
+        [node("strong", cut(cell)) if bad else cut(cell) for cell in row] for row, bad in audit.rows
     ]
     return node(
         "details",
-        node("summary", f"positions of {counted(found.partitions, 'partition')}{more}"),
-        table(list(map(cut, found.headings)), rows, cls="numbers"),
+        node("summary", f"positions of {counted(audit.partitions, 'partition')}{more}"),
+        table(list(map(cut, audit.headings)), rows, cls="numbers"),
         id="positions",
     )
 
@@ -111,7 +111,7 @@ def _ledger(ledger: LastBatches) -> Element:
         else None,
         table(
             ["batch", "run", "partitions", "offsets", "rows", "gap", "applied at"],
-            [_batch(one) for one in ledger.batches],
+            [_batch(batch) for batch in ledger.batches],
             cls="batches",
         )
         if ledger.batches
@@ -119,13 +119,13 @@ def _ledger(ledger: LastBatches) -> Element:
     )
 
 
-def _batch(one: WholeBatch) -> list[str | Element]:
+def _batch(batch: WholeBatch) -> list[str | Element]:
     return [
-        str(one.batch_id),
-        one.run_id[:8],
-        number(one.partitions),
-        number(one.offsets),
-        number(one.rows),
-        number(one.gaps),
-        cut(one.applied_at or "-"),
+        str(batch.batch_id),
+        batch.run_id[:8],
+        number(batch.partitions),
+        number(batch.offsets),
+        number(batch.rows),
+        number(batch.gaps),
+        cut(batch.applied_at or "-"),
     ]

@@ -38,7 +38,7 @@ from eo_listener.spark.checkpoint import shown
 EXAMPLE = "Example: eo-listener serve 'spark-*' -b localhost:9092"
 _PORT: Final = 9405
 _WITHOUT: Final = (60.0, 5.0)  # seconds between two audits, and at least
-_WITH_SPARK: Final = (300.0, 30.0)  # the same where a ledger is in a table
+_WITH_SPARK: Final = (300.0, 30.0)  # the same with a ledger in a table
 _CLOSING: Final = 5.0  # seconds; what then still waits for Kafka ends with the process
 
 
@@ -94,9 +94,9 @@ def serve(
     require_names("group", names)
     hosts = _require_place(address, port, allow_host)
     every = require_seconds("--every", every, least=1.0)
-    given = as_properties(servers, properties)
+    client = as_properties(servers, properties)
     request = audit_request(
-        given,
+        client,
         checkpoint=checkpoint,
         storage=storage,
         groups=audited or [name for name in names if not is_pattern(name)],
@@ -108,17 +108,17 @@ def serve(
         query=query,
         sink=sink,
     )
-    asked = bool(checkpoint or ledgers or audited)
-    if not asked:
+    has_audit = bool(checkpoint or ledgers or audited)
+    if not has_audit:
         _refuse(topics, uncommitted, schema, spark_conf, query, sink, storage)
     _require_packages(request)
     between = _between(audit_every, request)
-    audits = between if asked else None
-    known = _checkpoints(request)
-    watched = Watched(request.cluster, every=every, audit_every=audits, checkpoints=known)
+    audits = between if has_audit else None
+    checkpoints = _checkpoints(request)
+    watched = Watched(request.cluster, every=every, audit_every=audits, checkpoints=checkpoints)
     begin_log(logging.INFO)
-    reader = StatusReader(given, names, every=every_group, again=True)
-    _Service(watched, reader, request if asked else None, between).run(address, port, hosts)
+    reader = StatusReader(client, names, every=every_group, repeated=True)
+    _Service(watched, reader, request if has_audit else None, between).run(address, port, hosts)
 
 
 def _refuse(*of_an_audit: object) -> None:
@@ -153,8 +153,8 @@ def _require_place(address: str, port: int, names: list[str] | None) -> AllowedH
 def _require_packages(request: AuditRequest) -> None:
     """Raise MissingExtraError now, and not on the page: what reads a ledger connects later."""
     spark = spark_for(request.ledgers, request.spark)
-    for one in request.ledgers:
-        with closing(one.open(request.properties, schema=request.schema, spark=spark)):
+    for ledger in request.ledgers:
+        with closing(ledger.open(request.properties, schema=request.schema, spark=spark)):
             pass
 
 
@@ -238,5 +238,9 @@ class _Service:
             self._audit.close()
 
     def _answer(self, target: str) -> Response:
-        problems = [one for one in (poller.problem for poller in self._pollers) if one is not None]
+        problems = [
+            problem
+            for problem in (poller.problem for poller in self._pollers)
+            if problem is not None
+        ]
         return respond(self._watched.view(), problems, target)

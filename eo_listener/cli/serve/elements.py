@@ -16,22 +16,22 @@ def node(tag: str, *children: Element | str | None, **attributes: str | None) ->
     Characters that a reader cannot see (control characters, marks that change the direction of
     writing) are written as escapes.
     """
-    made = Element(
+    element = Element(
         tag,
         {_name(key): escaped(value) for key, value in attributes.items() if value is not None},
     )
     last: Element | None = None
     for child in children:
         if isinstance(child, Element):
-            made.append(child)
+            element.append(child)
             last = child
         elif child is not None:
             text = escaped(child, keep="\n")
             if last is None:
-                made.text = (made.text or "") + text
+                element.text = (element.text or "") + text
             else:
                 last.tail = (last.tail or "") + text
-    return made
+    return element
 
 
 def _name(attribute: str) -> str:
@@ -59,7 +59,7 @@ def number(value: float | None) -> str:
 
 def table(headings: list[str], rows: list[list[str | Element]], **attributes: str) -> Element:
     """A table that scrolls by itself where the screen is narrow."""
-    head = node("tr", *(node("th", one, scope="col") for one in headings))
+    head = node("tr", *(node("th", heading, scope="col") for heading in headings))
     body = [node("tr", *(node("td", cell) for cell in row)) for row in rows]
-    made = node("table", node("thead", head), node("tbody", *body), **attributes)
-    return node("div", made, cls="wide", tabindex="0")
+    grid = node("table", node("thead", head), node("tbody", *body), **attributes)
+    return node("div", grid, cls="wide", tabindex="0")

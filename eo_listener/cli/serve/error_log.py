@@ -40,10 +40,10 @@ class ErrorLog:
     def add(self, about: str, text: str, at: float) -> None:
         """Log one; `at` is in seconds since 1970."""
         about, text = about[:_LENGTH], text[:_LENGTH]
-        for one in self._errors:
-            if (one.about, one.text) == (about, text):
-                self._errors.remove(one)
-                self._errors.append(replace(one, last=at, times=one.times + 1))
+        for logged in self._errors:
+            if (logged.about, logged.text) == (about, text):
+                self._errors.remove(logged)
+                self._errors.append(replace(logged, last=at, times=logged.times + 1))
                 return
         self._errors.append(LoggedError(about=about, text=text, first=at, last=at))
 

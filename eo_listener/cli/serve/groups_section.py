@@ -54,7 +54,7 @@ def chart(points: Sequence[Point], now: float, name: str, value: _Value) -> Elem
         for line in lines
         if len(line) > 1
     ]
-    made = node(
+    drawing = node(
         "svg",
         node("title", title),
         *drawn,
@@ -62,7 +62,7 @@ def chart(points: Sequence[Point], now: float, name: str, value: _Value) -> Elem
         preserveAspectRatio="none",
         viewBox=f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}",
     )
-    return node("figure", made, node("figcaption", title))
+    return node("figure", drawing, node("figcaption", title))
 
 
 def _y(value: float, highest: float) -> float:
@@ -73,22 +73,22 @@ def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tupl
     """Lines without gaps, each a list of places from left to right."""
     if not points or now <= points[0].at:
         return []
-    begun = points[0].at
-    width = (now - begun) / _COLUMNS
+    start = points[0].at
+    width = (now - start) / _COLUMNS
     lines: list[list[tuple[float, float]]] = [[]]
     column = -1
     for point in points:
-        found = value(point)
-        if found is None:
+        y = value(point)
+        if y is None:
             lines.append([])
             column = -1
             continue
-        now_in = int((point.at - begun) / width)
-        x = (point.at - begun) / (now - begun) * _WIDTH
+        now_in = int((point.at - start) / width)
+        x = (point.at - start) / (now - start) * _WIDTH
         if now_in == column:
             before = lines[-1].pop()
-            found = max(found, before[1])
-        lines[-1].append((x, max(0.0, found)))
+            y = max(y, before[1])
+        lines[-1].append((x, max(0.0, y)))
         column = now_in
     return lines
 
@@ -99,42 +99,42 @@ def path_of(group: str) -> str:
     return f"/group/{digest[:16]}"
 
 
-def by_gravity(found: Groups) -> Groups:
+def by_gravity(groups: Groups) -> Groups:
     """In the order of the page: what somebody has to look at first, then by verdict and lag."""
-    return tuple(sorted(found, key=_gravity, reverse=True))
+    return tuple(sorted(groups, key=_gravity, reverse=True))
 
 
-def _gravity(one: GroupStatus) -> tuple[int, int, float]:
+def _gravity(group: GroupStatus) -> tuple[int, int, float]:
     """An unknown lag counts as more than any."""
-    verdict = -1 if one.verdict is None else one.verdict.gravity
-    unread = 2 if one.error is not None or not one.rows else int(bool(one.withheld))
-    return unread, verdict, float("inf") if one.lag is None else one.lag
+    verdict = -1 if group.verdict is None else group.verdict.gravity
+    unread = 2 if group.error is not None or not group.rows else int(bool(group.withheld))
+    return unread, verdict, float("inf") if group.lag is None else group.lag
 
 
 def alarms(view: View, ordered: Groups) -> Iterator[Element]:
     """The gravest groups that need action, each with the commands to run."""
     wrong: list[tuple[GroupStatus, GroupAlarm]] = []
-    for one in ordered:
-        raised = _alarm(view, one)
+    for group in ordered:
+        raised = _alarm(view, group)
         if raised is None:
             break  # what follows is less grave
-        wrong.append((one, raised))
-    for one, raised in wrong[:_ALARMS]:
-        yield node("article", *_raised(one, raised), cls="wrong")
+        wrong.append((group, raised))
+    for group, raised in wrong[:_ALARMS]:
+        yield node("article", *_raised(group, raised), cls="wrong")
     if len(wrong) > _ALARMS:
         yield node("p", f"and {counted(len(wrong) - _ALARMS, 'group')} more, below")
 
 
-def _alarm(view: View, one: GroupStatus) -> GroupAlarm | None:
-    return alarm(one, view.cluster, view.checkpoints.get(one.group))
+def _alarm(view: View, group: GroupStatus) -> GroupAlarm | None:
+    return alarm(group, view.cluster, view.checkpoints.get(group.group))
 
 
-def _raised(one: GroupStatus, raised: GroupAlarm) -> Iterator[Element]:
+def _raised(group: GroupStatus, raised: GroupAlarm) -> Iterator[Element]:
     yield node(
         "p",
         node("strong", raised.kind, cls="badge bad"),
         " group ",
-        node("a", cut(one.group), href=path_of(one.group)),
+        node("a", cut(group.group), href=path_of(group.group)),
         f": {cut(raised.what, 2_000)}",
     )
     yield node("p", f"cause: {raised.cause}")
@@ -159,24 +159,24 @@ def groups_section(view: View, ordered: Groups, page: int) -> Element:
         "section",
         node("h2", counted(len(ordered), "group")),
         node("p", empty) if empty else None,
-        *(_card(view, one) for one in shown),
+        *(_card(view, group) for group in shown),
         _pages(page, pages) if pages > 1 else None,
         _gone(view),
     )
 
 
-def group_section(view: View, one: GroupStatus) -> Element:
+def group_section(view: View, group: GroupStatus) -> Element:
     """One group, with its partitions: those that are furthest behind first."""
-    rows = sorted(one.rows, key=_behind, reverse=True)
+    rows = sorted(group.rows, key=_behind, reverse=True)
     more = len(rows) - _ROWS
-    raised = _alarm(view, one)
+    raised = _alarm(view, group)
     return node(
         "section",
-        _card(view, one, link=False),
-        *(_advice(view, one) if raised is None else _raised(one, raised)),
+        _card(view, group, link=False),
+        *(_advice(view, group) if raised is None else _raised(group, raised)),
         table(
             ["partition", "committed", "stable", "log end", "lag", "age", "verdict", "query"],
-            [_row(one, row) for row in rows[:_ROWS]],
+            [_row(group, row) for row in rows[:_ROWS]],
             cls="numbers",
         )
         if rows
@@ -185,11 +185,11 @@ def group_section(view: View, one: GroupStatus) -> Element:
     )
 
 
-def _advice(view: View, one: GroupStatus) -> Iterator[Element]:
+def _advice(view: View, group: GroupStatus) -> Iterator[Element]:
     """Commands to run if no problem is visible here."""
-    commands = [view.cluster.typed(["status"], arguments=[one.group])]
-    if one.held_up:
-        commands.append(transactions_command(view.cluster, [one.group]))
+    commands = [view.cluster.typed(["status"], arguments=[group.group])]
+    if group.held_up:
+        commands.append(transactions_command(view.cluster, [group.group]))
     yield from _typed(commands)
 
 
@@ -201,8 +201,8 @@ def _batch(writer: CommitMetadata) -> str:
     return "" if writer.batch is None else f", batch {writer.batch}"
 
 
-def _row(one: GroupStatus, row: PartitionLag) -> list[str | Element]:
-    verdict = one.verdicts.get(row.partition)
+def _row(group: GroupStatus, row: PartitionLag) -> list[str | Element]:
+    verdict = group.verdicts.get(row.partition)
     batch = "" if row.writer is None else _batch(row.writer)
     return [
         cut(str(row.partition)),
@@ -210,53 +210,53 @@ def _row(one: GroupStatus, row: PartitionLag) -> list[str | Element]:
         number(row.stable_end),
         number(row.log_end),
         number(row.lag),
-        length(row.age(one.now_ms)),
+        length(row.age(group.now_ms)),
         "-" if verdict is None else verdict.value,
         cut(query_of(row)) + batch,
     ]
 
 
-def _card(view: View, one: GroupStatus, *, link: bool = True) -> Element:
-    name = cut(one.group)
-    title = node("a", name, href=path_of(one.group)) if link else name
-    points = view.points.get(one.group, ())
+def _card(view: View, group: GroupStatus, *, link: bool = True) -> Element:
+    name = cut(group.group)
+    title = node("a", name, href=path_of(group.group)) if link else name
+    points = view.points.get(group.group, ())
     return node(
         "article",
-        node("h3", title, " ", _badge(one)),
-        node("dl", *_facts(one, points)) if one.error is None and one.rows else None,
+        node("h3", title, " ", _badge(group)),
+        node("dl", *_facts(group, points)) if group.error is None and group.rows else None,
         node("div", *_charts(view, points), cls="charts"),
     )
 
 
-def _badge(one: GroupStatus) -> Element:
-    """The verdict, or the reason why there is none."""
-    if one.error is not None:
-        return node("strong", f"not read: {cut(one.error)}", cls="badge bad")
-    if not one.rows:
+def _badge(group: GroupStatus) -> Element:
+    """The verdict, or the reason for its absence."""
+    if group.error is not None:
+        return node("strong", f"not read: {cut(group.error)}", cls="badge bad")
+    if not group.rows:
         return node("strong", "holds no offsets", cls="badge bad")
-    if one.verdict is None:
+    if group.verdict is None:
         return node("span", "no verdict yet", cls="badge")
-    kind = {LagVerdict.OK: "good", LagVerdict.WARN: "warn"}.get(one.verdict, "bad")
-    return node("strong", one.verdict.value, cls=f"badge {kind}", title=MEANINGS[one.verdict])
+    kind = {LagVerdict.OK: "good", LagVerdict.WARN: "warn"}.get(group.verdict, "bad")
+    return node("strong", group.verdict.value, cls=f"badge {kind}", title=MEANINGS[group.verdict])
 
 
-def _facts(one: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
-    lag = "unknown" if one.lag is None else number(one.lag)
-    if one.stable_lag not in (None, one.lag):
-        lag += f" ({number(one.stable_lag)} stable)"
+def _facts(group: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
+    lag = "unknown" if group.lag is None else number(group.lag)
+    if group.stable_lag not in (None, group.lag):
+        lag += f" ({number(group.stable_lag)} stable)"
     rate = points[-1].rate if points else None
-    newest = one.newest
+    newest = group.newest
     facts = {
         "lag": lag,
-        "oldest record": length(one.age),
+        "oldest record": length(group.age),
         "records a second": number(rate),
-        "lag 0 in": length(one.drained_in),
-        "last commit": "-" if one.quiet is None else f"{length(one.quiet)} ago",
-        "partitions": number(len(one.rows)),
+        "lag 0 in": length(group.drained_in),
+        "last commit": "-" if group.quiet is None else f"{length(group.quiet)} ago",
+        "partitions": number(len(group.rows)),
     }
-    if one.withheld:
-        facts["guard"] = f"withholds {counted(len(one.withheld), 'partition')}"
-    if one.held_up:
+    if group.withheld:
+        facts["guard"] = f"withholds {counted(len(group.withheld), 'partition')}"
+    if group.held_up:
         facts["open transaction"] = "blocks readers"
     if newest is not None:
         facts["query"] = f"{cut(newest.author)}{_batch(newest)}"
@@ -266,12 +266,12 @@ def _facts(one: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
 
 def _charts(view: View, points: Sequence[Point]) -> Iterator[Element]:
     now = view.now.monotonic
-    for made in (
+    for line_chart in (
         chart(points, now, "lag", lambda point: point.lag),
         chart(points, now, "records a second", lambda point: point.rate),
     ):
-        if made is not None:
-            yield made
+        if line_chart is not None:
+            yield line_chart
 
 
 def _pages(page: int, pages: int) -> Element:
@@ -286,7 +286,7 @@ def _gone(view: View) -> Element | None:
     """Groups that held offsets before, and hold none now."""
     if not view.gone:
         return None
-    newest = sorted(view.gone.items(), key=lambda one: one[1], reverse=True)
+    newest = sorted(view.gone.items(), key=lambda entry: entry[1], reverse=True)
     more = len(newest) - _GONE
     return node(
         "div",
@@ -310,8 +310,8 @@ def legend() -> Element:
         node(
             "dl",
             *(
-                node("div", node("dt", one.value), node("dd", meaning))
-                for one, meaning in MEANINGS.items()
+                node("div", node("dt", verdict.value), node("dd", meaning))
+                for verdict, meaning in MEANINGS.items()
             ),
         ),
         id="legend",

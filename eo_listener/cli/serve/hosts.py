@@ -38,10 +38,10 @@ class AllowedHosts:
 
     def allows(self, header: str) -> bool:
         """Return True if a request with this header is for us; its port does not matter."""
-        found = _HOST.fullmatch(header.strip())
-        if found is None:
+        match = _HOST.fullmatch(header.strip())
+        if match is None:
             return False
-        name = found["six"] or found["name"]
+        name = match["six"] or match["name"]
         return _plain(name) in self._names or (self._every and _is_address(name))
 
 

@@ -35,15 +35,15 @@ class LagHistory:
         self._held: dict[str, tuple[float, _Offsets]] = {}
         self._seen: dict[str, float] = {}
 
-    def add(self, at: float, found: Sequence[GroupStatus]) -> None:
+    def add(self, at: float, statuses: Sequence[GroupStatus]) -> None:
         """Take a reading; `at` is in monotonic seconds."""
-        there = {one.group: one for one in found if one.rows}
-        self._forget(at, there.keys() | {one.group for one in found if one.error})
-        for name, one in there.items():
+        present = {group.group: group for group in statuses if group.rows}
+        self._forget(at, present.keys() | {group.group for group in statuses if group.error})
+        for name, group in present.items():
             if name in self._rings or len(self._rings) < self._groups:
-                self._rings.setdefault(name, deque()).append(self._point(at, one))
+                self._rings.setdefault(name, deque()).append(self._point(at, group))
                 self._seen[name] = at
-        for name in self._rings.keys() - there.keys():
+        for name in self._rings.keys() - present.keys():
             self._interrupt(at, name)
         self._shorten()
 
@@ -57,16 +57,16 @@ class LagHistory:
         """The points of a group, the oldest first."""
         return tuple(self._rings.get(group, ()))
 
-    def gone(self, found: Sequence[GroupStatus]) -> dict[str, float]:
+    def gone(self, statuses: Sequence[GroupStatus]) -> dict[str, float]:
         """Return groups that no longer hold offsets, and when they last did."""
-        there = {one.group for one in found if one.rows or one.error}
-        return {name: at for name, at in sorted(self._seen.items()) if name not in there}
+        present = {group.group for group in statuses if group.rows or group.error}
+        return {name: at for name, at in sorted(self._seen.items()) if name not in present}
 
-    def _point(self, at: float, one: GroupStatus) -> Point:
-        held = {row.partition: row.committed for row in one.rows if row.committed is not None}
-        before = self._held.get(one.group)
-        self._held[one.group] = (at, held)
-        return Point(at, one.lag, None if before is None else _rate(*before, at, held))
+    def _point(self, at: float, group: GroupStatus) -> Point:
+        offsets = {row.partition: row.committed for row in group.rows if row.committed is not None}
+        before = self._held.get(group.group)
+        self._held[group.group] = (at, offsets)
+        return Point(at, group.lag, None if before is None else _rate(*before, at, offsets))
 
     def _interrupt(self, at: float, name: str) -> None:
         """One point without numbers stands for all readings that lack the group."""
@@ -75,14 +75,14 @@ class LagHistory:
         if ring and ring[-1] != Point(ring[-1].at, None, None):
             ring.append(Point(at, None, None))
 
-    def _forget(self, at: float, there: set[str]) -> None:
+    def _forget(self, at: float, present: set[str]) -> None:
         """Drop who is gone for long, and who is gone for longest where others need the room."""
-        gone = sorted(self._seen.keys() - there, key=self._seen.__getitem__)
-        needed = len(self._seen.keys() | there) - self._groups
+        gone = sorted(self._seen.keys() - present, key=self._seen.__getitem__)
+        needed = len(self._seen.keys() | present) - self._groups
         for count, name in enumerate(gone):
             if count < needed or at - self._seen[name] > _KEPT:
-                for kept in (self._rings, self._held, self._seen):
-                    kept.pop(name, None)
+                for memory in (self._rings, self._held, self._seen):
+                    memory.pop(name, None)
 
     def _shorten(self) -> None:
         share = max(2, min(self._points, self._total // max(1, len(self._rings))))
@@ -91,9 +91,9 @@ class LagHistory:
                 ring.popleft()
 
 
-def _rate(before: float, held_before: _Offsets, at: float, held: _Offsets) -> float | None:
+def _rate(before: float, held_before: _Offsets, at: float, offsets: _Offsets) -> float | None:
     """Compute the rate from the partitions in both readings; None if an offset moved back."""
-    steps = [held[tp] - offset for tp, offset in held_before.items() if tp in held]
+    steps = [offsets[tp] - offset for tp, offset in held_before.items() if tp in offsets]
     if at <= before or not steps or min(steps) < 0:
         return None
     return sum(steps) / (at - before)

@@ -68,7 +68,7 @@ def last_batches(
     what repairs have found, and no time of it.
     """
     entries = list(history)
-    if any(one.applied_at == UNKNOWN_TIME for one in entries):
+    if any(entry.applied_at == UNKNOWN_TIME for entry in entries):
         entries = []
     batches = _newest(_applied(entries), count) or _newest(_heads(ledger), count)
     return LastBatches(
@@ -81,15 +81,15 @@ def last_batches(
 
 
 def _applied(history: Iterable[AppliedBatch]) -> Iterator[WholeBatch]:
-    for one in history:
+    for entry in history:
         yield WholeBatch(
-            batch_id=one.head.batch_id,
-            run_id=one.head.run_id,
+            batch_id=entry.head.batch_id,
+            run_id=entry.head.run_id,
             partitions=1,
-            offsets=one.head.range.until - one.head.range.start,
-            rows=one.rows,
-            gaps=0 if one.gap is None else one.gap.until - one.gap.start,
-            applied_at=one.applied_at,
+            offsets=entry.head.range.until - entry.head.range.start,
+            rows=entry.rows,
+            gaps=0 if entry.gap is None else entry.gap.until - entry.gap.start,
+            applied_at=entry.applied_at,
         )
 
 
@@ -105,14 +105,14 @@ def _heads(ledger: LedgerPositions) -> Iterator[WholeBatch]:
 
 def _newest(parts: Iterable[WholeBatch], count: int) -> list[WholeBatch]:
     """The parts of a batch added up; by time, as a new checkpoint counts its batches from 0."""
-    found: dict[tuple[int, str], WholeBatch] = {}
+    batches: dict[tuple[int, str], WholeBatch] = {}
     for part in parts:
         key = (part.batch_id, part.run_id)
-        if key in found:
-            _add(found[key], part)
+        if key in batches:
+            _add(batches[key], part)
         else:
-            found[key] = part
-    ordered = sorted(found.values(), key=lambda one: (one.applied_at or "", one.batch_id))
+            batches[key] = part
+    ordered = sorted(batches.values(), key=lambda batch: (batch.applied_at or "", batch.batch_id))
     return ordered[-count:][::-1]
 
 

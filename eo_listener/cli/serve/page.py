@@ -64,10 +64,10 @@ def group_page(view: View, path: str) -> bytes | None:
     back = node("nav", node("a", "all groups", href="/"))
     if isinstance(groups, Unknown):
         return html(_document(view, "unknown", back, _unknown(view, "groups", groups)))
-    for one in groups.value:
-        if path_of(one.group) == path:
-            section = group_section(view, one)
-            return html(_document(view, cut(one.group, 50), back, section, legend()))
+    for group in groups.value:
+        if path_of(group.group) == path:
+            section = group_section(view, group)
+            return html(_document(view, cut(group.group, 50), back, section, legend()))
     for name, at in view.gone.items():
         if path_of(name) == path:
             when = utc(round(view.wall(at) * 1000))
@@ -102,7 +102,7 @@ def _document(view: View, title: str, *sections: Element | None) -> Element:
         node("noscript", node("meta", http_equiv="refresh", content=f"{every:.0f}")),
         node("script", src="/page.js", defer="defer"),
     )
-    main = node("main", *(one for one in sections if one is not None), id="main")
+    main = node("main", *(section for section in sections if section is not None), id="main")
     body = node(
         "body",
         node("header", node("h1", "eo-listener"), _read(view)),
@@ -127,10 +127,10 @@ def _ago(view: View, at: Moment) -> str:
     return f"{utc(round(at.wall * 1000))} ({length(past)} ago)"
 
 
-def _unknown(view: View, what: str, known: Unknown) -> Element:
+def _unknown(view: View, subject: str, unknown: Unknown) -> Element:
     """Since when nothing is known; no number of before, which would be taken for one of now."""
-    since = "" if known.since is None else f", since {_ago(view, known.since)}"
-    return _alert(f"Nothing is known of the {what}{since}: {cut(known.error, _TEXT)}")
+    since = "" if unknown.since is None else f", since {_ago(view, unknown.since)}"
+    return _alert(f"Nothing is known of the {subject}{since}: {cut(unknown.error, _TEXT)}")
 
 
 def _alert(text: str) -> Element:
@@ -138,13 +138,13 @@ def _alert(text: str) -> Element:
 
 
 def _audit(view: View) -> Element | None:
-    found: Reading[AuditReading] | Unknown | None = view.audit
-    if found is None:
+    audit: Reading[AuditReading] | Unknown | None = view.audit
+    if audit is None:
         return None
-    if isinstance(found, Unknown):
-        return _unknown(view, "audit", found)
-    section = audit_section(found.value)
-    section.insert(1, node("p", f"as of {_ago(view, found.at)}"))
+    if isinstance(audit, Unknown):
+        return _unknown(view, "audit", audit)
+    section = audit_section(audit.value)
+    section.insert(1, node("p", f"as of {_ago(view, audit.at)}"))
     return section
 
 
@@ -158,10 +158,14 @@ def _errors(view: View) -> Element | None:
     )
 
 
-def _error(one: LoggedError) -> Element:
-    times = "" if one.times == 1 else f", {one.times:,} times since {utc(round(one.first * 1000))}"
-    when = f"{utc(round(one.last * 1000))}{times}"
-    return node("li", node("small", when), " ", f"{cut(one.about)}: {cut(one.text, _TEXT)}")
+def _error(error: LoggedError) -> Element:
+    times = (
+        ""
+        if error.times == 1
+        else f", {error.times:,} times since {utc(round(error.first * 1000))}"
+    )
+    when = f"{utc(round(error.last * 1000))}{times}"
+    return node("li", node("small", when), " ", f"{cut(error.about)}: {cut(error.text, _TEXT)}")
 
 
 def _footer(view: View) -> Element:

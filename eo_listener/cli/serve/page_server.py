@@ -83,8 +83,8 @@ class _Handler(BoundedHandler):
 
     def _takes_gzip(self) -> bool:
         headers: Any = getattr(self, "headers", None)  # none before the request was read
-        given = "" if headers is None else headers.get("Accept-Encoding", "")
-        return any(one.strip() == "gzip" for one in given.split(","))
+        accepted = "" if headers is None else headers.get("Accept-Encoding", "")
+        return any(encoding.strip() == "gzip" for encoding in accepted.split(","))
 
 
 class PageServer(BoundedServer):

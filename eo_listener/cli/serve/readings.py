@@ -37,8 +37,8 @@ class Reading(Generic[_T]):
         with self._lock:
             if name not in self._made:
                 self._made[name] = make(self.value)
-            made: bytes = self._made[name]
-            return made
+            rendered: bytes = self._made[name]
+            return rendered
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def respond(view: View, problems: list[str], target: str) -> Response:
     try:
         parts = urlsplit(target)
         page = _page(parts.query)
-    except ValueError:  # "http://[/", or a number that is none
+    except ValueError:  # "http://[/", or page=x
         return text(HTTPStatus.BAD_REQUEST, "the path cannot be read")
     if parts.path in _FILES:
         name, kind = _FILES[parts.path]
@@ -69,10 +69,10 @@ def text(status: HTTPStatus, line: str) -> Response:
 
 def _page(query: str) -> int:
     """The number in `page=`. Raises ValueError."""
-    given = parse_qs(query, max_num_fields=10).get("page", ["1"])[0]
-    if not re.fullmatch(r"[0-9]{1,6}", given):
-        raise ValueError(given)
-    return max(1, int(given))
+    number = parse_qs(query, max_num_fields=10).get("page", ["1"])[0]
+    if not re.fullmatch(r"[0-9]{1,6}", number):
+        raise ValueError(number)
+    return max(1, int(number))
 
 
 @cache
@@ -89,12 +89,12 @@ def _encoded(document: dict[str, Any]) -> bytes:
     return json.dumps(document).encode() + b"\n"
 
 
-def _unknown(view: View, known: Unknown) -> Response:
+def _unknown(view: View, unknown: Unknown) -> Response:
     """No number: whoever reads the document must not take an old one for one of now."""
-    since = None if known.since is None else known.since.wall
-    errors = [one.document() for one in view.errors]
-    found = {"error": known.error, "known_until": since, "errors": errors}
-    return _document(HTTPStatus.SERVICE_UNAVAILABLE, found)
+    since = None if unknown.since is None else unknown.since.wall
+    errors = [error.document() for error in view.errors]
+    answer = {"error": unknown.error, "known_until": since, "errors": errors}
+    return _document(HTTPStatus.SERVICE_UNAVAILABLE, answer)
 
 
 def _status(view: View) -> Response:
@@ -109,21 +109,21 @@ def _groups(view: View, reading: Reading[Groups]) -> bytes:
         {
             "servers": view.servers,
             "read_at": reading.at.wall,
-            "groups": [one.document() for one in reading.value],
-            "errors": [one.document() for one in view.errors],
+            "groups": [group.document() for group in reading.value],
+            "errors": [error.document() for error in view.errors],
         }
     )
 
 
 def _audit(view: View) -> Response:
-    found = view.audit
-    if found is None:
+    audit = view.audit
+    if audit is None:
         line = "no audit was requested: start with --checkpoint, --ledger or -g"
         return _document(HTTPStatus.NOT_FOUND, {"error": line})
-    if isinstance(found, Unknown):
-        return _unknown(view, found)
-    at = found.at.wall
-    body = found.once("audit", lambda one: _encoded({"read_at": at, **one.document}))
+    if isinstance(audit, Unknown):
+        return _unknown(view, audit)
+    at = audit.at.wall
+    body = audit.once("audit", lambda reading: _encoded({"read_at": at, **reading.document}))
     return Response(HTTPStatus.OK, _JSON, body)
 
 
@@ -141,10 +141,12 @@ def _metrics(view: View) -> Response:
         nothing = metrics.exposed(metrics.StatusNumbers(cluster=view.servers))
         return Response(HTTPStatus.OK, kind, nothing + behind)
 
-    def expose(found: Groups) -> bytes:
+    def expose(statuses: Groups) -> bytes:
         numbers = [
-            metrics.GroupNumbers(one.group, one.rows, one.age, one.verdict, one.error is None)
-            for one in found
+            metrics.GroupNumbers(
+                group.group, group.rows, group.age, group.verdict, group.error is None
+            )
+            for group in statuses
         ]
         return metrics.exposed(
             metrics.StatusNumbers(cluster=view.servers, at=groups.at.wall, groups=numbers)
@@ -154,13 +156,13 @@ def _metrics(view: View) -> Response:
 
 
 def _audited(metrics: Any, reading: Reading[AuditReading]) -> Any:
-    found = reading.value
+    audit = reading.value
     return metrics.AuditNumbers(
         at=reading.at.wall,
-        lost=found.lost,
-        doubled=found.doubled,
-        to_act_on=found.to_act_on,
-        complete=found.complete,
+        lost=audit.lost,
+        doubled=audit.doubled,
+        to_act_on=audit.to_act_on,
+        complete=audit.complete,
     )
 
 
@@ -168,5 +170,5 @@ def _health(view: View, problems: list[str]) -> Response:
     """Report if this process still reads; an unreachable Kafka does not make it unhealthy."""
     if problems:
         return text(HTTPStatus.SERVICE_UNAVAILABLE, "; ".join(problems))
-    known = "nothing is known of the groups" if isinstance(view.groups, Unknown) else "groups read"
-    return text(HTTPStatus.OK, f"ok, {known}")
+    state = "nothing is known of the groups" if isinstance(view.groups, Unknown) else "groups read"
+    return text(HTTPStatus.OK, f"ok, {state}")

@@ -17,7 +17,7 @@ from eo_listener.cli.serve.readings import Moment, Newest, Reading, Unknown
 from eo_listener.errors import EoListenerError, KafkaError
 from eo_listener.model.typed_command import ClusterCommands
 
-_KEEPS: Final = 30.0  # seconds that a reading may take, beside two intervals
+_KEEPS: Final = 30.0  # seconds that a reading may take, in addition to two intervals
 
 logger = logging.getLogger("eo_listener")
 
@@ -38,20 +38,19 @@ class AuditReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The whole state at one moment. `audit` is None if none was requested.
-
-    `gone` are groups that were there before, and when, in monotonic seconds. `checkpoints` are the
-    checkpointLocations that are known of groups.
-    """
+    """The whole state at one moment."""
 
     now: Moment
     cluster: ClusterCommands
     every: float
     groups: Reading[Groups] | Unknown
+    #: None if no audit was requested.
     audit: Reading[AuditReading] | Unknown | None
     errors: tuple[LoggedError, ...]
     points: dict[str, tuple[Point, ...]] = field(default_factory=dict)
+    #: Groups that no longer hold offsets, and when they last did, in monotonic seconds.
     gone: dict[str, float] = field(default_factory=dict)
+    #: The known checkpointLocations, by group.
     checkpoints: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -92,19 +91,19 @@ class Watched:
         """Read them once. Raises EoListenerError."""
         at = self._now()
         try:
-            found = reader.read()
+            statuses = reader.read()
         except KafkaError as error:
             raise advised(error) from error
         with self._lock:
-            self._history.add(at.monotonic, found)
-            for one in found:
-                if one.error is not None:
-                    self._errors.add(f"group {one.group}", one.error, at.wall)
-        self._groups.took(found, at)
+            self._history.add(at.monotonic, statuses)
+            for group in statuses:
+                if group.error is not None:
+                    self._errors.add(f"group {group.group}", group.error, at.wall)
+        self._groups.took(statuses, at)
         self._passed("groups")
 
     def try_groups(self, reader: GroupReader) -> None:
-        """The same; an error is not raised, but is what is known then."""
+        """The same; an error is recorded, not raised."""
         try:
             self.read_groups(reader)
         except EoListenerError as error:
@@ -122,11 +121,11 @@ class Watched:
         assert self._audit is not None  # noqa: S101  # nobody else starts it
         at = self._now()
         try:
-            found = reader.read()
+            audit = reader.read()
         except EoListenerError as error:
             self.audit_failed(str(error))
             return
-        self._audit.took(found, at)
+        self._audit.took(audit, at)
         self._passed("audit")
 
     def audit_failed(self, error: str) -> None:
@@ -143,11 +142,11 @@ class Watched:
         """Return the present view."""
         now = self._now()
         groups = self._groups.at(now)
-        found = () if isinstance(groups, Unknown) else groups.value
+        statuses = () if isinstance(groups, Unknown) else groups.value
         with self._lock:
             errors = self._errors.newest()
-            points = {one.group: self._history.points(one.group) for one in found}
-            gone = {} if isinstance(groups, Unknown) else self._history.gone(found)
+            points = {group.group: self._history.points(group.group) for group in statuses}
+            gone = {} if isinstance(groups, Unknown) else self._history.gone(statuses)
         return View(
             now=now,
             cluster=self.cluster,

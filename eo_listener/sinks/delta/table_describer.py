@@ -68,7 +68,7 @@ def _described(
     protocol, properties = delta_log.properties_of(session, log.table.location)
     return DeltaFacts(
         release=release,
-        there=True,
+        exists=True,
         reference=connection.reference,
         protocol=protocol,
         properties=properties,

@@ -66,7 +66,7 @@ def _described(
         release=found,
         forwards=forwards,
         store=store,
-        there=True,
+        exists=True,
         format=settings.format,
         snapshots=settings.snapshots,
         properties=settings.properties,

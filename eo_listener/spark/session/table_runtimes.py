@@ -44,9 +44,9 @@ def read_runtime(kind: str, given: Mapping[str, str]) -> RuntimeFacts:
     return RuntimeFacts(
         spark=version,
         scala=scala,
-        wanted=coordinates(version, scala),
+        runtime=coordinates(version, scala),
         supported=supported,
-        given={file: misfit(file, version, scala) for file in files if name in file},
+        installed={file: misfit(file, version, scala) for file in files if name in file},
         lacking=tuple(lacking),
     )
 
