@@ -163,10 +163,10 @@ class Copy:
 @pytest.mark.parametrize(
     ("times", "topics", "error"),
     [
-        ({"t": 7, "empty": None}, None, r"no time for empty-0.*--topic"),
+        ({"t": 7, "empty": None}, None, r"no times for empty-0.*--topic"),
         ({"t": 7, "empty": None}, ["t"], None),  # as the error advises
         ({"t": 7, "u": 7}, None, r"lacks partitions .* u-0"),  # the group would hold nothing of it
-        (None, None, r"no time for t-0.*--times"),  # CSV has none
+        (None, None, r"no times for t-0.*--times"),  # CSV has none
     ],
 )
 def test_a_file_is_imported_by_time(

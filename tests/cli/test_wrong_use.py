@@ -46,7 +46,7 @@ WRONG = [
     (f"preflight {AWAY} --sink-topic ''", "topic"),
     (f"preflight {AWAY} --no-sink-transactions", "--sink-topic TOPIC"),
     ("preflight --sink-topic t", "-b HOST:PORT"),
-    (f"{SINK} --sink-group ' g'", "blank"),
+    (f"{SINK} --sink-group ' g'", "a space"),
     (f"{SINK} --sink-write-method x", "executors"),
     (f"{SINK} --sink-transaction-timeout 0", "--sink-transaction-timeout"),
     (f"{SINK} --no-sink-transactions --sink-group g", "--no-sink-transactions"),

@@ -40,7 +40,7 @@ def test_the_command(code: str, arguments: str) -> None:
     command = f"kafka-acls --bootstrap-server k:9092 --add --allow-principal User:al {arguments}"
     told = right_to_add(failed(code), "User:al")
     assert told is not None
-    assert told.startswith("give User:al the right to ")
+    assert told.startswith("allow User:al to ")
     assert told.endswith(command)
 
 

@@ -92,9 +92,9 @@ def test_a_command_says_what_is_wrong_with_it(
         ("a\tb", "control character"),
         ("a\x7f", "control character"),
         ("a\x85b", "control character"),
-        (" a", "blank"),
-        ("a ", "blank"),
-        ("a\N{NO-BREAK SPACE}", "blank"),
+        (" a", "a space"),
+        ("a ", "a space"),
+        ("a\N{NO-BREAK SPACE}", "a space"),
     ],
 )
 def test_names_that_are_refused(name: str, says: str) -> None:

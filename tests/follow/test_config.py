@@ -57,7 +57,7 @@ def test_each_checkpoint_has_its_own_and_the_shared_settings(tmp_path: Path) -> 
         ("checkpoint = 5", "not [[checkpoint]] tables"),
         ("checkpoint = [5]", "must be a table"),
         ("[[checkpoint]]\nlocatoin = '/c'", "Write location"),
-        ("[[checkpoint]]\nlocation = 5", "not a string"),
+        ("[[checkpoint]]\nlocation = 5", "not a text"),
         ("[[checkpoint]]\ngroup = 'g'", "has no location"),
         ("[[checkpoint]]\nlocation = '/c'\ngroup = 'g'", "no bootstrap_servers"),
         (NO_GROUP, "names no group"),

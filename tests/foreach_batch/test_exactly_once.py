@@ -300,7 +300,7 @@ def test_a_checkpoint_that_does_not_say_where_it_began(
     with caplog.at_level(logging.WARNING), pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(120)
     assert "NotInLedgerError" in str(raised.value)
-    assert "has it of 0 of 1 sources" in caplog.text
+    assert "for 0 of 1 Kafka sources" in caplog.text
     assert not list(sources.glob("*/0"))
     jobs.drain(data, with_rows(exactly_once(sink, on_first="accept")))
     assert [row["offset"] for row in sink.rows] == list(range(10, 15))

@@ -144,7 +144,7 @@ def test_two_for_one_sink_and_name_are_refused(restarts: int) -> None:
         )
         for batch in (0, 1) if restarts == 1 else (0,):
             first.run(whole(batch), batch)
-            with pytest.raises(SettingsError, match="memory rows got batch"):
+            with pytest.raises(SettingsError, match="memory rows already got batch"):
                 second.run(whole(batch), batch)
             other.run(whole(batch), batch)
     assert len(sink.rows) == (14 if restarts == 1 else 6)
@@ -163,7 +163,7 @@ def test_another_may_take_over_from_one_that_failed() -> None:
     with pytest.raises(SinkError):
         first.run(whole(), 0)
     second.run(frame_of(PART), 0)
-    with pytest.raises(SettingsError, match="memory rows got batch 0"):
+    with pytest.raises(SettingsError, match="memory rows already got batch 0"):
         first.run(whole(), 0)
     assert sink.rows == frame_of(PART).rows
 

@@ -63,7 +63,7 @@ def test_an_outage_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     assert [level for level, _ in lines] == [logging.WARNING, logging.INFO, logging.INFO]
     assert "the cause of _TRANSPORT (connection refused)" in lines[0][1]
     assert "the fix" in lines[0][1]
-    assert "commits succeed again 100 failures" in lines[1][1]
+    assert "after 100 failures" in lines[1][1]
 
 
 @pytest.mark.parametrize("unknown", [True, False])

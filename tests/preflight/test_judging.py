@@ -177,7 +177,7 @@ LOCAL = LocalFacts(
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"pyspark": "3.5.7"}, "pyspark 3.5.7, and Spark 4.0.0"),
+        ({"pyspark": "3.5.7"}, "pyspark 3.5.7, but Spark 4.0.0"),
         ({"connectors": ("spark-sql-kafka-0-10_2.12-3.5.7.jar",)}, "Spark 3.5.7 (Scala 2.12)"),
         ({"packages": ("spark-sql-kafka-0-10_2.13:3.5.7",)}, "spark-defaults.conf"),
         ({"shim": "eo-listener-shim-0.0.9.jar"}, "eo-listener-shim-0.0.9.jar"),
@@ -269,8 +269,8 @@ def test_jars_and_settings_that_do_not_fit_are_found(home: Path) -> None:
     assert facts.packages == ("spark-sql-kafka-0-10_2.12:3.4.1",)
     told = [one.what for one in to_act_on(judge_local(facts))]
     for words in (
-        "jars is of Spark 4.0.0 (Scala 2.13)",
-        "in spark-defaults.conf is of Spark 3.4.1 (Scala 2.12)",
+        "jars is for Spark 4.0.0 (Scala 2.13)",
+        "in spark-defaults.conf is for Spark 3.4.1 (Scala 2.12)",
         "(eo-listener-shim-0.0.1.jar)",
     ):
         assert any(words in what for what in told), told

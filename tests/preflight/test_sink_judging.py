@@ -208,7 +208,7 @@ ONE = TopicFacts(name="__transaction_state", replicas=1)
 @pytest.mark.parametrize(
     ("settings", "log", "brokers", "said"),
     [
-        ({"transaction.max.timeout.ms": "599999"}, LOG, 3, (PROBLEM, "=600 s", "timeout=599;")),
+        ({"transaction.max.timeout.ms": "599999"}, LOG, 3, (PROBLEM, "=600 s", "timeout=599,")),
         ({REPLICAS: "3"}, LOG, 2, (WARNING, "no transaction can begin", f"{REPLICAS}=2")),
         ({REPLICAS: "1"}, LOG, 3, (WARNING, "1 replica", f"{REPLICAS}=3")),
         ({REPLICAS: "2", IN_SYNC: "3"}, LOG, 3, (PROBLEM, "", f"{IN_SYNC}=2")),

@@ -22,7 +22,7 @@ def test_only_partitions_that_another_driver_has_changed_are_named() -> None:
     error = ledger_changed("the table", entry, now, dict.fromkeys(now, "noon"))
     assert error.ranges == {moved_on: OffsetRange(3, 9), gone: OffsetRange(3, 9)}
     assert (
-        "(flights-2 is at 3, moved by run run-1 in batch 5 at noon; flights-3 is not there)"
+        "(flights-2 is at 3, moved by run run-1 in batch 5 at noon; flights-3 is missing)"
         in str(error)
     )
     assert "in batch 5; flights-3" in str(ledger_changed("the table", entry, now))

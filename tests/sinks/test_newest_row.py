@@ -55,7 +55,12 @@ def test_what_has_no_order_is_tied(other: tuple[Any, ...]) -> None:
         (None, ("t", None, 7), False, r"the same a, b\. "),
         (None, None, False, "[Kk]eep topic"),
         ("v", ("t", 1, 7), False, "the same a, b, v .*or from one record.*Give v values"),
-        ("v", ("t", 1, 7), True, r"in the table .* a, b, v .*several partitions\. Fix: .*delete"),
+        (
+            "v",
+            ("t", 1, 7),
+            True,
+            r"row of the table .* a, b, v .*several partitions\. Fix: .*delete",
+        ),
     ],
 )
 def test_a_tie_says_what_to_do(version: Any, origin: Any, there: bool, said: str) -> None:

@@ -299,9 +299,9 @@ def test_where_a_location_without_a_scheme_is(
     assert cluster.open == 0
     where = {"asked": batches.folder.as_uri()}
     monkeypatch.setattr("eo_listener.spark.jvm.running_jvm.qualified", where.get)
-    with pytest.raises(SettingsError, match="there is a checkpoint at asked"):
+    with pytest.raises(SettingsError, match="already exists at asked"):
         started(group="g", checkpoint_location="asked")
-    with pytest.raises(SettingsError, match="which file system /x is on is not known") as unknown:
+    with pytest.raises(SettingsError, match="which file system /x is on") as unknown:
         started(group="g", checkpoint_location="/x")
     assert "file:///x" in str(unknown.value.fix)
     batches.finish(0)
@@ -312,9 +312,9 @@ def test_where_a_location_without_a_scheme_is(
 def test_ledgers_must_agree() -> None:
     """No start fits two sinks that stand at different offsets; of equal ones all ids count."""
     for other in ({T0: 3}, {T0: 2, T1: 1}, {T1: 2}):
-        with pytest.raises(SettingsError, match="do not agree: t-"):
+        with pytest.raises(SettingsError, match="differ: t-"):
             of_ledger([ledger({T0: 2}), ledger(other)], "q")
-    with pytest.raises(SettingsError, match="holds nothing of query 'p'"):
+    with pytest.raises(SettingsError, match="no entry for query 'p'"):
         of_ledger(ledger({T0: 2}), "p")
     both = [ledger({T0: 2, T1: 3}, {T0: "one"}), ledger({T0: 2, T1: 3}, {T1: "one"})]
     several = dict.fromkeys([TopicPartition("t", number) for number in range(20)], 2)
@@ -323,7 +323,7 @@ def test_ledgers_must_agree() -> None:
         ledger(dict.fromkeys(several, 3), ids),
         ledger(several, dict.fromkeys(several, "other")),
     ):
-        with pytest.raises(SettingsError, match="do not agree: t-0 "):
+        with pytest.raises(SettingsError, match="differ: t-0 "):
             of_ledger([ledger(several, ids), wrong], "q")
     origin = of_ledger(both, "q")
     assert origin.offsets == {T0: 2, T1: 3}
@@ -336,7 +336,7 @@ def test_ledgers_of_two_topics_of_one_name_do_not_agree() -> None:
     old, new = (ledger({T0: 2}, {T0: topic_id}) for topic_id in ("one", "two"))
     unknown = ledger({T0: 2})
     for two in ([old, new], [new, old], [unknown, old, new]):
-        with pytest.raises(SettingsError, match=r"do not agree: t-0 .* recreated topic"):
+        with pytest.raises(SettingsError, match=r"differ: t-0 .* recreated topic"):
             of_ledger(two, "q")
     assert of_ledger([unknown, new], "q").topic_ids == {T0: "two"}
     assert of_ledger([new, new], "q").offsets == {T0: 2}

@@ -91,7 +91,7 @@ def test_from_a_group_in_the_midst_of_a_transaction(
             producer.commit_transaction(30)
     with monkeypatch.context() as patch:
         patch.setattr("eo_listener.foreach_batch.starting_offsets.source_cluster._TIMEOUT", 3.0)
-        with pytest.raises(KafkaError, match="for 3 s a transaction") as caught:
+        with pytest.raises(KafkaError, match="open for 3 s") as caught:
             started(topics, group=group, topics=topic)
     assert caught.value.code == "UNSTABLE_OFFSET_COMMIT"
     ending = threading.Timer(1.0, producer.commit_transaction, (30,))
@@ -139,7 +139,7 @@ def test_a_location_without_a_scheme(
         settings.set("fs.defaultFS", before)
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
-    with pytest.raises(SettingsError, match="which file system /x is on is not known"):
+    with pytest.raises(SettingsError, match="which file system /x"):
         started(topics, timestamp=0, topics=topic, checkpoint_location="/x")
 
 

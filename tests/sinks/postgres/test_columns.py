@@ -176,8 +176,8 @@ def test_a_generated_column_is_named() -> None:
 @pytest.mark.parametrize(
     ("spark", "said", "fix"),
     [
-        ("interval", "of Spark's type interval, which", "Cast it in the transform"),
-        (ITEMS | {"elementType": "interval"}, "of Spark's type interval", "Cast it"),
+        ("interval", "has Spark's type interval", "Cast it in the transform"),
+        (ITEMS | {"elementType": "interval"}, "Spark's type interval", "Cast it"),
         ({"type": "udt", "class": "x"}, "a user-defined type", "Extract its values"),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_type_without_a_form_is_refused(spark: Any, said: str, fix: str) -> No
     for there in (None, Existing(base="text", element="text", modifier=-1, type_name="it")):
         with pytest.raises(SettingsError) as refused:
             column_format("c", spark, there)
-        assert refused.value.problem.startswith("column 'c' is")
+        assert refused.value.problem.startswith("column 'c' has")
         assert said in refused.value.problem
         assert fix in str(refused.value.fix)
 

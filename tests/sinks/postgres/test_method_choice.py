@@ -495,7 +495,7 @@ def test_a_missing_module_is_named_by_the_task(monkeypatch: pytest.MonkeyPatch) 
     """The reason names the module and the executor's machine."""
     monkeypatch.setattr(executor_check, "NEEDED", ("eo_no_such_module",))
     found = tried(writer_of())
-    assert str(found.executors).startswith("their Python lacks eo_no_such_module (")
+    assert "Python lacks eo_no_such_module (" in str(found.executors)
     assert not found.passing
 
 
@@ -503,10 +503,10 @@ def test_a_missing_module_is_named_by_the_task(monkeypatch: pytest.MonkeyPatch) 
     ("free", "wanted", "said"),
     [
         ((9, None, None), 8, None),
-        ((8, None, None), 8, "8 tasks run at once, and 8 .* max_conn"),
+        ((8, None, None), 8, "8 tasks run .* 8 connections .* max_conn"),
         ((97, 4, None), 8, "LIMIT of the role.*max_connections="),
         ((97, 9, 3), 8, "LIMIT of the database"),
-        ((-2, None, None), 8, "and 0 connections"),
+        ((-2, None, None), 8, "but 0 connections"),
         (None, 8, None),
     ],
 )

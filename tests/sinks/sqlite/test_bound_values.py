@@ -109,7 +109,7 @@ def test_a_lock_is_said_with_who_holds_it(monkeypatch: pytest.MonkeyPatch) -> No
     shown = [Holder(pid, stopped=False, command=name) for pid, name in ((7, "python"), (8, "sh"))]
     for found, problem, fix in (
         ([], "f.db was locked for 5 s", "lsof f.db"),
-        (shown, "it is open in process 7 (python), process 8 (sh)", "end it: kill 7"),
+        (shown, "open in process 7 (python), process 8 (sh)", "run kill 7"),
         ([shown[0]._replace(stopped=True)], "by process 7 (python, stopped)", "kill -9 7"),
     ):
         monkeypatch.setattr(errors, "holders", lambda path, found=found: found)

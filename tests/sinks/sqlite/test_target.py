@@ -60,7 +60,7 @@ def test_nothing_is_made_where_that_is_forbidden(path: Path) -> None:
         sink.applied(QUERY)
     script(path, str(caught.value.fix).removeprefix("Create it: "))
     frame = rows("a int", (1,))
-    with pytest.raises(SettingsError, match="no table 't'") as caught:
+    with pytest.raises(SettingsError, match="table 't' does not exist") as caught:
         write(sink, frame)
     script(path, str(caught.value.fix).removeprefix("Create it: "))
     write(sink, frame)
