@@ -85,7 +85,7 @@ def _doubt(about: str, checkpoint: CheckpointPositions, positions: Positions) ->
         )
     ]
     if positions.ledgers and len(applied) == len(positions.ledgers):
-        text += "; the sink has applied it, and skips it when Spark repeats it"
+        text += "; every sink has applied it, and skips it when Spark repeats it"
     elif applied:
         text += (
             f"; {len(applied)} of {len(positions.ledgers)} sinks have applied it, and it will be "
@@ -96,6 +96,6 @@ def _doubt(about: str, checkpoint: CheckpointPositions, positions: Positions) ->
     return PositionFindingKind.BATCH_IN_DOUBT.finding(
         about,
         text,
-        cause="the query is writing it, or ended while writing it",
+        cause="the query is processing it, or ended while processing it",
         fix="nothing, if the query runs or will be started again",
     )

@@ -354,7 +354,7 @@ class _LedgerCheck:
                 self.about,
                 "it ends inside the planned batch, at the first offset of each range: "
                 f"{listed(between)}; the batch will be refused",
-                cause="a gap was accepted that the planned batch begins with"
+                cause="the planned batch begins with a gap that was accepted"
                 if self._accepts(between)
                 else self._who(between),
                 fix=self._begin,

@@ -9,7 +9,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 class Gravity(Enum):
-    """A finding's answer to the question if each record is in the store once."""
+    """A finding's answer to the question whether each record is in the store once."""
 
     EXPLAINED = "as it should be"
     UNPROVABLE = "can no longer be proved"

@@ -147,7 +147,7 @@ def _gone(
         yield PositionFindingKind.TOPIC_GONE.finding(
             f"topic {topic}",
             f"{text}, but a checkpoint, group or ledger holds positions in it",
-            cause="it was deleted, the client may not describe it, or this is another cluster"
+            cause="it was deleted, the client may not Describe it, or this is another cluster"
             if whole
             else "it was deleted and recreated with fewer partitions; or this is another cluster",
             fix=f"check -b and the client's permissions: {advice.preflight(topic)}",

@@ -14,7 +14,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFacts:
-    """Find faults in the rows of one partition, apart from the ledger's claims.
+    """Faults in the rows of one partition, apart from the ledger's claims.
 
     `absent` are offsets claimed and without a row, `repeated` those with more rows than topics of
     this name, and queries, had them, `unclaimed` those with a row and no claim. `ambiguous` have a

@@ -6,7 +6,7 @@ side.
 
 - `SettledRunReporter` asks the committer, not Kafka, when a run is settled: it compares what waits
   in the groups of the ended run, partition by partition. Waiting for "all is confirmed" would retry
-  every group of the driver, again and again, and never end if one is refused.
+  every group of the driver immediately, again and again, and never end if one is refused.
 - `forget` is sent only when the last offsets of an ended run are confirmed, or refused by Kafka or
   by us. That may last forever; the next start of the query catches up.
 - A time limit that needs no running Python ends the process:

@@ -104,7 +104,7 @@ class BridgeQueries:
         except KeyError:
             raise JvmError(
                 f"the shim reports an unknown execution mode: {name}",
-                cause="the jar given to Spark has another version than this package",
+                cause="the jar given to Spark is a different version from this package",
                 fix="Give Spark the jar that `eo-listener jar` names",
             ) from None
 

@@ -30,7 +30,7 @@ class Hello:
         if message.get("v") != FORMAT:
             raise SettingsError(
                 f"the shim writes format {message.get('v')}, this package reads format {FORMAT}",
-                cause="the jar given to Spark has another version than this package",
+                cause="the jar given to Spark is a different version from this package",
                 fix="Give Spark the jar that `eo-listener jar` names",
             )
         try:
@@ -202,6 +202,6 @@ def _unreadable() -> FormatError:
     """The error for a line that is not of the format; it may hold secrets, so is not shown."""
     return FormatError(
         "a line from Spark's JVM cannot be read",
-        cause="the jar given to Spark has another version than this package",
+        cause="the jar given to Spark is a different version from this package",
         fix="Give Spark the jar that `eo-listener jar` names",
     )

@@ -175,4 +175,4 @@ class BridgeService:
         try:
             self._jvm.send(message)
         except JvmError as error:
-            logger.debug("the driver no longer reads: %s", error)
+            logger.debug("the driver has stopped reading: %s", error)

@@ -27,7 +27,7 @@ _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 def screen(
     statuses: Sequence[GroupStatus], *, single: bool, cluster: ClusterCommands
 ) -> RenderableType:
-    """Prints one reading."""
+    """Return the display of one reading."""
     if not statuses:
         return Text("no group matches: check the names and the cluster")
     shown = _partitions(statuses[0]) if single else _groups(statuses)

@@ -117,7 +117,8 @@ def abort(
     watch: Annotated[
         float,
         typer.Option(
-            help="With --execute: seconds during which its producer must be silent before."
+            help="With --execute: seconds during which its producer must be silent before the "
+            "command ends the transaction."
         ),
     ] = 10.0,
     clients: Clients = None,

@@ -64,7 +64,7 @@ def print_reading(
 ) -> None:
     """Print a reading."""
     if not reading.held and not reading.errors:
-        print_line(out, "no open transactions")
+        print_line(out, "no open transaction blocks readers here")
         return
     _print_some(out, [_held(tp, offsets) for tp, offsets in sorted(reading.held.items())])
     for transaction in reading.transactions:
@@ -73,7 +73,7 @@ def print_reading(
         _print_some(out, [f"  {command}" for command in commands.end(transaction)])
     for tp, error in sorted(reading.errors.items()):
         out.print()
-        print_line(out, f"cannot tell which transactions are open in {tp}: {error}")
+        print_line(out, f"cannot tell if transactions are open in {tp}, or whose they are: {error}")
 
 
 def document(reading: TransactionReading, commands: Commands, now_ms: int) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class LoginModule:
         if name in _FORBIDDEN:
             raise SettingsError(
                 f"{_OPTION} names a login module that is never used",
-                cause=f"{name.rpartition('.')[2]} loads its configuration or code from elsewhere",
+                cause=f"{name.rpartition('.')[2]} loads data or code from elsewhere",
                 fix="use the login module of the SASL mechanism",
             )
         if flag.upper() not in _FLAGS:

@@ -249,7 +249,7 @@ class CheckpointTracker:
         return (
             self._notices.notice(
                 NoticeKind.REWOUND,
-                "none of its batches is committed any longer",
+                "it no longer has a committed batch",
                 "somebody emptied its commits folder",
                 "nothing, if that was intended: its groups stay until a batch is committed again",
             ),
@@ -327,7 +327,8 @@ class CheckpointTracker:
         if made.without_group:
             events += self._notices.report(
                 NoticeKind.NO_GROUP,
-                f"no group is named for {', '.join(made.without_group)}, so it is not committed",
+                f"no group is named for {', '.join(made.without_group)}, so nothing is committed "
+                "for it",
                 "each named group is for another topic",
                 "add -g TOPIC=GROUP, or -g GROUP for all the rest",
             )

@@ -336,7 +336,7 @@ class BatchErrorKind(Enum):
     )
     LOST = _Kind(
         GapError,
-        "Kafka deleted some of its records before they could be read",
+        "Kafka deleted records of the batch before they could be read",
         "the topic's retention is shorter than the query's delay, and failOnDataLoss=false hides "
         "the loss",
         "Raise retention.ms of the topic, or make the query faster. To continue without these "

@@ -217,7 +217,7 @@ def _printed_before(error: BaseException) -> BaseException | None:
 
 
 _NUMBERS: Final = frozenset({"batchid", "batchnumber", "epochid", "epoch"})
-"""Accepted names for the second parameter of a foreachBatch function, regardless of case and _."""
+"""Usual names of the second parameter of a foreachBatch function, regardless of case and _."""
 
 Transform: TypeAlias = "Callable[..., Any]"
 """Gets the batch's DataFrame and, if it has a second parameter `batch`, a `Batch`.

@@ -116,7 +116,7 @@ class JavaGroups:
     def _refused(self, task: str, code: str, cause: str) -> KafkaError | SettingsError:
         if code == "_INVALID_ARG":
             return SettingsError(
-                f"{task} is impossible: {cause}",
+                f"{task} is not possible: {cause}",
                 cause="the names are Java's; the Spark source has them with the prefix `kafka.`",
                 fix="Correct the option of the source",
             )
@@ -178,7 +178,7 @@ def answer_in(text: str) -> Any:
     if answer.get("v") != FORMAT:
         raise JvmError(
             f"the shim answers in format {answer.get('v')}, not {FORMAT}",
-            cause="the jar given to Spark has another version than this package",
+            cause="the jar given to Spark is a different version from this package",
             fix="Give Spark the jar that `eo-listener jar` names",
         )
     return answer

@@ -234,7 +234,7 @@ class JavaTransactions:
         """
         for part in _parts(identities):
             asked = {"batch": batch, "identities": part}
-            self._ask("rows.there", "reading the identities of existing rows", asked)
+            self._ask("rows.there", "sending the identities of existing rows", asked)
 
     def is_running(self, batch: str) -> bool:
         """Return True if a task of a batch without a transaction still runs, as Spark says it.

@@ -143,7 +143,7 @@ _LEADER = ErrorMeaning(
 )
 _ENDED = ErrorMeaning(
     "Kafka does not know this committer's transaction, or no longer does",
-    "nothing to do: a new producer reads the group and repeats the commit",
+    "nothing to do: the group is read, and a new producer repeats the commit",
     outcome_unknown=True,
 )
 _LOGIN_FAILED = ErrorMeaning(
@@ -251,8 +251,8 @@ _MEANINGS = {
         lasting=True,
     ),
     "UNSUPPORTED_VERSION": ErrorMeaning(
-        "the broker is too old for the requested protocol (group.protocol=consumer needs Kafka "
-        "4.0)",
+        "the broker is too old for what the client requested (group.protocol=consumer needs "
+        "Kafka 4.0)",
         "remove that setting",
         lasting=True,
     ),
@@ -276,7 +276,7 @@ _MEANINGS = {
     "ILLEGAL_GENERATION": _MEMBERS,
     "STALE_MEMBER_EPOCH": _MEMBERS,
     "GROUP_ID_NOT_FOUND": ErrorMeaning(
-        "the group was deleted, or is of another type than the client expects",
+        "the group was deleted, or is not of the type that the client expects",
         "nothing to do if it was deleted: the next commit recreates it",
     ),
     "GROUP_AUTHORIZATION_FAILED": ErrorMeaning(

@@ -134,7 +134,7 @@ class ShimClient(Protocol):
 
 
 class PlanReader(Protocol):
-    """Return Spark's plan of the batch that is being written."""
+    """Reads Spark's plan of the batch that is being written."""
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read it; `frame` is the DataFrame that foreachBatch was given.
@@ -193,8 +193,9 @@ class Sink(Protocol):
         Each head is moved by compare-and-set, and the number of changed rows is checked. Every
         error but OutcomeUnknownError means that nothing was written (with `per_partition`: nothing
         of the partitions that the ledger does not name). Raises ForeignWriterError if a head
-        differs from the entry's, RetriableSinkError, SinkLockedError, PoisonRowError,
-        OutcomeUnknownError, SinkError, and SettingsError for rows that can never fit.
+        differs from the one that the entry found, RetriableSinkError, SinkLockedError,
+        PoisonRowError, OutcomeUnknownError, SinkError, and SettingsError for rows that can never
+        fit.
         """
         ...
 

@@ -106,7 +106,8 @@ def _shim(facts: LocalFacts) -> Iterator[CheckFinding]:
         else:
             yield problem(
                 _ABOUT,
-                f"the shim has another version than this package ({facts.version}): {facts.shim}",
+                f"the shim is a different version from this package ({facts.version}): "
+                f"{facts.shim}",
                 "pip install --force-reinstall eo-listener; in a checkout: make jar",
             )
     if facts.shims:

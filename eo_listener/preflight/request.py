@@ -52,11 +52,11 @@ class Cluster(Protocol):
         ...
 
     def try_creating(self, topic: str) -> Tried:
-        """Try if the topic could be created; creates nothing."""
+        """Test if the topic could be created; creates nothing."""
         ...
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Try if the id may be used; fences nobody unless `may_try`."""
+        """Test if the id may be used; fences nobody, provided that `may_try`."""
         ...
 
 

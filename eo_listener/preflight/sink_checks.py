@@ -82,7 +82,8 @@ def judge_target(
     if largest is not None and largest < _LARGEST:
         yield warning(
             about,
-            f"its {_RECORD} is {largest}: a larger row fails its whole batch",
+            f"its {_RECORD} is {largest}: a larger row fails its whole batch, and is not refused "
+            "alone",
             (
                 f'set {{"kafka.max.request.size": "{largest}"}} in the sink\'s options; or '
                 f"{alter_topic(servers, topic.name, f'{_RECORD}={_LARGEST}')}"

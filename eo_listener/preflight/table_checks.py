@@ -94,8 +94,8 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding
     if facts.format < _FORMAT:
         yield warning(
             about,
-            "format 1 has no sequence numbers, so that expired snapshots hide more of a "
-            "rollback, and no merge-on-read",
+            "format 1 has no sequence numbers: once snapshots have expired, less can be told of "
+            "a rollback; and it has no merge-on-read",
             f"ALTER TABLE {plan.name} SET TBLPROPERTIES ('format-version'='2')",
         )
     yield from _storage(about, facts.storage)

@@ -151,7 +151,7 @@ class RowFilter:
             )
         if version is not None and version not in columns:
             raise SettingsError(
-                f"version_column names {version!r}, which is not in both the rows and the table",
+                f"version_column names {version!r}, which the rows or the table lack",
                 fix="Name a column that both have",
             )
         return cls(columns=columns, marked=REASON in names, version=version)

@@ -99,8 +99,8 @@ def check_upsert(
         missing = [name for name in names if name not in rows]
         if missing:
             raise SettingsError(
-                f"{setting}= names {', '.join(map(repr, missing))}, which are not in both the "
-                "rows and the table",
+                f"{setting}= names {', '.join(map(repr, missing))}, which the rows or the table "
+                "lack",
                 fix="Name columns of the transform's result, with the same case",
             )
     if version is not None:

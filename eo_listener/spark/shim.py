@@ -83,7 +83,7 @@ def outdated(found: object, known: int) -> JvmError:
     """Return the error for an answer of the shim in another format than the known one."""
     return JvmError(
         f"the shim answers in format {found}, not {known}",
-        cause="the jar given to Spark has another version than this package",
+        cause="the jar given to Spark is a different version from this package",
         fix="Give Spark the jar that `eo-listener jar` names",
     )
 

@@ -89,7 +89,7 @@ class ShimProcess:
         except ValueError as error:
             raise self._give_up(
                 "Kafka's Java client did not answer in JSON",
-                cause="Java, or an agent added by JAVA_TOOL_OPTIONS, writes to its output",
+                cause="Java, or something that JAVA_TOOL_OPTIONS adds to it, writes to its output",
             ) from error
         return answer
 

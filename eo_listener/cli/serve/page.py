@@ -51,7 +51,7 @@ def overview(view: View, page: int = 1) -> bytes:
 
 
 def _to_act_on(view: View, raised: Sequence[Element]) -> Element | None:
-    """Present problems, before everything that is well."""
+    """The current problems, before everything that is well."""
     wrong = list(raised)
     if isinstance(view.audit, Reading):
         wrong += found_to_act_on(view.audit.value)

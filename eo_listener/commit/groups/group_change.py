@@ -19,7 +19,7 @@ from eo_listener.offsets import Position, TopicPartition
 
 
 class Direction(Enum):
-    """The change of one partition."""
+    """The direction in which a partition would move."""
 
     NEW = "new"
     FORWARD = "forward"
@@ -37,7 +37,7 @@ class PartitionChange:
 
     @property
     def direction(self) -> Direction:
-        """The requested offset."""
+        """The direction in which it would move."""
         if self.held is None:
             return Direction.NEW
         if self.offset == self.held.offset:
@@ -94,7 +94,7 @@ class GroupChange:
             named = few(f"{one.partition} from {_offset(one)} to {one.offset}" for one in back)
             raise SettingsError(
                 f"group {group} would go back: {named}",
-                cause="it is ahead of the place that its offsets are taken from",
+                cause="the group is ahead of the origin of the new offsets",
                 fix="To have these records read again, run `eo-listener group rewind` with "
                 "the same --from option (--from-file for a file). Otherwise name the "
                 "other topics with --topic",

@@ -94,7 +94,7 @@ class GroupNames:
                 "name the group: OffsetCommitListener(groups={'<query name>': '<group>'})",
             )
         raise NotCommitted(
-            "no consumer group is named for this source, so it is not committed",
+            "no consumer group is named for this source, so its offsets are not committed",
             f"its options set neither {GROUP_OPTION} nor {OWN_GROUP_OPTION}",
             f"add .option('{GROUP_OPTION}', '<group>') to the reader to commit its offsets",
             misconfigured=False,
@@ -181,6 +181,6 @@ def _check_template(template: str) -> None:
     for _, name, spec, conversion in parts:
         if name is not None and (name not in TEMPLATE_FIELDS or spec or conversion):
             raise SettingsError(
-                f"group_template {template!r} has a field {{{name}}} that does not exist",
+                f"group_template {template!r} has a field {{{name}}} that cannot be used",
                 fix=f"Use only {', '.join(f'{{{known}}}' for known in TEMPLATE_FIELDS)}",
             )

@@ -62,7 +62,7 @@ class Prometheus(Collector):
 
     @property
     def port(self) -> int | None:
-        """The address at which the numbers are served; None while they are not."""
+        """The port on which the numbers are served; None while they are not."""
         server = self._server  # another thread may close it
         return None if server is None else int(server.server_address[1])
 

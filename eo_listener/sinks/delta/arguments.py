@@ -112,7 +112,7 @@ class Target:
 def _check_place(table: str | None, path: str | None) -> None:
     if (table is None) == (path is None) or not (table or path):
         raise SettingsError(
-            "a DeltaSink needs either a table or a path",
+            "a DeltaSink needs exactly one of a table and a path",
             fix='DeltaSink("lake.delays"), or DeltaSink(path="s3a://bucket/delays")',
         )
     if table is not None:

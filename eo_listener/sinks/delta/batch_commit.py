@@ -105,7 +105,7 @@ class BatchCommit:
                 raise explained(error, self._label) from without_secrets(error)
 
     def _found_ledger(self, log: TableLog | None) -> QueryLedger:
-        """The ledger, if it still is as the entry has it."""
+        """The ledger, if it still is as the entry found it."""
         found = self._connection.ledger_in(log, self._entry.query)
         if log is None:
             raise SinkError(

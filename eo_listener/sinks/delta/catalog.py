@@ -121,6 +121,6 @@ def check_table(label: str, reference: str, table: DeltaTable) -> None:
     if COORDINATED in table.settings:
         raise SettingsError(
             f"the commits of {label} are coordinated by {table.settings[COORDINATED]}",
-            cause="they do not appear in _delta_log immediately, from which the ledger is read",
+            cause="they do not appear immediately in _delta_log, from which the ledger is read",
             fix="Use a table without coordinated commits",
         )

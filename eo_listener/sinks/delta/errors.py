@@ -57,7 +57,7 @@ def explained(error: Exception, label: str) -> Exception:
     chain = thrown(error)
     if not chain:
         return OutcomeUnknownError(
-            f"{label}: Spark's JVM did not answer if a batch was written",
+            f"{label}: Spark's JVM did not answer whether a batch was written",
             cause=f"it may have ended ({type(error).__name__})",
         )
     if (conflict := _of(chain, lambda name: name.startswith(_CONFLICTS))) is not None:
@@ -130,7 +130,7 @@ def _refused(lost: Thrown, label: str) -> RetriableSinkError:
         f"{label}: the storage did not accept a file of a batch ({_in_short(lost)})",
         cause="it is unavailable, full or not writable",
         fix="Check the storage and the permissions of the program's user; nothing of the "
-        "batch is in the table, and it is retried",
+        "batch is in the table, and the batch is retried",
     )
 
 
@@ -172,8 +172,8 @@ def taken_back(reference: str, by: TakenBackBy, newest: int) -> TakenBack:
         )
     if commit.replaces:
         return TakenBack(
-            cause=f"version {commit.version} replaced the table ({commit.operation}): it no "
-            "longer has the batches before it",
+            cause=f"version {commit.version} replaced the table ({commit.operation}): the "
+            "table no longer has the batches before that version",
             fix="",
         )
     more = (

@@ -5,7 +5,7 @@ their table, which nobody reads; the commit that publishes the batch names that 
 ledger; and then the branch is published too. Whoever reads the ledger next, before the next batch
 or after a restart, publishes pending letters. So batch and letters come to be at one moment: a
 batch that was never published, of a zombie or an earlier attempt, leaves no letter, and a batch
-whose answer was lost loses none.
+that was published loses none.
 
 The table of letters has a ledger of its own for each table and query, which counts the batches
 with letters: one of that number or a greater one says that they are published.

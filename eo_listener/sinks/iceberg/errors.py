@@ -93,7 +93,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     if error.says(_SEVERAL):
         return SinkError(
             f"{label}: several rows of the batch match one row of the table",
-            cause="a MERGE compares the columns of keys= differently than within the batch",
+            cause="the columns of keys= are compared differently in a MERGE than within the batch",
             fix="Use keys of simple types, such as numbers and strings; nothing was written",
         )
     if error.says(*_NULL):

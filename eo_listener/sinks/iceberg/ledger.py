@@ -316,8 +316,8 @@ class PublishedLedgers:
         return SinkError(
             f"{self._label}: nothing shows if snapshot {one.id} of main has rows of a batch of "
             f"{query!r} without their ledger",
-            cause=f"it was cherry-picked from {one.source}, which or whose ancestor has "
-            f"expired, and {_searched(table.search)}",
+            cause=f"it was cherry-picked from {one.source}: that snapshot, or one before it, "
+            f"has expired, and {_searched(table.search)}",
             fix=f'If it has none, pass on_expired="accept" to continue. If it has: {fix}',
         )
 

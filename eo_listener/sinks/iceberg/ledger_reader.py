@@ -156,7 +156,7 @@ class IcebergLedgerReader:
 
     @property
     def published(self) -> PublishedLedgers:
-        """Finds the ledgers of the table."""
+        """Return the finder of the ledgers of the table."""
         return self._ledgers
 
     def _loaded(self) -> IcebergTable | None:

@@ -48,7 +48,7 @@ def has_appends(moves: Sequence[Snapshot]) -> bool:
 def described(moves: Sequence[Snapshot] | None) -> str:
     """Describe these commits, and the author of the last one."""
     if not moves:
-        return "main was rolled back, or its snapshots have expired"
+        return "main was rolled back, or some of its snapshots have expired"
     counts = Counter(str(one.operation) for one in moves)
     listed = ", ".join(f"{count} {operation}" for operation, count in sorted(counts.items()))
     last = moves[0]

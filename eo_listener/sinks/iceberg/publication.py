@@ -186,7 +186,7 @@ class Publication:
             raise
 
     def _compared(self) -> Published:
-        """The ledger, if it still is as the entry has it.
+        """The ledger, if it still is as the entry found it.
 
         Raises ForeignWriterError, and SinkError where the table was replaced.
         """

@@ -35,7 +35,7 @@ def require_options(options: object, topics: Sequence[str]) -> None:
         known = name.lower()
         if not known.startswith(PREFIX) and known not in _OF_SPARK:
             raise SettingsError(
-                f"unknown option {name!r}",
+                f"Spark's Kafka sink has no option {name!r}",
                 cause=f"options of Kafka's producer begin with {PREFIX!r}, as in Spark's Kafka "
                 "sink",
                 fix=f"Write {PREFIX + name!r}, or remove it",

@@ -95,8 +95,8 @@ class Explanation:
                     f"written{', so that the whole transaction is aborted' if self.fences else ''}"
                 ),
                 fix=f"Raise max.message.bytes of {few(self.topics)}; or set "
-                "kafka.max.request.size in the sink's options to that value, so that such a row "
-                "alone is refused"
+                "kafka.max.request.size in the sink's options to its present value, so that only "
+                "such a row is refused"
                 + (', and can be a dead letter (write_method="driver")' if self.fences else ""),
             )
         if code == NO_STORE:

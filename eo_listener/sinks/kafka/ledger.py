@@ -280,7 +280,8 @@ class RepairRecord:
         except (KeyError, ValueError, TypeError, IndexError) as error:
             raise FormatError(
                 f"the ledger's topic holds an unreadable repair: {type(error).__name__}",
-                cause="another program or a newer release of eo_listener writes to this topic",
+                cause="another program writes to this topic, or a newer release of eo_listener "
+                "has written to it",
                 fix="Give the ledger a topic of its own, ledger_topic=, or use that release",
             ) from error
 
@@ -656,6 +657,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
 def _foreign(what: str) -> FormatError:
     return FormatError(
         f"the ledger's topic holds something other than a ledger of format {FORMAT}: {what}",
-        cause="another program or a newer release of eo_listener writes to this topic",
+        cause="another program writes to this topic, or a newer release of eo_listener has "
+        "written to it",
         fix="Give the ledger a topic of its own, ledger_topic=, or use that release",
     )

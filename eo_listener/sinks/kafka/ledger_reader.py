@@ -117,7 +117,8 @@ class KafkaLedgerReader:
     def _missing(self) -> SettingsError:
         return SettingsError(
             f"topic {self._topic} does not exist at {self._servers}",
-            cause="no Kafka sink has written to this cluster yet, or ledger_topic= differs",
+            cause="no Kafka sink has written to this cluster yet, or the sink has another "
+            "ledger_topic=",
             fix="Name the ledger's topic: kafka:TOPIC",
         )
 

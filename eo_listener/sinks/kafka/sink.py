@@ -61,13 +61,13 @@ class KafkaSink:
     `transaction_timeout` for a batch's transaction, during which its rows are computed and sent.
     Raises SettingsError, also for a cluster that only Java's client can log in to.
 
-    With `transactions=False` neither the cluster nor this user's permissions need to support them.
-    Executors write the rows. After a crash the missing rows of a batch are determined by reading
-    the target back from its end at the beginning of the batch: `id` names the columns that identify
-    rows, by default the source's topic, partition and offset. No two rows of a batch may share
-    them; each record carries them in the header `eo-identity`, and rows are written in their order.
-    If named so, the columns topic and partition do not say where a row goes. The identity of a row
-    without a key chooses its partition.
+    With `transactions=False` neither the cluster nor this user's permissions need to support
+    transactions. Executors write the rows. After a crash the missing rows of a batch are determined
+    by reading the target back from its end at the beginning of the batch: `id` names the columns
+    that identify rows, by default the source's topic, partition and offset. No two rows of a batch
+    may share them; each record carries them in the header `eo-identity`, and rows are written in
+    their order. If named so, the columns topic and partition do not say where a row goes. The
+    identity of a row without a key chooses its partition.
 
     Limitation: without transactions Kafka cannot fence a second writer. Readers see rows before the
     batch is complete. If a second driver of the query runs, a suspended one continues, or records

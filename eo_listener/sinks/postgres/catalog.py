@@ -165,7 +165,7 @@ def check_durable(link: Connection, schema: str | None, table: str, found: Exist
     if found.not_durable is not None:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(
-            f"the table {name}, or one of its partitions, is UNLOGGED or temporary: "
+            f"the table {name}, or a table beneath it, is UNLOGGED or temporary: "
             f"{found.not_durable}",
             cause="a crash of the server would empty it, while the ledger still counts its rows",
             fix=f"ALTER TABLE {found.not_durable} SET LOGGED",

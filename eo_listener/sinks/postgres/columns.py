@@ -92,8 +92,7 @@ class ColumnLayout:
         lacking = sorted(set(target.keys) - set(row_filter.columns))
         if lacking:
             raise SettingsError(
-                f"keys= names {', '.join(map(repr, lacking))}, which are not in both the rows "
-                "and the table",
+                f"keys= names {', '.join(map(repr, lacking))}, which the rows or the table lack",
                 fix="Name columns that both have",
             )
         there = existing or {}

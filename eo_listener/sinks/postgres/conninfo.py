@@ -98,8 +98,8 @@ class ConnectionSettings:
             kind = type(error).__name__
             raise RetriableSinkError(
                 f"the function that returns the dsn of PostgresSink raised {kind}",
-                cause="the source of the password or token is unavailable or refuses; its text "
-                "is not shown, since it may hold a secret",
+                cause="the source of the password or token is unavailable or refuses; the "
+                "error's text is not shown, since it may hold a secret",
                 fix="Call the function yourself, on the driver and on an executor, to see "
                 "its error",
             ) from None

@@ -30,7 +30,7 @@ _SLICE: Final = 1 << 20
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNK_ROWS: Final = 40_000
-"""The least that one COPY takes; a refused row is searched for within it."""
+"""The fewest rows of one COPY; a refused row is searched for within it."""
 
 SAVEPOINTS: Final = 60
 """How many COPYs of a transaction have a savepoint to return to when a row is refused.

@@ -186,7 +186,7 @@ class TransactionWriter:
     def begin(self, link: Connection, entry: Entry) -> None:
         """Begin a transaction, and lock the heads of `entry` in it.
 
-        Raises ForeignWriterError if they differ from the entry's.
+        Raises ForeignWriterError if they differ from those that the entry found.
         """
         answer = begin(link, self.access, lambda: self.ledger.hold(link, entry))
         if answer is not None:

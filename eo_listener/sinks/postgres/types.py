@@ -20,8 +20,8 @@ _READS_TEXT: Final = _TEXTS | {
     *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "hstore", "ltree", "geometry"),
     "geography",
 }
-"""Reads a text, or refuses it: no type that rounds, truncates or guesses. The text may change: '
-00123 ' becomes 123 in an integer.
+"""Types that read a text, or refuse it: none that rounds, truncates or guesses. The text may
+change: ' 00123 ' becomes 123 in an integer.
 """
 _WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")

@@ -67,7 +67,7 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
         "Allow the user that runs the query to write to the folder",
     ),
     "file is not a database": (
-        "the file is not a database, or is encrypted",
+        "the file is not an SQLite database, or is encrypted",
         "Name another path, or move that file away",
     ),
     "database disk image is malformed": (
@@ -141,7 +141,9 @@ def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
     return SinkError(f"{path} did not accept the batch: {said}", cause="nothing of it was written")
 
 
-_SAME_USER: Final = "Run the command as the user that runs the query, or allow this user"
+_SAME_USER: Final = (
+    "Run the command as the user that runs the query, or grant this user the permission"
+)
 _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
     "unable to open database": (
         (
@@ -155,7 +157,7 @@ _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
         _SAME_USER,
     ),
     "file is not a database": (
-        "the file is not a database, or is encrypted",
+        "the file is not an SQLite database, or is encrypted",
         "Name the file that was passed to SqliteSink",
     ),
 }
@@ -181,8 +183,8 @@ def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: fl
     if rolled_back and deferred:
         return SinkError(
             f"{path} did not accept the batch: {why(error).redacted} at COMMIT",
-            cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, for "
-            "which SQLite does not name the row; nothing of the batch was written",
+            cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, and "
+            "SQLite then does not name the row; nothing of the batch was written",
             fix="Insert the missing parent rows and restart the query; or declare the key without "
             "DEFERRABLE, so that dead_letters= takes such rows; or pass foreign_keys=False",
         )

@@ -71,7 +71,7 @@ class Ledger:
     def move(self, connection: Connection, entry: Entry, *, rows: int) -> bool:
         """Move the heads by compare-and-set, and write the history.
 
-        Return True if each head was as `entry` has it; if not, roll back.
+        Return True if each head was as `entry` found it; if not, roll back.
         """
         self.make(connection)
         now = datetime.now(timezone.utc)

@@ -109,8 +109,8 @@ class Upsert:
     def choose(self, *, compared: bool) -> str:
         """Return the query for the staged rows, the newest of each key first.
 
-        Before the row's own columns are its place, if it is tied, if another row of the table has
-        its version but comes from another partition, and its origin.
+        Before the row's own columns are its place, whether it is tied, whether another row of the
+        table has its version but comes from another partition, and its origin.
         """
         version = self.target.version_column
         newest = self._newest(self._values if compared else ())

@@ -25,7 +25,9 @@ _CHANGES: Final = frozenset(
         sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
     }
 )
-"""Verbs whose second name is a table's new name: under it its rows would no longer be a ledger."""
+"""Actions whose second argument is a table: under another name its rows would no longer be a
+ledger.
+"""
 
 
 def run_apply(connection: Connection, target: Target, entry: Entry) -> None:

@@ -48,7 +48,7 @@ def scala_version(spark: Any) -> str:
 
 
 def has_class(name: str) -> bool:
-    """Return True if the running JVM finds a class, wherever `spark.jars` classes are found.
+    """Return True if the running JVM finds a class, with the class loader that knows `spark.jars`.
 
     Raises JvmError.
     """
