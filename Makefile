@@ -52,11 +52,11 @@ junit: $(SHIM)
 	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
 
 test: ## every test but the slow ones and the campaigns
-	@$(MAKE) --no-print-directory --jobs=2 ready
+	@$(MAKE) --no-print-directory --jobs=4 ready
 	@$(BIN)/python $(TESTS) --select "not slow and not campaign" $(ARGS)
 
 test-all: ## the slow tests too, and the listener on Kafka 3.9; about an hour
-	@$(MAKE) --no-print-directory --jobs=2 ready
+	@$(MAKE) --no-print-directory --jobs=4 ready
 	@$(BIN)/python $(TESTS) --select "not campaign" $(ARGS)
 	@EO_TEST_KAFKA=3.9.2 $(BIN)/python $(TESTS) --select "not slow and not campaign" tests/kafka tests/listener $(ARGS)
 
