@@ -117,9 +117,9 @@ class MissingExtraError(SettingsError, ImportError):
     Type: pip install 'eo-listener[spark,postgres]'
     """
 
-    def __init__(self, what: str, *, package: str, extra: str) -> None:
+    def __init__(self, feature: str, *, package: str, extra: str) -> None:
         super().__init__(
-            f"{what} needs {package}, which is not installed",
+            f"{feature} needs {package}, which is not installed",
             fix=install(extra),
         )
         self.name = package

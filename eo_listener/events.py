@@ -73,17 +73,17 @@ class Refusal(Enum):
 class CommitRefused(Event):
     """Offsets were not sent, because the group would then report a wrong position.
 
-    `offered` are the offsets that were refused. `held` has the offset that each conflicts with: the
+    `offsets` are those that were refused. `obstacles` has the offset that each conflicts with: the
     group's own, or the end of the log. `writer` committed the first of these, None when that is
-    unknown or was not eo_listener. With `BEYOND_LOG_END`, `offered` may have been committed before
-    the log was truncated: it is not sent again until the log reaches it.
+    unknown or was not eo_listener. With `BEYOND_LOG_END`, `offsets` may have been committed before
+    the log was truncated: they are not sent again until the log reaches them.
     """
 
     cluster: str
     group: str
     refusal: Refusal
-    offered: Offsets
-    held: Offsets
+    offsets: Offsets
+    obstacles: Offsets
     writer: CommitMetadata | None = None
 
 
@@ -91,15 +91,15 @@ class CommitRefused(Event):
 class ForeignCommit(Event):
     """Somebody else commits to the group: a second driver, a zombie, another query, or a tool.
 
-    `found` are the offsets that the group holds, `ours` those that were confirmed to this driver,
-    for the same partitions. `writer` committed the first of `found`, None if that was not
-    eo_listener. `zombie` is set when `writer` is another run of the same query.
+    `group_offsets` are those that the group holds, `own_offsets` those that were confirmed to this
+    driver, for the same partitions. `writer` committed the first of `group_offsets`, None if that
+    was not eo_listener. `zombie` is set when `writer` is another run of the same query.
     """
 
     cluster: str
     group: str
-    found: Offsets
-    ours: Offsets
+    group_offsets: Offsets
+    own_offsets: Offsets
     writer: CommitMetadata | None
     zombie: bool
 

@@ -91,10 +91,10 @@ class Offsets(Mapping[TopicPartition, int]):
         """The partitions for which `keep` is true."""
         return Offsets({tp: offset for tp, offset in self._map.items() if keep(tp)})
 
-    def merge(self, other: Mapping[TopicPartition, int]) -> Offsets:
+    def merge(self, offsets: Mapping[TopicPartition, int]) -> Offsets:
         """Merge both maps; if both name a partition, the greater offset counts."""
         merged = dict(self._map)
-        for tp, offset in other.items():
+        for tp, offset in offsets.items():
             merged[tp] = max(offset, merged.get(tp, offset))
         return Offsets(merged)
 

@@ -45,7 +45,7 @@ def test_a_snapshot_shows_where_group_and_logs_stand(
     before = store.snapshot(group, partitions, timeout=8)
     topics.forget_before(topic, {0: 7})
     found = store.snapshot(group, partitions, timeout=8)
-    assert found.held == at(5, T(topic, 0), T(topic, 2))
+    assert found.positions == at(5, T(topic, 0), T(topic, 2))
     assert found.starts == {T(topic, 0): 7, T(topic, 1): 0, T(topic, 2): 0}
     assert found.ends == before.ends
     assert sum(found.ends.values()) == 300
@@ -57,7 +57,7 @@ def test_a_snapshot_leaves_out_what_does_not_exist(store: GroupStore, topics: To
     """An unknown topic, partition or group is no error, and is in none of the answers."""
     topic = topics.create(partitions=1)
     found = store.snapshot(unique("g"), [T(topic, 0), T(topic, 9), T("nosuch", 0)], timeout=8)
-    assert found.held == {}
+    assert found.positions == {}
     assert found.starts == found.ends == {T(topic, 0): 0}
     assert list(found.topic_ids) == [topic]
 

@@ -35,7 +35,7 @@ class JvmClient:
             raise _gone() from error
 
     def ask(
-        self, what: str, *, run_id: str = "", call: str = "", argument: str = "", timeout: float
+        self, question: str, *, run_id: str = "", call: str = "", argument: str = "", timeout: float
     ) -> str:
         """Ask, and wait for the answer for `timeout` seconds at most. Raises JvmError."""
         number = next(self._numbers)
@@ -43,20 +43,22 @@ class JvmClient:
         try:
             if self._closed:
                 raise _gone()
-            self.send(Ask(number=number, what=what, run_id=run_id, call=call, argument=argument))
+            self.send(
+                Ask(number=number, question=question, run_id=run_id, call=call, argument=argument)
+            )
             answer = waiting.result(timeout)
         except CancelledError:
             raise _gone() from None
         except Late:
             raise JvmError(
-                f"Spark's JVM did not answer the call {call or what}",
+                f"Spark's JVM did not answer the call {call or question}",
                 cause=f"it took longer than {timeout:g} s",
             ) from None
         finally:
             self._open.pop(number, None)
         if answer.text is None:
             raise JvmError(
-                f"Spark's JVM could not answer the call {call or what}", cause=answer.failed
+                f"Spark's JVM could not answer the call {call or question}", cause=answer.failed
             )
         return answer.text
 
@@ -94,7 +96,7 @@ class BridgeQueries:
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:  # noqa: ARG002  # the protocol's
         """Reader options of the Kafka sources by index. Raises JvmError."""
         text = self._jvm.ask("sources", run_id=run_id, timeout=_QUERY_TIMEOUT)
-        return {one.index: one.options for one in shim.sources(text) if one.kafka}
+        return {source.index: source.options for source in shim.sources(text) if source.kafka}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:  # noqa: ARG002  # the protocol's
         """How the query makes its progress durable. Raises JvmError."""
@@ -129,6 +131,6 @@ class BridgeShimClient:
     def __init__(self, jvm: JvmClient) -> None:
         self._jvm = jvm
 
-    def call(self, what: str, argument: str) -> str:
-        """Do `what` with `argument`, as JSON texts, within a minute. Raises JvmError."""
-        return self._jvm.ask("call", call=what, argument=argument, timeout=_SHIM_TIMEOUT)
+    def call(self, name: str, argument: str) -> str:
+        """Do `name` with `argument`, as JSON texts, within a minute. Raises JvmError."""
+        return self._jvm.ask("call", call=name, argument=argument, timeout=_SHIM_TIMEOUT)

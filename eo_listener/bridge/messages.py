@@ -154,7 +154,7 @@ class Ask:
     """A question: about a run, or ("call") a call of the shim's `ShimCalls`."""
 
     number: int
-    what: str
+    question: str
     run_id: str = ""
     call: str = ""
     argument: str = field(default="", repr=False)
@@ -163,7 +163,7 @@ class Ask:
         """Return the line that says so."""
         return _line(
             ask=self.number,
-            what=self.what,
+            what=self.question,
             run=self.run_id,
             call=self.call,
             argument=self.argument,

@@ -77,7 +77,7 @@ class SettledRunReporter:
         for run_id, groups in new.items():
             self._unsettled[run_id] = waiting(groups)
         still_waiting = waiting(
-            {(one.cluster, one.group) for offsets in self._unsettled.values() for one in offsets}
+            {offset[:2] for offsets in self._unsettled.values() for offset in offsets}
         )
         # An offset that has given way to a greater one is that of a run that is kept itself.
         self._unsettled = {

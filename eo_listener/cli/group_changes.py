@@ -206,7 +206,7 @@ def _cells(
     return (
         step.partition.topic,
         str(step.partition.partition),
-        cell(step.held and step.held.offset),
+        cell(step.position and step.position.offset),
         str(after.get(step.partition, "-")),
         word,
         cell(step.writer),
@@ -215,7 +215,8 @@ def _cells(
 
 def _after(change: GroupChange, outcome: GroupOutcome | None) -> dict[TopicPartition, int]:
     """Return the group's offsets as they were read back, or as they would be."""
-    positions = {**change.held, **change.positions()} if outcome is None else outcome.held
+    planned = {**change.group_positions, **change.positions()}
+    positions = planned if outcome is None else outcome.group_positions
     return {tp: position.offset for tp, position in positions.items()}
 
 
@@ -247,7 +248,7 @@ def _document(
         "partitions": [
             {
                 **step.partition._asdict(),
-                "held": step.held and step.held.offset,
+                "held": step.position and step.position.offset,
                 "offset": step.offset,
                 "direction": step.direction.value,
                 "commits": change.moves(step),

@@ -19,7 +19,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint import BatchOffsets, FileFinding
 
-RUN = "follow"  # stands where a run's id does: the sidecar sees no runs, and two of it are alike
+RUN = "follow"  # in place of a run's id: the sidecar sees no runs, and two of it are alike
 INTERVAL = 5.0
 _LONGEST_PAUSE = 60.0
 
@@ -43,21 +43,13 @@ class Reading:
         return self.query_id is None and not self.findings and self.unreachable is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitPlan:
-    """The commits of one batch, and the topics that no group is named for."""
-
-    commits: tuple[GroupOffsets, ...]
-    without_group: tuple[str, ...]
-
-
 def plan(
     target: FollowedCheckpoint,
     query_id: str,
     batch: int,
     sources: Mapping[str, Offsets],
-) -> CommitPlan:
-    """Give each topic of the sources its group."""
+) -> tuple[tuple[GroupOffsets, ...], tuple[str, ...]]:
+    """Return the commits of one batch, and the topics that no group is named for."""
     metadata = CommitMetadata.of(
         name=target.name, query_id=query_id, run_id=RUN, batch_id=batch
     ).text()
@@ -70,7 +62,7 @@ def plan(
                 without.add(topic)
             else:
                 parts.append(GroupOffsets(cluster=target.cluster, group=group, positions=positions))
-    return CommitPlan(commits=combine(parts), without_group=tuple(sorted(without)))
+    return combine(parts), tuple(sorted(without))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,12 +252,12 @@ class CheckpointTracker:
     ) -> tuple[Notice, ...]:
         """Report from which batch the commits begin, or begin again."""
         if back and last is not None:
-            what = f"it went back from batch {last.batch} to batch {durable.batch}"
+            text = f"it went back from batch {last.batch} to batch {durable.batch}"
             if last.batch == durable.batch:
-                what = f"its batch {last.batch} was rewritten with other offsets"
+                text = f"its batch {last.batch} was rewritten with other offsets"
             notice = self._notices.notice(
                 NoticeKind.REWOUND,
-                what,
+                text,
                 "somebody restored or edited it",
                 "nothing, if that was intended; with --on-rewind allow its groups go back too",
             )
@@ -273,10 +265,10 @@ class CheckpointTracker:
         if last is not None:
             return ()
         self._notices.forget(NoticeKind.NOTHING_DURABLE)
-        what = f"follows query {self._query_id} from batch {durable.batch}"
+        text = f"follows query {self._query_id} from batch {durable.batch}"
         if durable.continuous:
-            what += ", which uses continuous processing: its batches are epochs"
-        return (self._notices.notice(NoticeKind.FOLLOWING, what),)
+            text += ", which uses continuous processing: its batches are epochs"
+        return (self._notices.notice(NoticeKind.FOLLOWING, text),)
 
     def _judge(self, durable: BatchOffsets, last: BatchOffsets) -> list[Event]:
         """Compare a batch with the durable one before it; withhold what does not follow.
@@ -288,8 +280,8 @@ class CheckpointTracker:
         before, ends = last.kafka(), durable.kafka()
         events: list[Event] = []
         for number, source in enumerate(durable.sources):
-            known = source.id in before and source.id in ends
-            if not known or source.id in self._withheld:
+            comparable = source.id in before and source.id in ends
+            if not comparable or source.id in self._withheld:
                 continue
             violations = judge(before[source.id], None, ends[source.id])
             if not violations:
@@ -313,8 +305,8 @@ class CheckpointTracker:
         """The commits of a batch, and with `marking` those that the guard holds back."""
         assert self._query_id is not None  # noqa: S101  # `_present` has identified it; for mypy
         sources = durable.kafka()
-        kept = {name: ends for name, ends in sources.items() if name not in self._withheld}
-        held = {name: ends for name, ends in sources.items() if name in self._withheld}
+        allowed = {name: ends for name, ends in sources.items() if name not in self._withheld}
+        withheld = {name: ends for name, ends in sources.items() if name in self._withheld}
         events: list[Event] = []
         if not sources:
             events += self._notices.report(
@@ -323,16 +315,13 @@ class CheckpointTracker:
                 "none of its sources has offsets in Kafka's form",
                 "remove it, or check the location",
             )
-        made = plan(self._target, self._query_id, durable.batch, kept)
-        if made.without_group:
+        commits, without_group = plan(self._target, self._query_id, durable.batch, allowed)
+        if without_group:
             events += self._notices.report(
                 NoticeKind.NO_GROUP,
-                f"no group is named for {', '.join(made.without_group)}, so nothing is committed "
-                "for it",
+                f"no group is named for {', '.join(without_group)}, so nothing is committed for it",
                 "each named group is for another topic",
                 "add -g TOPIC=GROUP, or -g GROUP for all the rest",
             )
-        marked = plan(self._target, self._query_id, durable.batch, held).commits if marking else ()
-        return Step(
-            commits=made.commits, withheld=marked, events=tuple(events), pause=self._interval
-        )
+        marks, _ = plan(self._target, self._query_id, durable.batch, withheld if marking else {})
+        return Step(commits=commits, withheld=marks, events=tuple(events), pause=self._interval)

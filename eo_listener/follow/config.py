@@ -58,19 +58,19 @@ class FollowedCheckpoint:
         return Location(self.location, self.storage)
 
 
-def parse_groups(given: Sequence[str]) -> dict[str, str]:
+def parse_groups(words: Sequence[str]) -> dict[str, str]:
     """Read groups as they are typed: `GROUP` for all topics, `TOPIC=GROUP` for one.
 
     A group that holds a `=` itself is written `*=GROUP`. Raises SettingsError.
     """
     groups: dict[str, str] = {}
-    for one in given:
-        topic, equals, group = one.partition("=")
-        topic, group = (topic.strip(), group) if equals else (OTHER_TOPICS, one)
+    for word in words:
+        topic, equals, group = word.partition("=")
+        topic, group = (topic.strip(), group) if equals else (OTHER_TOPICS, word)
         if groups.setdefault(topic, group) != group:
-            which = "all topics" if topic == OTHER_TOPICS else f"topic {topic}"
+            topics = "all topics" if topic == OTHER_TOPICS else f"topic {topic}"
             raise SettingsError(
-                f"two groups are named for {which}: {groups[topic]!r} and {group!r}",
+                f"two groups are named for {topics}: {groups[topic]!r} and {group!r}",
                 fix="Name one group; -g TOPIC=GROUP gives a topic a group of its own",
             )
     return groups
@@ -139,20 +139,20 @@ def read(file: Path) -> Config:
     """Read a config file. Raises SettingsError, which names the entry and what to write."""
     try:
         with file.open("rb") as opened:
-            held = tomllib.load(opened)
+            table = tomllib.load(opened)
     except FileNotFoundError:
         raise SettingsError(f"{file} does not exist", fix="Check --config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file} cannot be read ({error})", fix="Check --config") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{file} is not valid TOML: {error}", fix="Correct it there") from None
-    return parse(held, str(file))
+    return parse(table, str(file))
 
 
-def parse(held: Mapping[str, Any], where: str) -> Config:
+def parse(table: Mapping[str, Any], where: str) -> Config:
     """Build from the parsed file; `where` is what errors call it. Raises SettingsError."""
-    _check(held, _TOP, where)
-    entries = held.get("checkpoint", [])
+    _check(table, _TOP, where)
+    entries = table.get("checkpoint", [])
     if not entries:
         _refuse(where, "names no checkpoint", "Add a table [[checkpoint]] with a location")
     targets = []
@@ -161,8 +161,8 @@ def parse(held: Mapping[str, Any], where: str) -> Config:
         if not isinstance(entry, dict):
             _refuse(place, "must be a table", "Write [[checkpoint]] above its settings")
         _check(entry, _OWN, place)
-        targets.append(_target(entry, held, place))
-    service = {name: held[name] for name in SERVICE if name in held}
+        targets.append(_target(entry, table, place))
+    service = {name: table[name] for name in SERVICE if name in table}
     return Config(targets=tuple(targets), service=MappingProxyType(service))
 
 
@@ -187,12 +187,12 @@ def _target(entry: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> 
     )
 
 
-def _groups(held: Mapping[str, Any], where: str) -> dict[str, str]:
-    groups: dict[str, str] = dict(held.get("groups", {}))
+def _groups(table: Mapping[str, Any], where: str) -> dict[str, str]:
+    groups: dict[str, str] = dict(table.get("groups", {}))
     for topic, group in groups.items():
         if not isinstance(group, str):
             _refuse(where, f"has a group for {topic!r} that is not a string", "Put it into quotes")
-    if "group" in held and groups.setdefault(OTHER_TOPICS, held["group"]) != held["group"]:
+    if "group" in table and groups.setdefault(OTHER_TOPICS, table["group"]) != table["group"]:
         _refuse(where, "names two groups for all topics", "Write group, or '*' in groups")
     if not groups:
         _refuse(where, "names no group", "Write group = 'name', or groups = { topic = 'name' }")
@@ -209,14 +209,14 @@ def _property(name: str, value: Any, where: str) -> str:
     )
 
 
-def _check(held: Mapping[str, Any], known: Mapping[str, _Kind], where: str) -> None:
-    for name, value in held.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            fix = f"Write {near[0]}" if near else f"Known are: {', '.join(sorted(known))}"
+def _check(table: Mapping[str, Any], kinds: Mapping[str, _Kind], where: str) -> None:
+    for name, value in table.items():
+        if name not in kinds:
+            near = difflib.get_close_matches(name, kinds, n=1)
+            fix = f"Write {near[0]}" if near else f"Known are: {', '.join(sorted(kinds))}"
             _refuse(where, f"has an unknown setting {name!r}", fix)
-        if not isinstance(value, known[name]) or isinstance(value, bool):
-            kind = _KINDS[known[name]]
+        if not isinstance(value, kinds[name]) or isinstance(value, bool):
+            kind = _KINDS[kinds[name]]
             _refuse(where, f"has a {name} that is not {kind}", f"Give {name} {kind}")
 
 

@@ -232,7 +232,7 @@ class Follower:
     def _act(self, shown: str, step: Step) -> None:
         """Do what a reading of one checkpoint asks for; called on its thread."""
         with self._order:  # what was allowed first must be offered first
-            commits, others, shared = self._allowed(shown, step)
+            commits, released, shared = self._allowed(shown, step)
             if self._outcomes is not None:
                 self._outcomes.offered(shown, commits)
             for event in (*step.events, *shared):
@@ -241,7 +241,7 @@ class Follower:
                 self._committer.withhold(commit, recommit=step.recommit)
             for commit in commits:
                 self._committer.offer(commit, recommit=step.recommit)
-            for commit in others:
+            for commit in released:
                 self._committer.offer(commit)
 
     def _allowed(self, shown: str, step: Step) -> tuple[_Commits, _Commits, tuple[Event, ...]]:
@@ -250,14 +250,14 @@ class Follower:
 
         In the middle: what others may commit now that this checkpoint no longer counts.
         """
-        others = self._shared.drop(shown) if step.released else ()
+        released = self._shared.drop(shown) if step.released else ()
         commits: list[GroupOffsets] = []
         events: list[Event] = []
         for commit in step.commits:
             lowest, shared = self._shared.lowest(shown, shown, commit)
             commits.append(lowest)
             events += [shared] if shared is not None else []
-        return tuple(commits), others, tuple(events)
+        return tuple(commits), released, tuple(events)
 
     def _note(self, event: Event) -> None:
         if self._outcomes is not None:
@@ -294,8 +294,8 @@ class Report:
         """3 when a checkpoint or Kafka was not reached, 1 with a finding, 0 when all is well."""
         if self.failed or any(notice.kind.unavailable for notice in self.notices):
             return ExitCode.UNREACHABLE
-        found = any(notice.kind.finding for notice in self.notices)
-        return ExitCode.FOUND if self.refused or found else ExitCode.FINE
+        has_findings = any(notice.kind.finding for notice in self.notices)
+        return ExitCode.FOUND if self.refused or has_findings else ExitCode.FINE
 
 
 class Outcomes:
@@ -330,8 +330,8 @@ class Outcomes:
                     ):
                         self._failed[place] = code
                 case CommitRefused():
-                    why = event.refusal.value
-                    self._refused.update(dict.fromkeys(_places(event, event.offered), why))
+                    refusal = event.refusal.value
+                    self._refused.update(dict.fromkeys(_places(event, event.offsets), refusal))
                 case CommitterFenced():
                     self._failed.update(dict.fromkeys(_places(event, event.offsets), event.code))
 
@@ -358,7 +358,9 @@ class Outcomes:
             checkpoint=checkpoint,
             batch=max(batches, default=None),
             groups={
-                commit.group: Offsets({tp: one.offset for tp, one in commit.positions.items()})
+                commit.group: Offsets(
+                    {tp: position.offset for tp, position in commit.positions.items()}
+                )
                 for commit in commits
             },
             refused=refused,

@@ -52,7 +52,7 @@ BESIDE_KAFKA = (
 _ALONE = "read that topic in a separate query, with a name and a table of its own"
 
 
-class Words(NamedTuple):
+class ErrorText(NamedTuple):
     """The text of an error: `{name}` is the query's name, `{old}` a former one, as in Python.
 
     `{consent}` confirms its checkpoint. `{rename}` is the command that carries a ledger over from
@@ -60,14 +60,14 @@ class Words(NamedTuple):
     first gap. They are empty for a sink whose ledger no command finds.
     """
 
-    what: str
+    problem: str
     cause: str
     fix: str
 
 
 def _to_see(has_it: str, *, all_there: str, none_there: str) -> str:
-    seen = target_first(has_it, all_there=all_there, none_there=none_there)
-    return seen[0].upper() + seen[1:]
+    steps = target_first(has_it, all_there=all_there, none_there=none_there)
+    return steps[0].upper() + steps[1:]
 
 
 _EACH_GAP = '{accept}every future gap: exactly_once(..., on_gap="accept")'
@@ -75,7 +75,7 @@ _EACH_GAP = '{accept}every future gap: exactly_once(..., on_gap="accept")'
 _PUT_BACK = (
     "the ledger's topic was restored to an older state, alone or with the rows, or was deleted"
 )
-_GAP_APART = Words(
+_GAP_APART = ErrorText(
     "the ledger lacks offsets before it",
     f"the checkpoint is ahead of the ledger: {_PUT_BACK}; or a new checkpoint starts at the latest "
     "offset",
@@ -85,7 +85,7 @@ _GAP_APART = Words(
         none_there=f"start {_AGAIN}",
     ),
 )
-_BATCH_GAP_APART = Words(
+_BATCH_GAP_APART = ErrorText(
     "the ledger lacks batches before it",
     f"the checkpoint is ahead of the ledger: {_PUT_BACK}; or the function did not call "
     "exactly_once(...) for each batch",
@@ -100,7 +100,7 @@ _SINK_IS_NEW = (
     "the sink is new to a query that has run without it; or the function did not call "
     "exactly_once(...) for batches "
 )
-_UNKNOWN_APART = Words(
+_UNKNOWN_APART = ErrorText(
     "earlier batches of the query read these partitions, but the ledger does not have them",
     f"{_PUT_BACK}; or {_SINK_IS_NEW}of which a filter left no rows",
     _to_see(
@@ -111,7 +111,7 @@ _UNKNOWN_APART = Words(
         none_there=f"start {_AGAIN}",
     ),
 )
-_UNCOUNTED_APART = Words(
+_UNCOUNTED_APART = ErrorText(
     "earlier batches of the query read sources other than Kafka, but the ledger does not have them",
     f"{_PUT_BACK}; or {_SINK_IS_NEW}without rows",
     _to_see(
@@ -122,7 +122,7 @@ _UNCOUNTED_APART = Words(
         none_there="with a new checkpointLocation everything is read again",
     ),
 )
-_IN_OLD_TABLE_APART = Words(
+_IN_OLD_TABLE_APART = ErrorText(
     "this query has already written it to another sink of this ledger",
     "the sink's topics or its name= were changed while the query's last batch was in the old "
     "topics but not yet in the checkpoint's commits; if its rows went to a topic of this sink, "
@@ -133,7 +133,7 @@ _IN_OLD_TABLE_APART = Words(
     'committed, change the sink: exactly_once(..., on_first="accept"). (3) If the old sink '
     "belongs to another exactly_once(...) of the same function, call that function first",
 )
-_RENAMED_APART = Words(
+_RENAMED_APART = ErrorText(
     "the ledger has the query under another name",
     "queryName or name= was changed, or the sink's name= or topics",
     "To continue as before, use the old name and the old sink again, exactly_once(..., "
@@ -148,14 +148,14 @@ class _Kind:
     """The error of a kind, and its text: `apart` for a ledger that lies apart from its rows."""
 
     error: type[GuardError]
-    what: str
+    problem: str
     cause: str
     fix: str
-    apart: Words | None = None
+    apart: ErrorText | None = None
 
-    def words(self, *, apart: bool) -> Words:
-        """The texts for a ledger that lies with its rows, or apart from them."""
-        return (self.apart if apart else None) or Words(self.what, self.cause, self.fix)
+    def text(self, *, apart: bool) -> ErrorText:
+        """The text for a ledger that lies with its rows, or apart from them."""
+        return (self.apart if apart else None) or ErrorText(self.problem, self.cause, self.fix)
 
 
 class BatchErrorKind(Enum):

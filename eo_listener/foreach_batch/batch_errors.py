@@ -1,4 +1,4 @@
-"""All that is wrong with a batch, collected, and raised as the gravest of it. Pure."""
+"""The errors of a batch, collected, and raised as the gravest of them. Pure."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ _AT_ONCE = "--execute"
 
 
 class SinkLedger(NamedTuple):
-    """The key of a sink in its ledger, and the place at which a command finds it; None if no
-    command does.
-    """
+    """The key of a sink in its ledger, and the place at which a command finds it, if one does."""
 
     key: str
     place: LedgerPlace | None
 
 
 class BatchErrors:
-    """All that is wrong with one batch."""
+    """The errors of one batch, by kind and partition."""
 
     def __init__(self) -> None:
-        self._found: dict[BatchErrorKind, dict[TopicPartition, tuple[OffsetRange, str]]] = {}
-        self._old = LedgerKey("...", "...")  # where another name has what is missing
-        self._consent = "..."  # to a new checkpoint
+        self._errors: dict[BatchErrorKind, dict[TopicPartition, tuple[OffsetRange, str]]] = {}
+        self._old = LedgerKey("...", "...")  # another name, which has the missing head
+        self._consent = "..."  # confirms a new checkpoint
 
     def add(
         self, kind: BatchErrorKind, tp: TopicPartition, offset_range: OffsetRange, note: str = ""
     ) -> None:
         """Add a partition, with the offsets in question."""
-        self._found.setdefault(kind, {})[tp] = (offset_range, note)
+        self._errors.setdefault(kind, {})[tp] = (offset_range, note)
 
     def name_old(
         self, kind: BatchErrorKind, tp: TopicPartition, key: LedgerKey, head: Head, sink: str
@@ -55,48 +53,48 @@ class BatchErrors:
     def raise_gravest(
         self, plan: PlannedBatch, *, name: str, sink: str, ledger: SinkLedger | None = None
     ) -> None:
-        """Raise the gravest error, for all partitions that have it; nothing where all is well."""
-        kind = next((kind for kind in BatchErrorKind if kind in self._found), None)
+        """Raise the gravest error, for all partitions that have it, if there is any."""
+        kind = next((kind for kind in BatchErrorKind if kind in self._errors), None)
         if kind is None:
             return
         place = None if ledger is None else ledger.place
         error = kind.value.error
-        words = kind.value.words(apart=place is not None and place.is_apart)
-        same = (other for other in BatchErrorKind if other.value.error is error)
-        found = {tp: one for other in same for tp, one in self._found.get(other, {}).items()}
-        loses = STATE if plan.stateful and "checkpointLocation" in words.fix else ""
-        if plan.counted is not None and "startingOffsets" in words.fix:
+        text = kind.value.text(apart=place is not None and place.is_apart)
+        reported: dict[TopicPartition, tuple[OffsetRange, str]] = {}
+        for same_error in (kind for kind in BatchErrorKind if kind.value.error is error):
+            reported |= self._errors.get(same_error, {})
+        loses = STATE if plan.stateful and "checkpointLocation" in text.fix else ""
+        if plan.counted is not None and "startingOffsets" in text.fix:
             loses = BESIDE_KAFKA + loses
-        tp, (first, _) = min(self._found[kind].items())
+        tp, (first, _) = min(self._errors[kind].items())
         rename = move = accept = ""
         if ledger is not None and place is not None:
-            ours = LedgerKey(ledger.key, name)
-            rename = f": {place.rename(self._old, ours, _AT_ONCE)}"
-            moved = ours._replace(query=self._old.query)
-            move = f": {place.rename(self._old, moved, _AT_ONCE)}"
-            accept = f"each: {place.accept(ours, tp, first, _AT_ONCE)}; or "
+            key = LedgerKey(ledger.key, name)
+            rename = f": {place.rename(self._old, key, _AT_ONCE)}"
+            move = f": {place.rename(self._old, key._replace(query=self._old.query), _AT_ONCE)}"
+            accept = f"each: {place.accept(key, tp, first, _AT_ONCE)}; or "
+        fix = text.fix.format(
+            name=literal(name),
+            consent=literal(self._consent),
+            old=literal(self._old.query),
+            rename=rename,
+            move=move,
+            accept=accept,
+        )
         raise error(
-            f"batch {plan.batch_id} of query {name!r} was not written to {sink}: {words.what}: "
-            f"{_few(found)}",
-            ranges={tp: offset_range for tp, (offset_range, _) in found.items()},
-            cause=words.cause,
-            fix=words.fix.format(
-                name=literal(name),
-                consent=literal(self._consent),
-                old=literal(self._old.query),
-                rename=rename,
-                move=move,
-                accept=accept,
-            )
-            + loses,
+            f"batch {plan.batch_id} of query {name!r} was not written to {sink}: {text.problem}: "
+            f"{_few(reported)}",
+            ranges={tp: offset_range for tp, (offset_range, _) in reported.items()},
+            cause=text.cause,
+            fix=fix + loses,
         )
 
 
-def _few(found: dict[TopicPartition, tuple[OffsetRange, str]]) -> str:
+def _few(reported: dict[TopicPartition, tuple[OffsetRange, str]]) -> str:
     """Name the first few, and how many there are."""
     named = [
         f"{tp} {offset_range}" + (f" ({note})" if note else "")
-        for tp, (offset_range, note) in sorted(found.items())[:_SHOWN]
+        for tp, (offset_range, note) in sorted(reported.items())[:_SHOWN]
     ]
-    more = f" and {len(found) - _SHOWN} more partitions" if len(found) > _SHOWN else ""
+    more = f" and {len(reported) - _SHOWN} more partitions" if len(reported) > _SHOWN else ""
     return ", ".join(named) + more

@@ -12,7 +12,7 @@ and is in every copy of it. Under another id the same range may have other rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from eo_listener.errors import SettingsError
@@ -26,7 +26,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a sink is to do with a batch.
+    """The task of a sink with a batch.
 
     `verdict` is that of the whole batch: REPLAY if the sink has all of it, FIRST if none of its
     partitions was known. `entry` has no moves if nothing is to be written: after REPLAY, and for a
@@ -52,18 +52,18 @@ class Judgement:
             tp: move.gap
             for tp, move in self.entry.moves.items()
             if move.gap is not None
-            and late is (move.found is None and move.gap.start < move.range.start)
+            and late is (move.expected is None and move.gap.start < move.range.start)
         }
 
 
 OnGap = Literal["fail", "accept"]
-"""What to do at a gap."""
+"""The consequence of a gap."""
 
 OnFirst = Literal["fail", "accept"]
-"""What to do if the ledger lacks a head for partitions of a query's later batch."""
+"""The consequence if the ledger lacks a head for partitions of a query's later batch."""
 
 OnRecreated = Literal["fail", "restart"]
-"""What to do if a topic was deleted and recreated."""
+"""The consequence if a topic was deleted and recreated."""
 
 
 def judge_batch(
@@ -85,7 +85,7 @@ def judge_batch(
     `sink` is its label, and `ledger` the place of its heads, for the texts of errors. `other_heads`
     is needed if `is_unknown`, and in the first batch of a run: without it each partition without a
     head counts as a first one. With `on_recreated="restart"` a partition of a recreated topic
-    counts as never applied, and must be read from its log's start; if `is_of_another_topic`, Kafka
+    counts as never applied, and must be read from its log's start; if `topic_was_recreated`, Kafka
     is then queried for the plan after `applied` was read. `new_checkpoint` is the consent printed
     by NewCheckpointError: the checkpoint with which counted sources continue, and the batch after
     which they do; with such sources `per_partition` does not count.
@@ -100,9 +100,9 @@ def judge_batch(
         plan,
         applied,
         other_heads,
-        accept=on_gap == "accept",
-        adopt=on_first == "accept",
-        restart=on_recreated == "restart",
+        accepts_gaps=on_gap == "accept",
+        accepts_first=on_first == "accept",
+        restarts=on_recreated == "restart",
     )
     check.find_vanished(ranges)
     check.judge(ranges, new_checkpoint)
@@ -113,8 +113,8 @@ def judge_batch(
             check.errors.add(BatchErrorKind.MIXED, tp, offset_range)
     check.errors.raise_gravest(plan, name=name, sink=sink, ledger=ledger)
     # Alone, a partition without offsets gets its head in a transaction after those of the others.
-    wanted = check.continues or per_partition or not check.replayed
-    moves = check.moves if wanted else {}
+    is_due = check.continues or per_partition or not check.replayed
+    moves = check.moves if is_due else {}
     entry = Entry(
         query=name,
         query_id=plan.query_id,
@@ -125,7 +125,7 @@ def judge_batch(
     return Judgement(verdict=check.verdict(moves), entry=entry, replayed=check.replayed)
 
 
-def is_of_another_topic(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
+def topic_was_recreated(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Return True if a topic that the plan reads has another id than the ledger knows.
 
     Ids have no order, so this does not show which is the newer: that of the plan is, if Kafka was
@@ -138,50 +138,46 @@ def is_of_another_topic(plan: PlannedBatch, applied: Mapping[TopicPartition, Hea
     )
 
 
+@dataclass(slots=True)
 class _BatchCheck:
     """Collects the moves, replays and errors of one batch, partition by partition."""
 
-    def __init__(
-        self,
-        plan: PlannedBatch,
-        applied: Mapping[TopicPartition, Head],
-        other_heads: OtherHeads | None,
-        *,
-        accept: bool,
-        adopt: bool,
-        restart: bool,
-    ) -> None:
-        self._plan = plan
-        self._applied = applied
-        self._other_heads = other_heads
-        self._accept = accept
-        self._adopt = adopt
-        self._restart = restart
-        self._sources = _by_partition(plan)
-        self._only = next(iter(plan.sources), 0)
-        self.errors = BatchErrors()
-        self.moves: dict[TopicPartition, Move] = {}
-        self.replayed: dict[TopicPartition, OffsetRange] = {}
-        self.continues = False  # FIRST or NEXT somewhere, not only new heads at empty ranges
+    plan: PlannedBatch
+    applied: Mapping[TopicPartition, Head]
+    other_heads: OtherHeads | None
+    accepts_gaps: bool
+    accepts_first: bool
+    restarts: bool
+    errors: BatchErrors = field(default_factory=BatchErrors)
+    moves: dict[TopicPartition, Move] = field(default_factory=dict)
+    replayed: dict[TopicPartition, OffsetRange] = field(default_factory=dict)
+    #: True if a range is FIRST or NEXT: not if there are only new heads at empty ranges.
+    continues: bool = False
+    #: The source of each partition; empty if there is one source for all.
+    sources: dict[TopicPartition, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        sources = self.plan.sources.items() if len(self.plan.sources) > 1 else ()
+        self.sources = {tp: index for index, offset_ranges in sources for tp in offset_ranges}
 
     def verdict(self, moves: Mapping[TopicPartition, Move]) -> BatchVerdict:
         """The verdict of the whole batch, of which `moves` are to be written."""
         if self.replayed and not moves:
             return BatchVerdict.REPLAY
-        known = any(
-            move.found is not None and move.verdict is not BatchVerdict.FIRST
+        continues_head = any(
+            move.expected is not None and move.verdict is not BatchVerdict.FIRST
             for move in moves.values()
         )
-        return BatchVerdict.NEXT if known or self.replayed else BatchVerdict.FIRST
+        return BatchVerdict.NEXT if continues_head or self.replayed else BatchVerdict.FIRST
 
     def judge(
         self, ranges: Mapping[TopicPartition, OffsetRange], new_checkpoint: str | None
     ) -> None:
         """Judge the batch by what it has."""
-        if self._plan.counted is not None:
-            self.judge_count(self._plan.counted, new_checkpoint)
+        if self.plan.counted is not None:
+            self.judge_count(self.plan.counted, new_checkpoint)
             self.judge_ranges(ranges)
-        elif self._plan.stateful and not ranges:
+        elif self.plan.stateful and not ranges:
             self.find_unmarkable()
         elif any(start != until for start, until in ranges.values()):
             self.judge_ranges(ranges)
@@ -190,18 +186,18 @@ class _BatchCheck:
 
     def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Find partitions of the ledger that are not read, of topics that are."""
-        gone = self._applied.keys() - ranges.keys()
+        gone = self.applied.keys() - ranges.keys()
         if not gone:
             return
-        ids = self._plan.topic_ids
+        ids = self.plan.topic_ids
         read = {tp.topic for tp in ranges}
         # The ledger has heads of the new topic already: those not read are of the older one.
         recreated = {
-            tp.topic for tp, head in self._applied.items() if head.topic_id == ids.get(tp[0])
+            tp.topic for tp, head in self.applied.items() if head.topic_id == ids.get(tp[0])
         }
         for tp in sorted(gone):
-            head = self._applied[tp]
-            is_replaced = _ids(self._plan, tp, head) and (self._restart or tp.topic in recreated)
+            head = self.applied[tp]
+            is_replaced = _ids(self.plan, tp, head) and (self.restarts or tp.topic in recreated)
             if tp.topic in read and not is_replaced:
                 self.errors.add(
                     BatchErrorKind.VANISHED, tp, OffsetRange(head.range.until, head.range.until)
@@ -209,19 +205,18 @@ class _BatchCheck:
 
     def find_doubled(self) -> None:
         """Add errors for ranges that the sink has already, under another name."""
-        if self._other_heads is not None:
-            for tp, move in self.moves.items():
-                has_doubled(self._plan, tp, move.range, self._other_heads, self.errors)
+        for tp, move in self.moves.items():
+            self.has_doubled(tp, move.range)
 
     def find_unmarkable(self) -> None:
         """Add errors for a stateful batch without partitions, which no head could record."""
-        for tp, head in self._applied.items():
+        for tp, head in self.applied.items():
             self.errors.add(
                 BatchErrorKind.NOTHING_LEFT, tp, OffsetRange(head.range.until, head.range.until)
             )
-        if not self._applied:
+        if not self.applied:
             raise SettingsError(
-                f"batch {self._plan.batch_id} of a stateful query reads no partition",
+                f"batch {self.plan.batch_id} of a stateful query reads no partition",
                 cause="no topic matches the source's subscription; rows from the query's state "
                 "could not be recorded as applied",
                 fix="Create the topic before the query starts",
@@ -229,20 +224,11 @@ class _BatchCheck:
 
     def judge_count(self, counted: CountedSources, new_checkpoint: str | None) -> None:
         """Judge what is not Kafka, by the number of the batch."""
-        head = self._applied.get(BATCHES)
-        if is_applied(self._plan, counted, head):
-            self.replayed[BATCHES] = self._plan.count
+        head = self.applied.get(BATCHES)
+        if is_applied(self.plan, counted, head):
+            self.replayed[BATCHES] = self.plan.count
             return
-        move = next_move(
-            self._plan,
-            counted,
-            head,
-            self._other_heads,
-            self.errors,
-            accept=self._accept,
-            adopt=self._adopt,
-            new_checkpoint=new_checkpoint,
-        )
+        move = self.next_move(counted, head, new_checkpoint)
         if move is not None:
             self.moves[BATCHES] = move
 
@@ -251,10 +237,10 @@ class _BatchCheck:
 
         A range that simply comes next, as nearly all do, is taken here, without further calls.
         """
-        applied, moves, plan = self._applied.get, self.moves, self._plan
+        applied, moves, plan = self.applied.get, self.moves, self.plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
-        sources, only, following = self._sources, self._only, BatchVerdict.NEXT
-        asked = plan.asked
+        sources, only, following = self.sources, next(iter(plan.sources), 0), BatchVerdict.NEXT
+        has_ends = plan.has_log_bounds
         for tp, offset_range in ranges.items():
             start, until = offset_range
             head, topic_id = applied(tp), ids(tp[0])
@@ -262,7 +248,7 @@ class _BatchCheck:
                 head is not None
                 and start == head.range[1]
                 and topic_id == head.topic_id
-                and start < until <= ends(tp, -1 if asked else until)
+                and start < until <= ends(tp, -1 if has_ends else until)
                 and starts(tp, 0) <= start
             ):
                 source = sources[tp] if sources else only
@@ -276,14 +262,14 @@ class _BatchCheck:
         self.continues = any(move.verdict is not None for move in moves.values())
 
     def _is_recreated(self, tp: TopicPartition, head: Head | None) -> bool:
-        return _ids(self._plan, tp, head) is not None
+        return _ids(self.plan, tp, head) is not None
 
     def _begin_recreated(
         self, tp: TopicPartition, offset_range: OffsetRange, head: Head | None
     ) -> None:
         """Read a recreated topic from its log's start, if that is allowed."""
-        ids = _ids(self._plan, tp, head)
-        if ids is not None and not self._restart:
+        ids = _ids(self.plan, tp, head)
+        if ids is not None and not self.restarts:
             self.errors.add(
                 BatchErrorKind.RECREATED,
                 tp,
@@ -291,7 +277,7 @@ class _BatchCheck:
                 f"its id was {ids[0]} and is now {ids[1]}",
             )
             return
-        begins = min(offset_range.start, self._plan.log_starts.get(tp, 0))
+        begins = min(offset_range.start, self.plan.log_starts.get(tp, 0))
         if offset_range.until < offset_range.start:
             self.errors.add(
                 BatchErrorKind.BACKWARD, tp, OffsetRange(offset_range.until, offset_range.start)
@@ -307,10 +293,10 @@ class _BatchCheck:
         if until < start:
             self.errors.add(BatchErrorKind.BACKWARD, tp, OffsetRange(until, start))
         elif head is not None and offset_range == head.range:
-            if head.query_id == self._plan.query_id:
+            if head.query_id == self.plan.query_id:
                 self.replayed[tp] = offset_range
             else:
-                note = f"by query id {head.query_id}; this query has id {self._plan.query_id}"
+                note = f"by query id {head.query_id}; this query has id {self.plan.query_id}"
                 self.errors.add(BatchErrorKind.APPLIED, tp, offset_range, note)
         elif start < reached:
             kind = BatchErrorKind.BEHIND if until < reached else BatchErrorKind.OVERLAP
@@ -323,24 +309,21 @@ class _BatchCheck:
 
     def _begin(self, tp: TopicPartition, offset_range: OffsetRange) -> None:
         """Create the head of a partition without one, if nothing contradicts it."""
-        plan, other_heads = self._plan, self._other_heads
-        if other_heads is not None and doubt(
-            plan, tp, offset_range, other_heads, self.errors, accept=self._adopt
-        ):
+        if self.is_doubted(tp, offset_range):
             return
         if offset_range.start != offset_range.until:
             self._continue(tp, offset_range, None, offset_range.start, BatchVerdict.FIRST)
         else:
             self.moves[tp] = self._move(tp, offset_range, None, None)
-        if other_heads is not None and is_late(plan, tp, offset_range) and tp in self.moves:
-            move = self.moves[tp]
+        move = self.moves.get(tp)
+        if move is not None and self.other_heads and is_late(self.plan, tp, offset_range):
             skipped = OffsetRange(0, offset_range.start if move.gap is None else move.gap.until)
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
         """Return True if the log reaches as far as the range, as far as Kafka was asked."""
-        end = self._plan.log_ends.get(tp)
-        if end is None and self._plan.asked:
+        end = self.plan.log_ends.get(tp)
+        if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
         elif end is not None and end < offset_range.until:
             self.errors.add(BatchErrorKind.CUT_BACK, tp, OffsetRange(end, offset_range.until))
@@ -353,24 +336,26 @@ class _BatchCheck:
         tp: TopicPartition,
         offset_range: OffsetRange,
         head: Head | None,
-        reached: int,
+        head_end: int,
         verdict: BatchVerdict,
     ) -> None:
         """Take a range that starts at what was reached, or beyond."""
         start, until = offset_range
-        there = max(start, min(self._plan.log_starts.get(tp, 0), until))
-        gap = OffsetRange(reached, there) if there > reached else None
-        if gap is not None and not self._accept:
-            self.errors.add(BatchErrorKind.GAP if start > reached else BatchErrorKind.LOST, tp, gap)
+        readable_from = max(start, min(self.plan.log_starts.get(tp, 0), until))
+        gap = OffsetRange(head_end, readable_from) if readable_from > head_end else None
+        if gap is not None and not self.accepts_gaps:
+            self.errors.add(
+                BatchErrorKind.GAP if start > head_end else BatchErrorKind.LOST, tp, gap
+            )
             return
         moved = None if start == until else verdict
         self.moves[tp] = self._move(tp, offset_range, moved, head, gap)
 
     def judge_number(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge a batch without new offsets, whose heads get its batch id, by that id."""
-        plan, strays = self._plan, {}
+        plan, strays = self.plan, {}
         for tp, offset_range in ranges.items():
-            head = self._applied.get(tp)
+            head = self.applied.get(tp)
             if self._is_recreated(tp, head):
                 self._begin_recreated(tp, offset_range, head)
                 self.continues |= tp in self.moves
@@ -396,7 +381,7 @@ class _BatchCheck:
         start, reached = offset_range.start, head.range.until
         if start < reached:
             self.errors.add(BatchErrorKind.BEHIND, tp, OffsetRange(start, reached))
-        elif not self._accept:
+        elif not self.accepts_gaps:
             self.errors.add(BatchErrorKind.GAP, tp, OffsetRange(reached, start))
         else:
             self.moves[tp] = self._move(tp, offset_range, None, head, OffsetRange(reached, start))
@@ -407,31 +392,107 @@ class _BatchCheck:
         tp: TopicPartition,
         offset_range: OffsetRange,
         verdict: BatchVerdict | None,
-        found: Head | None,
+        head: Head | None,
         gap: OffsetRange | None = None,
     ) -> Move:
-        topic_id = self._plan.topic_ids.get(tp.topic) or (found.topic_id if found else None)
+        topic_id = self.plan.topic_ids.get(tp.topic) or (head.topic_id if head else None)
         return Move(
-            source=self._sources.get(tp, self._only),
+            source=self.sources.get(tp, next(iter(self.plan.sources), 0)),
             range=offset_range,
             topic_id=topic_id,
             verdict=verdict,
-            found=found,
+            expected=head,
             gap=gap,
         )
+
+    def is_doubted(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
+        """Return True if a partition without a head must not begin here; adds the error.
+
+        It may if its query begins with it: in the query's first batch, or as a new partition. By
+        consent it may anywhere, except for rows that the store has under another name or table.
+        """
+        others = self.other_heads
+        if others is None:
+            return False
+        if self.has_doubled(tp, offset_range):
+            return True
+        for key, head in others.all_of(tp):
+            if key.sink != others.sink and _has_it(self.plan, offset_range, head):
+                # its table may be this one, which was renamed
+                self.errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, others.sink)
+                return True
+        if self.accepts_first or not is_late(self.plan, tp, offset_range):
+            return False
+        furthest = others.furthest(tp)
+        if furthest is not None:
+            self.errors.name_old(BatchErrorKind.RENAMED, tp, *furthest, others.sink)
+        else:
+            kind = BatchErrorKind.UNCOUNTED if tp == BATCHES else BatchErrorKind.UNKNOWN
+            self.errors.add(kind, tp, OffsetRange(0, offset_range.start))
+        return True
+
+    def has_doubled(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
+        """Return True if the sink has the rows of a range under another name; adds the error.
+
+        Also if this name has a head: a query may be renamed, and renamed back.
+        """
+        others = self.other_heads
+        furthest = None if others is None else others.furthest(tp)
+        if others is None or furthest is None or furthest[0].sink != others.sink:
+            return False
+        if not _has_it(self.plan, offset_range, furthest[1]):
+            return False
+        self.errors.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *furthest, others.sink)
+        return True
+
+    def next_move(
+        self, counted: CountedSources, head: Head | None, new_checkpoint: str | None
+    ) -> Move | None:
+        """The move of BATCHES by a batch that is not applied; None if it must not be; adds errors.
+
+        The batch's number is compared with the head of BATCHES, which a checkpoint moves by one
+        with each batch. A number means something in its own checkpoint alone, and there only for
+        one plan of the batch: so the head names both, the checkpoint by its query id, the plan in
+        the place of a topic's id. A head of another checkpoint is taken over only if the user has
+        named it and the new one: a standing consent would have a deleted checkpoint read all of a
+        source a second time, and what the new one has to read depends on what the sink has.
+
+        `new_checkpoint` says which checkpoint may follow which batch of another one, as `_consent`
+        does.
+        """
+        plan, start, accepts_gaps = self.plan, self.plan.count.start, self.accepts_gaps
+        if head is None:
+            if self.is_doubted(BATCHES, plan.count):
+                return None
+            is_first = self.other_heads is None or not is_late(plan, BATCHES, plan.count)
+            reached, verdict = start if is_first else 0, BatchVerdict.FIRST
+            accepts_gaps = True  # on_first did
+        elif head.query_id != plan.query_id:
+            consent = _consent(plan, head)
+            if new_checkpoint != consent:
+                self.errors.name_checkpoint(plan, head, consent)
+                return None
+            reached, verdict = 0 if BATCHES in plan.continued else start, BatchVerdict.FIRST
+        else:
+            reached, verdict = head.range.until, BatchVerdict.NEXT
+            if plan.count == head.range or (start == reached and counted.before != head.topic_id):
+                self.errors.add(BatchErrorKind.REPLANNED, BATCHES, head.range)
+                return None
+            if start < reached:
+                behind = OffsetRange(start, reached)
+                self.errors.add(BatchErrorKind.BATCH_BEHIND, BATCHES, behind)
+                return None
+        gap = OffsetRange(reached, start) if reached < start else None
+        if gap is not None and not accepts_gaps:
+            self.errors.add(BatchErrorKind.BATCH_GAP, BATCHES, gap)
+            return None
+        return Move(counted.indices[0], plan.count, counted.plan_id, verdict, head, gap)
 
 
 def _ids(plan: PlannedBatch, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
     """Return the topic's id in the ledger and its present id, if they differ."""
     was, now = head.topic_id if head else None, plan.topic_ids.get(tp.topic)
     return None if was == now or was is None or now is None else (was, now)
-
-
-def _by_partition(plan: PlannedBatch) -> dict[TopicPartition, int]:
-    """The source of each partition; empty if there is one source for all."""
-    if len(plan.sources) == 1:
-        return {}
-    return {tp: index for index, offset_ranges in plan.sources.items() for tp in offset_ranges}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,11 +505,11 @@ class OtherHeads:
     sink: str
     heads: Mapping[LedgerKey, Mapping[TopicPartition, Head]]
 
-    def of(self, tp: TopicPartition) -> tuple[LedgerKey, Head] | None:
+    def furthest(self, tp: TopicPartition) -> tuple[LedgerKey, Head] | None:
         """The partition's head with the highest offset, of the same sink if that has one."""
         return max(
             self.all_of(tp),
-            key=lambda one: (one[0].sink == self.sink, one[1].range.until),
+            key=lambda keyed_head: (keyed_head[0].sink == self.sink, keyed_head[1].range.until),
             default=None,
         )
 
@@ -471,62 +532,6 @@ def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> b
     )
 
 
-def doubt(
-    plan: PlannedBatch,
-    tp: TopicPartition,
-    offset_range: OffsetRange,
-    other_heads: OtherHeads,
-    errors: BatchErrors,
-    *,
-    accept: bool,
-) -> bool:
-    """Return True if a partition without a head must not begin here; adds why to `errors`.
-
-    It may if its query begins with it: in the query's first batch, or as a new partition. With
-    `accept` it may anywhere, except for rows that the store has under another name or table.
-    """
-    if has_doubled(plan, tp, offset_range, other_heads, errors):
-        return True
-    for key, head in other_heads.all_of(tp):
-        if key.sink != other_heads.sink and _has_it(
-            plan, offset_range, head
-        ):  # its table may be this one, which was renamed
-            errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, other_heads.sink)
-            return True
-    lost = is_late(plan, tp, offset_range)
-    found = other_heads.of(tp)
-    if found is not None and lost and not accept:
-        errors.name_old(BatchErrorKind.RENAMED, tp, *found, other_heads.sink)
-        return True
-    if lost and not accept:
-        kind = BatchErrorKind.UNCOUNTED if tp == BATCHES else BatchErrorKind.UNKNOWN
-        errors.add(kind, tp, OffsetRange(0, offset_range.start))
-        return True
-    return False
-
-
-def has_doubled(
-    plan: PlannedBatch,
-    tp: TopicPartition,
-    offset_range: OffsetRange,
-    other_heads: OtherHeads,
-    errors: BatchErrors,
-) -> bool:
-    """Return True if the same sink has the rows of a range under another name; adds it to `errors`.
-
-    Also if this name has a head: a query may be renamed, and renamed back.
-    """
-    found = other_heads.of(tp)
-    if (
-        found is None
-        or found[0].sink != other_heads.sink
-        or not _has_it(plan, offset_range, found[1])
-    ):
-        return False
-    errors.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *found, other_heads.sink)
-    return True
-
-
 def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
     """Return True if `head`, of the same query id, shows that part of the range was applied."""
     return head.batch_id >= plan.batch_id or head.range.until > offset_range.start
@@ -547,71 +552,8 @@ def is_applied(plan: PlannedBatch, counted: CountedSources, head: Head | None) -
     )
 
 
-def next_move(
-    plan: PlannedBatch,
-    counted: CountedSources,
-    head: Head | None,
-    other_heads: OtherHeads | None,
-    errors: BatchErrors,
-    *,
-    accept: bool,
-    adopt: bool,
-    new_checkpoint: str | None,
-) -> Move | None:
-    """The move of BATCHES by a batch that is not applied; None if it must not be, see `errors`.
-
-    The batch's number is compared with the head of BATCHES, which a checkpoint moves by one with
-    each batch. A number means something in its own checkpoint alone, and there only for one plan of
-    the batch: so the head names both, the checkpoint by its query id, the plan in the place of a
-    topic's id. A head of another checkpoint is taken over where the user has named it and the new
-    one, and nowhere else: a standing consent would have a deleted checkpoint read all of a source a
-    second time, and what the new one has to read depends on what the sink has.
-
-    `accept` and `adopt` are on_gap and on_first, `new_checkpoint` says which checkpoint may follow
-    which batch of another one, as `_consent` does.
-    """
-    start = plan.count.start
-    if head is None:
-        if other_heads is not None and doubt(
-            plan, BATCHES, plan.count, other_heads, errors, accept=adopt
-        ):
-            return None
-        is_first = other_heads is None or not is_late(plan, BATCHES, plan.count)
-        reached, verdict = start if is_first else 0, BatchVerdict.FIRST
-        accept = True  # on_first did
-    elif head.query_id != plan.query_id:
-        consent = _consent(plan, head)
-        if new_checkpoint != consent:
-            errors.name_checkpoint(plan, head, consent)
-            return None
-        reached, verdict = 0 if BATCHES in plan.continued else start, BatchVerdict.FIRST
-    else:
-        if _is_refused(plan, counted, head, errors):
-            return None
-        reached, verdict = head.range.until, BatchVerdict.NEXT
-    gap = OffsetRange(reached, start) if reached < start else None
-    if gap is not None and not accept:
-        errors.add(BatchErrorKind.BATCH_GAP, BATCHES, gap)
-        return None
-    return Move(counted.indices[0], plan.count, counted.plan_id, verdict, head, gap)
-
-
 def _consent(plan: PlannedBatch, head: Head) -> str:
     """The consent with which the user lets the plan's checkpoint follow the batch that has left
     `head`.
     """
     return f"{plan.query_id} after {head.topic_id}"
-
-
-def _is_refused(
-    plan: PlannedBatch, counted: CountedSources, head: Head, errors: BatchErrors
-) -> bool:
-    """Return True if a head of the same checkpoint shows that the checkpoint was replaced."""
-    start, reached = plan.count.start, head.range.until
-    if plan.count == head.range or (start == reached and counted.before != head.topic_id):
-        errors.add(BatchErrorKind.REPLANNED, BATCHES, head.range)
-    elif start < reached:
-        errors.add(BatchErrorKind.BATCH_BEHIND, BATCHES, OffsetRange(start, reached))
-    else:
-        return False
-    return True

@@ -19,22 +19,23 @@ from eo_listener.foreach_batch.batch_guard import (
     OnRecreated,
     OtherHeads,
     is_doubtful,
-    is_of_another_topic,
     is_unknown,
     judge_batch,
+    topic_was_recreated,
 )
 from eo_listener.foreach_batch.process_writes import (
     PROCESS_WRITES,
     ProcessWrites,
+    WriteTarget,
+    refuse_second_call,
     refuse_shared_ledgers,
-    second_call,
     second_writer,
 )
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.argument_checks import require_one_of
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
-from eo_listener.model.ledger_place import PlacedSink
+from eo_listener.model.ledger_place import place_of
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import PlanReader, Sink
 from eo_listener.offsets import TopicPartition
@@ -45,11 +46,11 @@ logger = logging.getLogger("eo_listener")
 class DataFrames:
     """Handles a batch with DataFrames, classic and Connect. Spark's errors go to the caller."""
 
-    def is_frame(self, made: object) -> bool:
-        """Return whether it is a DataFrame of Spark, and none of pandas; Spark is not asked."""
+    def is_frame(self, output: object) -> bool:
+        """Return True for a DataFrame of Spark, not of pandas; Spark is not asked."""
         return any(
             kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
-            for kind in type(made).__mro__
+            for kind in type(output).__mro__
         )
 
     def hold(self, frame: Any) -> Any:
@@ -61,7 +62,7 @@ class DataFrames:
         return frame.select("*")
 
     def release(self, frame: Any) -> None:
-        """Release what `hold` was given. Raises nothing: it is called after errors too."""
+        """Release a frame that `hold` was given. Raises nothing: it is called after errors too."""
         try:
             frame.unpersist()
         except Exception:  # an earlier error counts more, and Spark ends what is left
@@ -73,7 +74,7 @@ class DataFrames:
 
 
 Transform = Callable[[Any, PlannedBatch], Any]
-"""Makes of a batch's DataFrame the one to write, or a list or tuple of them, one a sink."""
+"""Makes of a batch's DataFrame the one to write, or a list or tuple with one for each sink."""
 
 
 @dataclass(slots=True)
@@ -85,12 +86,25 @@ class _BatchInProgress:
     began: float
     sink: Sink | None = None
 
+    def event_fields(self, sink: Sink) -> dict[str, Any]:
+        """The fields that every event about the batch and a sink has."""
+        return {
+            "query": self.name,
+            "run_id": self.plan.run_id,
+            "batch_id": self.plan.batch_id,
+            "sink": sink.label,
+        }
+
+    def target(self, sink: Sink) -> WriteTarget:
+        """The key under which the process knows the writer of this query to a sink."""
+        return WriteTarget(sink.label, LedgerKey(sink.key, self.name))
+
 
 @dataclass(frozen=True, slots=True)
-class _Due:
-    """The needs of one sink; `place` is its index among the sinks."""
+class _SinkTask:
+    """The needs of one sink; `index` is its place among the sinks."""
 
-    place: int
+    index: int
     sink: Sink
     judgement: Judgement
     state_lost: bool  # the state of the query, under another checkpoint
@@ -100,7 +114,7 @@ class BatchRunner:
     """Applies the batches of one query to its sinks, each exactly once. For the query's thread.
 
     `name` is what the ledgers are kept under, by default the query's name. Raises SettingsError
-    for what can never work.
+    for an invalid argument.
     """
 
     def __init__(
@@ -121,7 +135,9 @@ class BatchRunner:
         clock: Callable[[], float] = time.monotonic,
         process: ProcessWrites = PROCESS_WRITES,
     ) -> None:
-        _refuse(on_gap=on_gap, on_first=on_first, on_recreated=on_recreated)
+        require_one_of("on_gap", on_gap, ("fail", "accept"))
+        require_one_of("on_first", on_first, ("fail", "accept"))
+        require_one_of("on_recreated", on_recreated, ("fail", "restart"))
         refuse_shared_ledgers(sinks)
         self._plans = plans
         self._sinks = tuple(sinks)
@@ -136,7 +152,7 @@ class BatchRunner:
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._process = process
         self._writers = tuple(object() for _ in sinks)  # what each sink is known by there
-        self._asked_in_run: dict[str, str] = {}  # by the sink's key: the run in which it was asked
+        self._runs_of_moved_by: dict[str, str] = {}  # the last run that asked it, by the sink's key
         self._returned: tuple[str, int] | None = None  # run and batch of the last call that did
 
     def run(self, frame: Any, batch_id: int) -> None:
@@ -153,7 +169,8 @@ class BatchRunner:
             plan = self._plans.plan(frame, batch_id)
             fault_point("batch.planned")
             batch = _BatchInProgress(plan, self._ledger(plan), began)
-            self._refuse_second_call(plan)
+            if self._returned == (plan.run_id, plan.batch_id):
+                refuse_second_call(plan)
             self._apply(frame, batch)
             self._returned = plan.run_id, plan.batch_id
         except Exception as error:  # of the transform and of Spark too: reported, and raised again
@@ -176,38 +193,35 @@ class BatchRunner:
             )
         return name
 
-    def _refuse_second_call(self, plan: PlannedBatch) -> None:
-        if self._returned == (plan.run_id, plan.batch_id):
-            raise second_call(plan)
-
     def _apply(self, frame: Any, batch: _BatchInProgress) -> None:
         heads = [self._applied(sink, batch) for sink in self._sinks]
         refuse_shared_ledgers(self._sinks)  # by keys that are certain now
         restart = self._on_recreated == "restart"
-        if restart and any(is_of_another_topic(batch.plan, found) for found in heads):
+        if restart and any(topic_was_recreated(batch.plan, sink_heads) for sink_heads in heads):
             # A plan from before the topic was recreated, of a driver that was suspended, would put
             # the old topic in the place of the new one. Kafka's present answer is no older than any
             # of the heads, and compare-and-set keeps them as they were read.
             batch.plan = self._plans.plan(frame, batch.plan.batch_id)
         plan = batch.plan
-        judged = [self._judge(place, found, batch) for place, found in enumerate(heads)]
+        judged = [self._judge(index, sink_heads, batch) for index, sink_heads in enumerate(heads)]
         batch.sink = None
         fault_point("batch.judged")
-        due = [one for one in judged if one.judgement.entry.moves]
+        due = [task for task in judged if task.judgement.entry.moves]
         # Spark loses a query's state if a batch of it was not run (SPARK-52008).
         discard = plan.stateful and not due
         if discard:
             self._frames.discard(frame)
-        for one in due:
-            if one.state_lost:
-                self._observers.notify(_state_lost(batch, one.sink))
-        for one in judged:
-            if one.judgement.verdict is BatchVerdict.REPLAY:
-                self._observers.notify(_replayed(batch, one.sink, discarded=discard))
+        for task in due:
+            if task.state_lost:
+                self._observers.notify(QueryStateLost(**batch.event_fields(task.sink)))
+        for task in judged:
+            if task.judgement.verdict is BatchVerdict.REPLAY:
+                fields = batch.event_fields(task.sink)
+                self._observers.notify(BatchReplayed(**fields, discarded=discard))
         if due:
-            with self._made(frame, plan, due) as made:
-                for one in due:
-                    if not self._write(one, made[one.place], batch) and plan.stateful:
+            with self._outputs(frame, plan, due) as outputs:
+                for task in due:
+                    if not self._write(task, outputs[task.index], batch) and plan.stateful:
                         self._frames.discard(frame)
 
     def _applied(self, sink: Sink, batch: _BatchInProgress) -> Mapping[TopicPartition, Head]:
@@ -225,18 +239,18 @@ class BatchRunner:
         missing.
         """
         plan = batch.plan
-        if self._asked_in_run.get(sink.key) == plan.run_id and not is_unknown(plan, heads):
+        if self._runs_of_moved_by.get(sink.key) == plan.run_id and not is_unknown(plan, heads):
             return None
         moved = self._writer.ask(lambda: sink.moved_by(plan.query_id))
-        self._asked_in_run[sink.key] = plan.run_id
-        ours = self._process.names(plan.run_id)
-        others = {key: found for key, found in moved.items() if key not in ours}
-        return OtherHeads(sink=sink.key, heads=others)
+        self._runs_of_moved_by[sink.key] = plan.run_id
+        names = self._process.names(plan.run_id)
+        former = {key: of_key for key, of_key in moved.items() if key not in names}
+        return OtherHeads(sink=sink.key, heads=former)
 
     def _judge(
-        self, place: int, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
-    ) -> _Due:
-        sink = batch.sink = self._sinks[place]
+        self, index: int, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
+    ) -> _SinkTask:
+        sink = batch.sink = self._sinks[index]
         other_heads = self._other_heads(sink, heads, batch)
         if other_heads is not None:
             batch.plan = from_the_beginning(self._plans, batch.plan, heads)
@@ -252,169 +266,139 @@ class BatchRunner:
             new_checkpoint=self._new_checkpoint,
             per_partition=sink.per_partition,
             other_heads=other_heads,
-            ledger=_ledger_of(sink),
+            ledger=SinkLedger(sink.key, place_of(sink)),
         )
         if judgement.replayed:
             # After a restart the batch that another one was refused is a replay for both.
-            ledger, writer = _ledger_name(sink, batch), self._writers[place]
-            of_this_run = any(heads[tp].run_id == plan.run_id for tp in judgement.replayed)
-            if not self._process.claim_replay(plan, ledger, writer, of_this_run=of_this_run):
+            target, writer = batch.target(sink), self._writers[index]
+            in_this_run = any(heads[tp].run_id == plan.run_id for tp in judgement.replayed)
+            if not self._process.claim_replay(plan, target, writer, in_this_run=in_this_run):
                 raise second_writer(plan, sink)
         # Once a sink has a batch of this checkpoint, one of its heads is of this query id.
         is_new = all(head.query_id != plan.query_id for head in heads.values())
-        return _Due(place, sink, judgement, plan.stateful and bool(heads) and is_new)
+        return _SinkTask(index, sink, judgement, plan.stateful and bool(heads) and is_new)
 
-    def _write(self, due: _Due, frame: Any, batch: _BatchInProgress) -> bool:
-        """Write what a sink lacks; whether it did, when its turn came, still lack it."""
-        batch.sink = due.sink
-        due, written = self._written(due, frame, batch)
+    def _write(self, task: _SinkTask, frame: Any, batch: _BatchInProgress) -> bool:
+        """Write what a sink lacks; return False if it no longer lacked anything."""
+        batch.sink = task.sink
+        task, written = self._written(task, frame, batch)
         if written is None:
-            self._observers.notify(_replayed(batch, due.sink, discarded=batch.plan.stateful))
+            fields = batch.event_fields(task.sink)
+            self._observers.notify(BatchReplayed(**fields, discarded=batch.plan.stateful))
             batch.sink = None
             return False
         fault_point("batch.applied")
+        applied = written.applied
         self._observers.notify(
             BatchApplied(
-                query=batch.name,
-                run_id=batch.plan.run_id,
-                batch_id=batch.plan.batch_id,
-                sink=due.sink.label,
-                rows=None if written.applied is None else written.applied.rows,
-                dead_letters=None if written.applied is None else written.applied.dead_letters,
-                ranges={tp: move.range for tp, move in due.judgement.entry.moves.items()},
-                replayed=due.judgement.replayed,
-                gaps=due.judgement.gaps,
-                skipped=due.judgement.skipped,
+                **batch.event_fields(task.sink),
+                rows=None if applied is None else applied.rows,
+                dead_letters=None if applied is None else applied.dead_letters,
+                ranges={tp: move.range for tp, move in task.judgement.entry.moves.items()},
+                replayed=task.judgement.replayed,
+                gaps=task.judgement.gaps,
+                skipped=task.judgement.skipped,
                 attempts=written.attempts,
                 seconds=time.monotonic() - batch.began,
-                unexpected=() if written.applied is None else written.applied.unexpected,
+                unexpected=applied.unexpected if applied else (),
             )
         )
         batch.sink = None
         return True
 
     def _written(
-        self, due: _Due, frame: Any, batch: _BatchInProgress
-    ) -> tuple[_Due, Written | None]:
-        """Write what a sink lacks; None where another driver has written all of it meanwhile.
+        self, task: _SinkTask, frame: Any, batch: _BatchInProgress
+    ) -> tuple[_SinkTask, Written | None]:
+        """Write what a sink lacks; None if another driver has written all of it meanwhile.
 
         With a transaction for each partition two drivers may take turns, so it goes on as long as
         there is less left to write.
         """
         least = None
-        ledger, writer = _ledger_name(due.sink, batch), self._writers[due.place]
-        while due.judgement.entry.moves:
-            is_new = self._process.begin_write(batch.plan, ledger, writer)
+        target, writer = batch.target(task.sink), self._writers[task.index]
+        while task.judgement.entry.moves:
+            is_new = self._process.begin_write(batch.plan, target, writer)
             try:
-                written = self._writer.write(due.sink, frame, due.judgement.entry, batch.plan)
+                written = self._writer.write(task.sink, frame, task.judgement.entry, batch.plan)
             except ForeignWriterError as foreign:
-                if is_new and not (self._writer.doubtful or due.sink.per_partition):
-                    self._process.end_write(batch.plan, ledger, None)
-                due = self._again(due, batch, foreign)
-                left = len(due.judgement.entry.moves)
-                if least is not None and left >= least:
+                if is_new and not (self._writer.doubtful or task.sink.per_partition):
+                    self._process.end_write(batch.plan, target, None)
+                task = self._again(task, batch, foreign)
+                remaining = len(task.judgement.entry.moves)
+                if least is not None and remaining >= least:
                     raise
-                least = left
+                least = remaining
             else:
-                self._process.end_write(batch.plan, ledger, writer)
-                return due, written
-        return due, None
+                self._process.end_write(batch.plan, target, writer)
+                return task, written
+        return task, None
 
-    def _again(self, due: _Due, batch: _BatchInProgress, foreign: ForeignWriterError) -> _Due:
+    def _again(
+        self, task: _SinkTask, batch: _BatchInProgress, foreign: ForeignWriterError
+    ) -> _SinkTask:
         """Judge again, after the ledger was moved between the reading and the writing of it.
 
         A driver that was about to end may have written this very batch: then all is well, and the
         batch is a replay. Raises `foreign` in any other case.
         """
-        heads = self._applied(due.sink, batch)
-        if is_of_another_topic(batch.plan, heads):
+        heads = self._applied(task.sink, batch)
+        if topic_was_recreated(batch.plan, heads):
             raise foreign  # the plan may be the older of the two
         try:
-            return self._judge(due.place, heads, batch)
+            return self._judge(task.index, heads, batch)
         except GuardError as error:
             raise foreign from error
 
     @contextmanager
-    def _made(self, frame: Any, plan: PlannedBatch, due: Sequence[_Due]) -> Iterator[Sequence[Any]]:
-        """The frames to write, one a sink; computed once where several sinks need them."""
-        made = frame if self._transform is None else self._transform(frame, plan)
-        several = isinstance(made, list | tuple)
-        self._check_made(made if several else [made], several=several)
+    def _outputs(
+        self, frame: Any, plan: PlannedBatch, due: Sequence[_SinkTask]
+    ) -> Iterator[Sequence[Any]]:
+        """The frames to write, one a sink; computed once if several sinks need them."""
+        outputs = frame if self._transform is None else self._transform(frame, plan)
+        several = isinstance(outputs, list | tuple)
+        self._check_outputs(outputs if several else [outputs], several=several)
         if len(due) == 1:
-            yield made if several else [made] * len(self._sinks)
+            yield outputs if several else [outputs] * len(self._sinks)
             return
-        kept = frame if several else made
-        held = self._frames.hold(kept)
+        reused = frame if several else outputs
+        cached = self._frames.hold(reused)
         try:
             if several:
-                yield [self._frames.replan(one) for one in made]
+                yield [self._frames.replan(output) for output in outputs]
             else:
-                yield [held] * len(self._sinks)
+                yield [cached] * len(self._sinks)
         finally:
-            self._frames.release(kept)
+            self._frames.release(reused)
 
-    def _check_made(self, made: Sequence[Any], *, several: bool) -> None:
+    def _check_outputs(self, outputs: Sequence[Any], *, several: bool) -> None:
         """Raise SettingsError if a sink would not get exactly one DataFrame."""
-        wrong = [type(one).__name__ for one in made if not self._frames.is_frame(one)]
-        if not wrong and (not several or len(made) == len(self._sinks)):
+        wrong = [type(output).__name__ for output in outputs if not self._frames.is_frame(output)]
+        if not wrong and (not several or len(outputs) == len(self._sinks)):
             return
-        given = f"{len(made)} results" if several else type(made[0]).__name__
+        description = f"{len(outputs)} results" if several else type(outputs[0]).__name__
         if several and wrong:
-            given += f", {wrong[0]} among them,"
+            description += f", {wrong[0]} among them,"
         raise SettingsError(
-            f"the transform returned {given} for {len(self._sinks)} sinks",
+            f"the transform returned {description} for {len(self._sinks)} sinks",
             fix="Return one Spark DataFrame for all sinks, or a list with one for each",
         )
-
-
-def _refuse(**given: str) -> None:
-    for name, value in given.items():
-        consent = "restart" if name == "on_recreated" else "accept"
-        require_one_of(name, value, ("fail", consent))
-
-
-def _ledger_name(sink: Sink, batch: _BatchInProgress) -> tuple[str, LedgerKey]:
-    return sink.label, LedgerKey(sink.key, batch.name)
-
-
-def _ledger_of(sink: Sink) -> SinkLedger:
-    return SinkLedger(sink.key, sink.ledger_place if isinstance(sink, PlacedSink) else None)
-
-
-def _state_lost(batch: _BatchInProgress, sink: Sink) -> QueryStateLost:
-    return QueryStateLost(
-        query=batch.name,
-        run_id=batch.plan.run_id,
-        batch_id=batch.plan.batch_id,
-        sink=sink.label,
-    )
-
-
-def _replayed(batch: _BatchInProgress, sink: Sink, *, discarded: bool) -> BatchReplayed:
-    return BatchReplayed(
-        query=batch.name,
-        run_id=batch.plan.run_id,
-        batch_id=batch.plan.batch_id,
-        sink=sink.label,
-        discarded=discarded,
-    )
 
 
 def batch_failed(
     error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
 ) -> BatchFailed:
     """Return the event; the texts of foreign errors may hold secrets, and are left out."""
-    ours = error if isinstance(error, EoListenerError) else None
+    own = error if isinstance(error, EoListenerError) else None
     return BatchFailed(
         query=query,
         run_id=run_id,
         batch_id=batch_id,
         sink=sink,
         error=type(error).__name__,
-        problem=ours.problem if ours else "the transform or Spark failed, not eo_listener",
-        cause=ours.cause if ours else None,
-        fix=ours.fix
-        if ours
+        problem=own.problem if own else "the transform or Spark failed, not eo_listener",
+        cause=own.cause if own else None,
+        fix=own.fix
+        if own
         else "Read the query's own error, query.exception(), or the driver's log",
     )
 

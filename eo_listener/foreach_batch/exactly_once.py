@@ -168,11 +168,11 @@ def _check(
                 "table=...)",
             )
     texts = {"name": name, "checkpoint": checkpoint, "new_checkpoint": new_checkpoint}
-    for what, given in texts.items():
-        if given is not None and (not isinstance(given, str) or not given.strip()):
+    for argument, value in texts.items():
+        if value is not None and (not isinstance(value, str) or not value.strip()):
             raise SettingsError(
-                f"{what} is {given!r}, not a non-empty string",
-                fix=f'Give a string, {what}="...", or leave it out',
+                f"{argument} is {value!r}, not a non-empty string",
+                fix=f'Give a string, {argument}="...", or leave it out',
             )
     if not isinstance(options, Mapping):
         raise SettingsError("options is not a mapping", fix="Give the reader's options as a dict")
@@ -199,15 +199,15 @@ def _show_first(error: EoListenerError) -> None:
     Python prints the first cause of an exception first, and one that was never raised without a
     traceback.
     """
-    said = type(error).__new__(type(error))
-    said.__dict__.update(error.__dict__)
-    said.args = error.args
+    headline = type(error).__new__(type(error))
+    headline.__dict__.update(error.__dict__)
+    headline.args = error.args
     first: BaseException = error
-    seen = {id(error)}  # `raise error from error` makes it its own cause
-    while (before := _printed_before(first)) is not None and id(before) not in seen:
-        seen.add(id(before))
-        first = before
-    first.__cause__ = said
+    visited = {id(error)}  # `raise error from error` makes it its own cause
+    while (earlier := _printed_before(first)) is not None and id(earlier) not in visited:
+        visited.add(id(earlier))
+        first = earlier
+    first.__cause__ = headline
 
 
 def _printed_before(error: BaseException) -> BaseException | None:
@@ -271,10 +271,10 @@ def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] |
 def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
     """Return True if a transform takes its batch, as a second parameter or as `batch`."""
     named = signature.parameters.get("batch")
-    for given in ((None,), (None, None)):
-        asked = named is not None and named.kind is not inspect.Parameter.KEYWORD_ONLY
-        if _fits(signature, *given) and not (len(given) == 1 and asked):
-            wants = len(given) == 2
+    for arguments in ((None,), (None, None)):
+        names_batch = named is not None and named.kind is not inspect.Parameter.KEYWORD_ONLY
+        if _fits(signature, *arguments) and not (len(arguments) == 1 and names_batch):
+            wants = len(arguments) == 2
             break
     else:
         raise SettingsError(
@@ -293,9 +293,9 @@ def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
     return wants
 
 
-def _fits(signature: inspect.Signature, *given: object) -> bool:
+def _fits(signature: inspect.Signature, *arguments: object) -> bool:
     try:
-        signature.bind(*given)
+        signature.bind(*arguments)
     except TypeError:
         return False
     return True

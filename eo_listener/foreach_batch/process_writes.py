@@ -1,4 +1,4 @@
-"""What this process has already written: the sinks in use, and the ledgers of each run."""
+"""The writes of this process: the sinks in use, and the ledgers of each run."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, NoReturn
 
 from eo_listener.errors import SettingsError, few
 from eo_listener.model.ledger import LedgerKey
-from eo_listener.model.ledger_place import PlacedSink
+from eo_listener.model.ledger_place import place_of
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
 
 _KEPT: Final = 1000  # runs; one that is older than so many others has had its first batch
 
-SinkLedger: TypeAlias = tuple[str, LedgerKey]
-"""The label of a sink, and what its ledger is kept under."""
+
+class WriteTarget(NamedTuple):
+    """The label of a sink, and the key under which its ledger has a query."""
+
+    label: str
+    key: LedgerKey
 
 
 @dataclass(slots=True)
@@ -26,7 +30,7 @@ class _Run:
 
     names: set[LedgerKey] = field(default_factory=set)
     batch_id: int | None = None
-    writers: dict[SinkLedger, object] = field(default_factory=dict)
+    writers: dict[WriteTarget, object] = field(default_factory=dict)
 
 
 class ProcessWrites:
@@ -48,23 +52,23 @@ class ProcessWrites:
 
         Raises SettingsError if another batch still uses one of them.
         """
-        ours = {id(sink) for sink in sinks}
+        sink_ids = {id(sink) for sink in sinks}
         with self._changed:
-            if not self._changed.wait_for(lambda: not ours & self._in_use, timeout):
-                theirs = [sink.label for sink in sinks if id(sink) in self._in_use]
+            if not self._changed.wait_for(lambda: not sink_ids & self._in_use, timeout):
+                busy = [sink.label for sink in sinks if id(sink) in self._in_use]
                 raise SettingsError(
                     "two queries run at the same time with the same exactly_once(...), or with "
-                    f"the same sink: {few(theirs)}",
+                    f"the same sink: {few(busy)}",
                     cause="a sink writes one batch at a time: its connections, and what it has "
                     "read of its ledger, belong to that batch",
                     fix="Call exactly_once(...) for each query, with sinks of its own",
                 )
-            self._in_use |= ours
+            self._in_use |= sink_ids
         try:
             yield
         finally:
             with self._changed:
-                self._in_use -= ours
+                self._in_use -= sink_ids
                 self._changed.notify_all()
 
     def add_name(self, run_id: str, key: LedgerKey) -> None:
@@ -83,7 +87,7 @@ class ProcessWrites:
             return frozenset(run.names if run else ())
 
     def claim_replay(
-        self, plan: PlannedBatch, ledger: SinkLedger, writer: object, *, of_this_run: bool
+        self, plan: PlannedBatch, target: WriteTarget, writer: object, *, in_this_run: bool
     ) -> bool:
         """Claim a batch that the ledger has already; return False if it is another writer's.
 
@@ -91,26 +95,26 @@ class ProcessWrites:
         """
         with self._changed:
             writers = self._writers(plan)
-            known = writers.get(ledger)
-            if known is not writer and (known is not None or of_this_run):
+            claimant = writers.get(target)
+            if claimant is not writer and (claimant is not None or in_this_run):
                 return False
-            writers[ledger] = writer
+            writers[target] = writer
             return True
 
-    def begin_write(self, plan: PlannedBatch, ledger: SinkLedger, writer: object) -> bool:
+    def begin_write(self, plan: PlannedBatch, target: WriteTarget, writer: object) -> bool:
         """Claim a batch that is about to be written; return whether nobody had claimed it."""
         with self._changed:
             writers = self._writers(plan)
-            is_new = ledger not in writers
-            writers.setdefault(ledger, writer)
+            is_new = target not in writers
+            writers.setdefault(target, writer)
             return is_new
 
-    def end_write(self, plan: PlannedBatch, ledger: SinkLedger, writer: object | None) -> None:
+    def end_write(self, plan: PlannedBatch, target: WriteTarget, writer: object | None) -> None:
         """Name the writer of a batch; None takes the claim of a write back."""
         with self._changed:
-            self._writers(plan).pop(ledger, None)
+            self._writers(plan).pop(target, None)
             if writer is not None:
-                self._writers(plan)[ledger] = writer
+                self._writers(plan)[target] = writer
 
     def _run(self, run_id: str) -> _Run:
         run = self._runs.setdefault(run_id, _Run())
@@ -118,7 +122,7 @@ class ProcessWrites:
             del self._runs[next(iter(self._runs))]
         return run
 
-    def _writers(self, plan: PlannedBatch) -> dict[SinkLedger, object]:
+    def _writers(self, plan: PlannedBatch) -> dict[WriteTarget, object]:
         run = self._run(plan.run_id)
         if run.batch_id != plan.batch_id:
             run.batch_id, run.writers = plan.batch_id, {}
@@ -137,7 +141,7 @@ def refuse_shared_ledgers(sinks: Sequence[Sink]) -> None:
         )
     named: dict[tuple[object, str], Sink] = {}
     for sink in sinks:
-        place = _ledger_of(sink), sink.key
+        place = _ledger_identity(sink), sink.key
         first = named.get(place)
         named[place] = sink
         if first is None:
@@ -153,9 +157,9 @@ def refuse_shared_ledgers(sinks: Sequence[Sink]) -> None:
         raise SettingsError(problem, cause=cause, fix=fix)
 
 
-def second_call(plan: PlannedBatch) -> SettingsError:
-    """Return the error for a second call with a batch, after one that returned."""
-    return SettingsError(
+def refuse_second_call(plan: PlannedBatch) -> NoReturn:
+    """Raise SettingsError for a second call with a batch, after one that returned."""
+    raise SettingsError(
         f"exactly_once(...) was called a second time with batch {plan.batch_id}, after a call "
         "that returned: the second call wrote nothing",
         cause="a foreachBatch function calls the same exactly_once(...) twice, but a sink "
@@ -179,11 +183,11 @@ def second_writer(plan: PlannedBatch, sink: Sink) -> SettingsError:
     )
 
 
-def _ledger_of(sink: Sink) -> object:
-    """Return what sinks of one ledger have in common; a topic may hold several targets' heads."""
-    place = sink.ledger_place if isinstance(sink, PlacedSink) else None
+def _ledger_identity(sink: Sink) -> object:
+    """Return a value that sinks of one ledger share; a topic may hold several targets' heads."""
+    place = place_of(sink)
     if place is not None and not place.is_known:
         return id(sink)
     if place is None or not place.is_apart:
         return sink.label
-    return place.address, frozenset(one.strip() for one in (place.servers or "").split(","))
+    return place.address, frozenset(server.strip() for server in (place.servers or "").split(","))

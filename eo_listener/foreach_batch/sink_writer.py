@@ -41,8 +41,8 @@ class RetryLimits:
         """
         ends = clock() + self.timeout
         pause = self.first
-        while (left := ends - clock()) > 0:
-            yield min(pause, left)
+        while (remaining := ends - clock()) > 0:
+            yield min(pause, remaining)
             pause = min(2 * pause, self.longest)
 
 
@@ -53,7 +53,7 @@ logger = logging.getLogger("eo_listener")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """An entry is durable. `applied` is None when it is the ledger that says so."""
+    """A durable entry. `applied` is None if only the ledger shows it."""
 
     applied: Applied | None
     attempts: int
@@ -95,31 +95,31 @@ class SinkWriter:
         Raises ForeignWriterError, and SinkError when the store could not be made to take it, or
         could not be asked whether it has.
         """
-        left, self.doubtful = entry, False
+        remaining, self.doubtful = entry, False
         pauses = self._pauses()
         again = f"retrying batch {entry.batch_id} of {entry.query!r}"
         attempts = 0
-        while left.moves:
+        while remaining.moves:
             attempts += 1
             try:
-                applied = sink.apply(frame, left, plan)
-                return Written(applied=applied if left is entry else None, attempts=attempts)
+                applied = sink.apply(frame, remaining, plan)
+                return Written(applied=applied if remaining is entry else None, attempts=attempts)
             except ForeignWriterError:
                 # It may be ourselves: what was in doubt can land while the next attempt waits
                 # for its locks, after the ledger was read.
-                before = left
-                left = self._missing(sink, entry) if self.doubtful else left
-                if len(left.moves) == len(before.moves):
+                before = remaining
+                remaining = self._missing(sink, entry) if self.doubtful else remaining
+                if len(remaining.moves) == len(before.moves):
                     raise
             except OutcomeUnknownError as unknown:
                 self.doubtful = True
-                left = self._found_out(sink, entry, unknown)
-                if left.moves:
+                remaining = self._found_out(sink, entry, unknown)
+                if remaining.moves:
                     self._pause(pauses, unknown, again)
             except (RetriableSinkError, SinkLockedError) as error:
                 self._pause(pauses, error, again)
                 if sink.per_partition:  # of its transactions some may have been committed
-                    left = self._found_out(sink, entry, error)
+                    remaining = self._found_out(sink, entry, error)
         return Written(applied=None, attempts=attempts)
 
     def _pauses(self) -> Iterator[float]:
@@ -158,7 +158,7 @@ class SinkWriter:
             head = heads.get(tp)
             if head == entry.head(tp):
                 continue
-            if head != move.found:
+            if head != move.expected:
                 raise _foreign(sink, entry, tp, head)
             missing[tp] = move
         if missing and len(missing) < len(entry.moves) and not sink.per_partition:

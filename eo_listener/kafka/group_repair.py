@@ -81,7 +81,7 @@ class GroupRepair:
                 failed |= self._commit(store, part)
         finally:
             store.close()
-        return GroupOutcome(change=change, held=self._read_back(), failed=failed)
+        return GroupOutcome(change=change, group_positions=self._read_back(), errors=failed)
 
     def close(self) -> None:
         """Close the connections."""

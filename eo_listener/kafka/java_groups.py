@@ -76,7 +76,7 @@ class JavaGroups:
         ]
         ids = {topic: log["id"] for topic, log in answer["logs"].items()}
         return GroupSnapshot(
-            held=_unpacked(answer),
+            positions=_unpacked(answer),
             starts={tp: start for tp, start, _ in edges},
             ends={tp: end for tp, _, end in edges},
             topic_ids={topic: found for topic, found in ids.items() if found is not None},

@@ -88,7 +88,7 @@ class Logs:
         errors |= refused_starts | refused_ends
         readable = {name: topic for name, topic in found.items() if name not in errors}
         return GroupSnapshot(
-            held={tp: at for tp, at in held.positions.items() if tp.topic not in errors},
+            positions={tp: at for tp, at in held.positions.items() if tp.topic not in errors},
             starts={tp: start for tp, start in starts.items() if tp.topic not in errors},
             ends={tp: end for tp, end in ends.items() if tp.topic not in errors},
             topic_ids={name: topic.id for name, topic in readable.items() if topic.id is not None},

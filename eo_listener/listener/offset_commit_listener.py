@@ -226,7 +226,8 @@ def _driver() -> Driver | None:
 def _close_all() -> None:
     """Close every listener, in the time of the one that waits longest."""
     listeners = list(_open)
-    deadline = time.monotonic() + max((one._flush_timeout for one in listeners), default=0.0)  # noqa: SLF001  # our own
+    timeouts = [listener._flush_timeout for listener in listeners]  # noqa: SLF001  # our own
+    deadline = time.monotonic() + max(timeouts, default=0.0)
     for listener in listeners:
         try:
             listener._close(deadline)  # noqa: SLF001  # our own

@@ -83,7 +83,7 @@ class Settings:
         mode: str = "simple",
         guard: str = "withhold",
         on_rewind: str = "refuse",
-        **given: Any,
+        **settings: Any,
     ) -> Settings:
         """Build from what a program gives, choices by their names. Raises SettingsError."""
         if not isinstance(kafka, Mapping):
@@ -100,7 +100,7 @@ class Settings:
             mode=choice(CommitMode, "mode", mode),
             guard=choice(GuardMode, "guard", guard),
             on_rewind=choice(OnRewind, "on_rewind", on_rewind),
-            **given,
+            **settings,
         )
 
     @classmethod
@@ -109,7 +109,7 @@ class Settings:
 
         Raises SettingsError, which names the key; a key that is not known is one too.
         """
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         kafka: dict[str, str] = {}
         for key, text in conf.items():
             if not key.startswith(PREFIX):
@@ -119,10 +119,10 @@ class Settings:
                 kafka[name.removeprefix(_KAFKA)] = text
             elif name in _ARGUMENTS:
                 argument, read = _ARGUMENTS[name]
-                given[argument] = read(key, text)
+                arguments[argument] = read(key, text)
             elif name not in _OTHERS:
                 _refuse(key)
-        return cls.of(kafka=kafka, **given)
+        return cls.of(kafka=kafka, **arguments)
 
     @property
     def routing(self) -> GroupRouting:
@@ -153,13 +153,13 @@ def require_texts(properties: Mapping[Any, Any]) -> None:
             )
 
 
-def _servers(given: object) -> str:
-    if not isinstance(given, str) or not given.strip():
+def _servers(servers: object) -> str:
+    if not isinstance(servers, str) or not servers.strip():
         raise SettingsError(
-            f"bootstrap_servers must be host:port, got {given!r}",
+            f"bootstrap_servers must be host:port, got {servers!r}",
             fix="Give 'host:9092'; separate several with commas",
         )
-    return given
+    return servers
 
 
 def require_observers(observers: object) -> tuple[Observer, ...]:
@@ -168,14 +168,14 @@ def require_observers(observers: object) -> tuple[Observer, ...]:
         raise SettingsError(
             f"observers must be a list, got {observers!r}", fix="Give a list: observers=[print]"
         )
-    found = tuple(observers)
-    for observer in found:
+    functions = tuple(observers)
+    for observer in functions:
         if not callable(observer):
             raise SettingsError(
                 f"observers must contain functions only, got {observer!r}",
                 fix="Give functions that take an event",
             )
-    return found
+    return functions
 
 
 def _text(_key: str, text: str) -> str:
@@ -238,10 +238,10 @@ _OTHERS: Final = frozenset({"python"})  # read in the JVM, before there is a Pyt
 
 
 def _refuse(key: str) -> None:
-    known = sorted(PREFIX + name for name in (*_ARGUMENTS, *_OTHERS))
-    near = difflib.get_close_matches(key, known, n=1)
+    keys = sorted(PREFIX + name for name in (*_ARGUMENTS, *_OTHERS))
+    near = difflib.get_close_matches(key, keys, n=1)
     raise SettingsError(
         f"unknown setting {key}",
         cause="it is misspelt or belongs to another version",
-        fix=f"Write {near[0]}" if near else f"Known are {', '.join(known)}, {PREFIX}{_KAFKA}*",
+        fix=f"Write {near[0]}" if near else f"Known are {', '.join(keys)}, {PREFIX}{_KAFKA}*",
     )

@@ -12,12 +12,12 @@ from eo_listener.errors import SettingsError
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
-def require_one_of(name: str, value: object, known: Iterable[object]) -> None:
+def require_one_of(name: str, value: object, choices: Iterable[object]) -> None:
     """Raise SettingsError for a value that the argument `name` does not take."""
-    known = tuple(known)
-    if value not in known:
+    choices = tuple(choices)
+    if value not in choices:
         raise SettingsError(
-            f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}",
+            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}",
             fix="Give one of these",
         )
 

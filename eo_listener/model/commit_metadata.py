@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 MAX_BYTES = 120
@@ -65,9 +66,9 @@ class CommitMetadata:
         """The number of the batch; None if a command committed offsets that belong to no batch."""
         return None if self.batch_id < 0 else self.batch_id
 
-    def rewinding(self, held: int) -> CommitMetadata:
-        """The same, for a commit that takes the group back from `held`."""
-        return replace(self, rewound_from=held)
+    def rewinding(self, group_offset: int) -> CommitMetadata:
+        """The same, for a commit that takes the group back from `group_offset`."""
+        return replace(self, rewound_from=group_offset)
 
     def withholding(self) -> CommitMetadata:
         """The same, with the guard's mark."""
@@ -77,10 +78,10 @@ class CommitMetadata:
         """The same, for a commit in the transaction of a sink."""
         return replace(self, by_sink=True)
 
-    def same_writer(self, other: CommitMetadata | None) -> bool:
+    def same_writer(self, metadata: CommitMetadata | None) -> bool:
         """Return True if the same run of the same query wrote both."""
         mine = (self.query_id, self.run_id)
-        return other is not None and mine == (other.query_id, other.run_id)
+        return metadata is not None and mine == (metadata.query_id, metadata.run_id)
 
     def text(self) -> str:
         """Return compact JSON of at most 120 bytes of UTF-8; the name gives way."""
@@ -111,6 +112,7 @@ class CommitMetadata:
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
+    @lru_cache(1024)  # a query commits all of its partitions with the same text
     def parse(cls, text: str | None) -> CommitMetadata | None:
         """Read a committed text back; None for one that another program wrote.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -52,11 +51,6 @@ class PartitionLag:
         return max(0.0, (now_ms - self.oldest_ms) / 1000)
 
 
-@lru_cache(maxsize=1024)  # a query commits all of its partitions with the same text
-def _writer(metadata: str) -> CommitMetadata | None:
-    return CommitMetadata.parse(metadata)
-
-
 def compare(
     committed: Mapping[TopicPartition, Position],
     log_ends: Mapping[TopicPartition, int],
@@ -72,7 +66,7 @@ def compare(
                 partition=tp,
                 committed=position.offset if position else None,
                 log_end=log_ends.get(tp),
-                writer=_writer(position.metadata) if position else None,
+                writer=CommitMetadata.parse(position.metadata) if position else None,
                 stable_end=stable_ends.get(tp),
                 oldest_ms=oldest_ms.get(tp),
             )

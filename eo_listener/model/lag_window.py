@@ -96,8 +96,8 @@ class LagWindow:
 
 def gravest(verdicts: list[LagVerdict | None]) -> LagVerdict | None:
     """The verdict of a group: the gravest of its partitions; None if nothing is known yet."""
-    known = {one for one in verdicts if one is not None}
-    worst = max(known, key=lambda one: one.gravity, default=None)
+    ranked = {verdict for verdict in verdicts if verdict is not None}
+    worst = max(ranked, key=lambda verdict: verdict.gravity, default=None)
     return None if worst is LagVerdict.OK and None in verdicts else worst
 
 

@@ -79,7 +79,7 @@ class AppliedBatch:
 class TakenBack(NamedTuple):
     """That a table was taken back to before later batches, and its ledger with it.
 
-    `cause` is what was done; `fix` the command that undoes it, empty if there is none.
+    `cause` names the operation, `fix` the command that undoes it; empty if no command does.
     """
 
     cause: str
@@ -90,39 +90,40 @@ class TakenBack(NamedTuple):
 class StoredLedger:
     """A store's record of one sink and query, read at one moment.
 
-    `moved_at` has times in the store's own format, if the store has any. `begun` is a batch that
-    was begun and not finished, by a sink without transactions. `newest_only`: the history is that
-    of the newest batches, and may lack the first batch of a partition and batches with a gap.
-    `targets` are the topics that rows went to, for a sink into topics; `replaced` those of them
-    that were deleted since, or deleted and recreated.
+    `moved_at` has times in the store's own format, if the store has any.
     """
 
     key: LedgerKey
     heads: Mapping[TopicPartition, Head]
     moved_at: Mapping[TopicPartition, str]
+    #: A batch that a sink without transactions has begun and not finished.
     begun: int | None = None
     taken_back: TakenBack | None = None
+    #: True if the history is that of the newest batches: it may lack the first batch of a
+    #: partition and batches with a gap.
     newest_only: bool = False
+    #: The topics that rows went to, for a sink into topics.
     targets: tuple[str, ...] = ()
+    #: Those targets that were deleted since, or deleted and recreated.
     replaced: tuple[str, ...] = ()
 
 
 class Move(NamedTuple):
-    """One partition's step: the sink writes it only if the ledger still holds `found`.
+    """One partition's step: the sink writes it only if the ledger still holds `expected`.
 
     A tuple, since a batch has one for each of its partitions, and a frozen dataclass takes four
     times as long to make.
-
-    `source` is the index of the source. `verdict` is None for an empty range, which moves no offset
-    but marks that this batch was applied. `found` is None if there must be no head yet. `gap` are
-    offsets skipped or lost before `range` or at its beginning, which the user has accepted.
     """
 
+    #: The index of the source.
     source: int
     range: OffsetRange
     topic_id: str | None
+    #: None for an empty range, which moves no offset but marks that this batch was applied.
     verdict: BatchVerdict | None
-    found: Head | None
+    #: None if there must be no head yet.
+    expected: Head | None
+    #: Offsets skipped or lost before `range` or at its beginning, which the user has accepted.
     gap: OffsetRange | None = None
 
 

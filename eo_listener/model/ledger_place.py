@@ -30,7 +30,7 @@ class LedgerStore(Enum):
         begins, colon, _ = address.partition(":")
         if begins == "postgresql":
             return cls.POSTGRES
-        return next((one for one in cls if colon and one.value == begins), None)
+        return next((store for store in cls if colon and store.value == begins), None)
 
     @property
     def in_table(self) -> bool:
@@ -82,10 +82,10 @@ class LedgerPlace:
             "accept", [*words, "--partition", str(tp), "--gap", str(gap), *options]
         )
 
-    def _command(self, what: str, words: list[str]) -> str:
+    def _command(self, verb: str, words: list[str]) -> str:
         place = [self.address, *(() if self.schema is None else ("--schema", self.schema))]
         where = () if self.servers is None else ("-b", self.servers)
-        command = typed_command(["ledger", what, *place, *words, *where], *self.same)
+        command = typed_command(["ledger", verb, *place, *words, *where], *self.same)
         return f"{command} ({self.more})" if self.more else command
 
 
@@ -97,6 +97,11 @@ class PlacedSink(Protocol):
     def ledger_place(self) -> LedgerPlace:
         """The place, once `applied` has returned. Makes no request, and holds no secret."""
         ...
+
+
+def place_of(sink: object) -> LedgerPlace | None:
+    """Return the place of a sink's ledger; None if no command finds it."""
+    return sink.ledger_place if isinstance(sink, PlacedSink) else None
 
 
 def target_first(has_it: str, *, all_there: str, none_there: str) -> str:

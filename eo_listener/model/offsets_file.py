@@ -61,7 +61,7 @@ def write_csv(groups: Iterable[ExportedGroup]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     for group in groups:
         first = () if len(groups) == 1 else (group.group,)
-        writer.writerows((*first, *one.partition, one.offset) for one in group.partitions)
+        writer.writerows((*first, *row.partition, row.offset) for row in group.partitions)
     return text.getvalue()
 
 
@@ -73,14 +73,14 @@ def write_json(groups: Iterable[ExportedGroup], *, servers: str, exported_at: in
             "group": group.group,
             "partitions": [
                 {
-                    "topic": one.partition.topic,
-                    "partition": one.partition.partition,
-                    "offset": one.offset,
-                    "topic_id": one.topic_id,
-                    "timestamp": one.timestamp,
-                    "metadata": one.metadata,
+                    "topic": exported.partition.topic,
+                    "partition": exported.partition.partition,
+                    "offset": exported.offset,
+                    "topic_id": exported.topic_id,
+                    "timestamp": exported.timestamp,
+                    "metadata": exported.metadata,
                 }
-                for one in group.partitions
+                for exported in group.partitions
             ],
         }
         for group in groups
@@ -97,13 +97,13 @@ def read_exported(text: str) -> tuple[ExportedGroup, ...]:
     for name in _twice(group.group for group in groups):
         raise _wrong(f"group {name} appears twice")
     for group in groups:
-        for tp in _twice(one.partition for one in group.partitions):
+        for tp in _twice(exported.partition for exported in group.partitions):
             raise _wrong(f"{tp} appears twice")
     return groups
 
 
 def _read_csv(text: str) -> tuple[ExportedGroup, ...]:
-    found: dict[str | None, list[ExportedPartition]] = {}
+    partitions: dict[str | None, list[ExportedPartition]] = {}
     try:
         lines = list(csv.reader(io.StringIO(text), strict=True))
     except csv.Error as error:
@@ -122,12 +122,12 @@ def _read_csv(text: str) -> tuple[ExportedGroup, ...]:
         if not _NUMBER.fullmatch(partition) or not _NUMBER.fullmatch(offset):
             raise _wrong(f"line {number}: partition and offset must be integers of at least 0")
         group = line[0] if columns == _WITH_GROUP else None
-        one = ExportedPartition(
+        exported = ExportedPartition(
             partition=_partition(topic, int(partition), f"line {number}"),
             offset=_offset(int(offset), f"line {number}"),
         )
-        found.setdefault(group, []).append(one)
-    return tuple(ExportedGroup(group=name, partitions=tuple(of)) for name, of in found.items())
+        partitions.setdefault(group, []).append(exported)
+    return tuple(ExportedGroup(group=name, partitions=tuple(of)) for name, of in partitions.items())
 
 
 def _read_json(text: str) -> tuple[ExportedGroup, ...]:
@@ -207,16 +207,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _twice(names: Iterable[T]) -> Iterator[T]:
-    seen: set[T] = set()
+    earlier: set[T] = set()
     for name in names:
-        if name in seen:
+        if name in earlier:
             yield name
-        seen.add(name)
+        earlier.add(name)
 
 
-def _wrong(what: str) -> FormatError:
+def _wrong(detail: str) -> FormatError:
     return FormatError(
-        f"the file of offsets cannot be read: {what}",
+        f"the file of offsets cannot be read: {detail}",
         cause="it was truncated or edited, or it is the wrong file",
         fix="Write it with `eo-listener group export`; a CSV line is topic,partition,offset",
     )

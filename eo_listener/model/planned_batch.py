@@ -13,31 +13,33 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """The offset ranges of one batch, by the index of the source, empty ones included.
-
-    `query` is the query's name, None if it has none; `sources` are those that read Kafka, `counted`
-    all others that have an offset, None if there are none. `stateful` marks a query whose output is
-    not a function of the batch's own rows (aggregation, stream-stream join, deduplication): it must
-    run each batch, even if its rows are discarded (SPARK-52008). `topic_ids`, `log_starts` and
-    `log_ends` are Kafka's answers from before any task could read. If Kafka was `asked`, they leave
-    out what does not exist; otherwise they are empty. Without `deterministic` the rows may differ
-    when computed again, according to Spark's plan before foreachBatch. `continued` are the
-    partitions that an earlier batch of the checkpoint has read: they start where that batch ended;
-    BATCHES is one of them.
-    """
+    """The offset ranges of one batch, by the index of the source, empty ones included."""
 
     query_id: str
     run_id: str
+    #: The query's name, None if it has none.
     query: str | None
     batch_id: int
+    #: Those that read Kafka.
     sources: Mapping[int, Mapping[TopicPartition, OffsetRange]]
+    #: All others that have an offset; None if all read Kafka.
     counted: CountedSources | None = None
+    #: True if the output is not a function of the batch's own rows (aggregation, stream-stream
+    #: join, deduplication): such a query must run each batch, even if its rows are discarded
+    #: (SPARK-52008).
     stateful: bool = False
+    #: With `log_starts` and `log_ends`, Kafka's answers from before any task could read.
     topic_ids: Mapping[str, str]
     log_starts: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
-    asked: bool = False
+    #: True if Kafka was asked: then these three leave out what does not exist. Otherwise they are
+    #: empty.
+    has_log_bounds: bool = False
+    #: False if the rows may differ when they are computed again, according to Spark's plan before
+    #: foreachBatch.
     deterministic: bool = True
+    #: The partitions that an earlier batch of the checkpoint has read: they start at the end of
+    #: that batch. BATCHES is one of them.
     continued: frozenset[TopicPartition] = frozenset()
 
     def began_at(self, initial: Mapping[TopicPartition, int]) -> PlannedBatch:
@@ -45,8 +47,10 @@ class PlannedBatch:
 
         Earlier batches have planned these, and read nothing of them.
         """
-        starts = {tp: one.start for ranges in self.sources.values() for tp, one in ranges.items()}
-        unread = {tp for tp in self.continued if tp in initial and initial[tp] == starts.get(tp)}
+        ranges = dict(chain.from_iterable(ranges.items() for ranges in self.sources.values()))
+        unread = {
+            tp for tp in self.continued & ranges.keys() if initial.get(tp) == ranges[tp].start
+        }
         return replace(self, continued=self.continued - unread)
 
     @property
@@ -72,9 +76,9 @@ class PlannedBatch:
                 cause="a batch is judged by the offsets of its sources, and it has none",
                 fix="Pass the function to the foreachBatch of a query that reads a stream",
             )
-        found: dict[TopicPartition, OffsetRange] = {}
+        merged: dict[TopicPartition, OffsetRange] = {}
         for index, ranges in self.sources.items():
-            twice = sorted(found.keys() & ranges.keys())
+            twice = sorted(merged.keys() & ranges.keys())
             if twice:
                 raise SettingsError(
                     f"two sources of the query read {twice[0]} (the second is source {index})",
@@ -87,8 +91,8 @@ class PlannedBatch:
                     "writes to a topic. (3) If two clusters have topics of this name, read each "
                     'in a separate query with a name of its own: exactly_once(..., name="...")',
                 )
-            found.update(ranges)
-        return {tp: found[tp] for tp in sorted(found)}
+            merged.update(ranges)
+        return {tp: merged[tp] for tp in sorted(merged)}
 
 
 def offset_ranges(

@@ -18,14 +18,14 @@ from eo_listener.offsets import Offsets, Position, TopicPartition
 class GroupSnapshot:
     """Kafka's answer about one group, and about the logs behind it.
 
-    `held` leaves out partitions for which the group has no offset; `starts` (the first offset
+    `positions` leaves out partitions for which the group has no offset; `starts` (the first offset
     still in the log) and `ends` (the next to be written) leave out partitions that do not exist;
     `topic_ids` leaves out topics that do not exist. Ids are as Kafka's own tools print them.
     `errors` has Kafka's error name for topics that were refused: nothing else says anything of
     them, and they may exist.
     """
 
-    held: Mapping[TopicPartition, Position]
+    positions: Mapping[TopicPartition, Position]
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
@@ -125,8 +125,8 @@ class QueryReader(Protocol):
 class ShimClient(Protocol):
     """The shim's calls inside Spark's JVM, whatever the connection to it."""
 
-    def call(self, what: str, argument: str) -> str:
-        """Do `what` with `argument`; both it and the answer are JSON texts. For any thread.
+    def call(self, name: str, argument: str) -> str:
+        """Do `name` with `argument`; both it and the answer are JSON texts. For any thread.
 
         They may hold secrets. Raises JvmError, which never does.
         """

@@ -18,9 +18,9 @@ def typed_command(words: Iterable[str], *same: str, arguments: Iterable[str] = (
     `same` are options that were given to this command and that the other one needs too. Their
     values may be secret, so they are named in words.
     """
-    given = list(arguments)
-    dashes = ["--"] if any(one.startswith("-") for one in given) else []
-    command = shlex.join(["eo-listener", *words, *dashes, *given])
+    last = list(arguments)
+    dashes = ["--"] if any(argument.startswith("-") for argument in last) else []
+    command = shlex.join(["eo-listener", *words, *dashes, *last])
     return f"{command} (with the same {' and '.join(same)})" if same else command
 
 
@@ -41,10 +41,10 @@ class ClusterCommands:
         cls, properties: Mapping[str, str] | None, storage: Mapping[str, object] | None = None
     ) -> ClusterCommands:
         """For the cluster that a client of these properties asks."""
-        given = properties or {}
+        client_properties = properties or {}
         return cls(
-            servers=given.get("bootstrap.servers"),
-            client=bool(given.keys() - {"bootstrap.servers"}),
+            servers=client_properties.get("bootstrap.servers"),
+            client=bool(client_properties.keys() - {"bootstrap.servers"}),
             storage=bool(storage),
         )
 

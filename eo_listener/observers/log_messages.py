@@ -75,7 +75,7 @@ def refused(event: CommitRefused) -> str:
     cause, fix = _REFUSALS[event.refusal]
     writer = f", {event.writer}" if event.writer else ""
     return (
-        f"refused to commit {event.offered}: {event.refusal.value} ({event.held}{writer}). "
+        f"refused to commit {event.offsets}: {event.refusal.value} ({event.obstacles}{writer}). "
         f"Cause: {cause}. Fix: {fix}"
     )
 
@@ -89,9 +89,9 @@ def foreign(event: ForeignCommit) -> str:
     else:
         who = f"another query ({event.writer})"
     return (
-        f"the group holds {event.found}, this driver committed {event.ours}. Cause: another "
-        f"writer commits to it: {who}. Fix: stop that writer, or give each a group of its own; "
-        "mode='transactional' (follow: --mode transactional) fences a zombie"
+        f"the group holds {event.group_offsets}, this driver committed {event.own_offsets}. "
+        f"Cause: another writer commits to it: {who}. Fix: stop that writer, or give each a group "
+        "of its own; mode='transactional' (follow: --mode transactional) fences a zombie"
     )
 
 

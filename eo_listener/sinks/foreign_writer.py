@@ -30,7 +30,7 @@ def foreign_writer(
 
 def refuse_moved(label: str, entry: Entry, heads: Mapping[TopicPartition, Head]) -> None:
     """Raise ForeignWriterError where the ledger, which has `heads`, is not as `entry` found it."""
-    if any(heads.get(tp) != move.found for tp, move in entry.moves.items()):
+    if any(heads.get(tp) != move.expected for tp, move in entry.moves.items()):
         raise ledger_changed(label, entry, heads)
 
 
@@ -49,7 +49,7 @@ def ledger_changed(
     wrong = [
         tp
         for tp, move in entry.moves.items()
-        if heads.get(tp) != move.found and heads.get(tp) != entry.head(tp)
+        if heads.get(tp) != move.expected and heads.get(tp) != entry.head(tp)
     ] or list(entry.moves)
     shown = "; ".join(_moved(tp, heads.get(tp), moved_at.get(tp)) for tp in wrong[:_SHOWN])
     more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""

@@ -180,7 +180,7 @@ def plan_acceptance(
         range=OffsetRange(gap.until, gap.until),
         topic_id=head.topic_id,
         verdict=None,
-        found=head,
+        expected=head,
         gap=gap,
     )
     return Entry(

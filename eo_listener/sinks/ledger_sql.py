@@ -155,7 +155,7 @@ class LedgerSql:
             [
                 (*self._moved(entry, tp, now), FORMAT, sink, entry.query, *tp)
                 for tp, move in entry.moves.items()
-                if move.found is None
+                if move.expected is None
             ],
         )
 
@@ -177,7 +177,7 @@ class LedgerSql:
                     *(was.range.until, was.batch_id, was.query_id, was.run_id),
                 )
                 for tp, move in entry.moves.items()
-                if (was := move.found) is not None
+                if (was := move.expected) is not None
             ],
         )
 
@@ -281,7 +281,7 @@ def verdict(move: Move) -> str | None:
         return GAP_ACCEPTED
     if move.verdict is not None:
         return move.verdict.value
-    return BatchVerdict.FIRST.value if move.found is None else None
+    return BatchVerdict.FIRST.value if move.expected is None else None
 
 
 def read_ledger_row(row: Sequence[Any]) -> LedgerRow:

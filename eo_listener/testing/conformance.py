@@ -105,10 +105,10 @@ class SinkConformance:
     def check(self, rows: Sequence[Row], heads: Heads, query: str = QUERY) -> None:
         """Compare what is durable, as a newly opened sink reads it."""
         with self.opened() as fresh:
-            found = dict(fresh.applied(query))
-        assert found == dict(heads), f"the ledger holds {found}, not {dict(heads)}"
-        there = sorted(self.read_rows(_TARGET))
-        assert there == sorted(rows), f"the target holds {there}, not {sorted(rows)}"
+            heads_now = dict(fresh.applied(query))
+        assert heads_now == dict(heads), f"the ledger holds {heads_now}, not {dict(heads)}"
+        stored = sorted(self.read_rows(_TARGET))
+        assert stored == sorted(rows), f"the target holds {stored}, not {sorted(rows)}"
 
     def check_refused(self, sink: Sink, entry: Entry) -> None:
         """Let the sink refuse `entry` as another driver's."""
@@ -161,9 +161,9 @@ class SinkConformance:
         with self.opened() as sink:
             sink.applied(QUERY)
             assert self.write(sink, entry).rows == _MANY
-        found = sorted(self.read_rows(_TARGET))
-        assert len(found) == _MANY, f"the target holds {len(found)} of {_MANY} rows"
-        assert found == sorted(rows_of(entry)), "the target holds other rows than the batch had"
+        stored = sorted(self.read_rows(_TARGET))
+        assert len(stored) == _MANY, f"the target holds {len(stored)} of {_MANY} rows"
+        assert stored == sorted(rows_of(entry)), "the target holds other rows than the batch had"
 
     def test_heads_are_exact(self) -> None:
         """Offsets and batches beyond 32 bits, and a topic id that is not known, come back so."""
@@ -214,38 +214,39 @@ class SinkConformance:
     def test_a_moved_head_is_not_overwritten(self) -> None:
         """Another offset, batch, query id or run in the ledger, or a missing head, refuses all."""
         first = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 2)})
-        there = heads_of(first)
+        current = heads_of(first)
         ranges = {_OTHER: OffsetRange(2, 4), _TP: OffsetRange(2, 4)}
         wrong = (
-            replace(there[_TP], range=OffsetRange(0, 1)),
-            replace(there[_TP], batch_id=7),
-            replace(there[_TP], query_id="query-2"),
-            replace(there[_TP], run_id="run-2"),
+            replace(current[_TP], range=OffsetRange(0, 1)),
+            replace(current[_TP], batch_id=7),
+            replace(current[_TP], query_id="query-2"),
+            replace(current[_TP], run_id="run-2"),
         )
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, first)
             for head in wrong:
-                self.check_refused(sink, entry_of({**there, _TP: head}, ranges, batch_id=1))
+                self.check_refused(sink, entry_of({**current, _TP: head}, ranges, batch_id=1))
                 turned = dict(reversed(ranges.items()))
-                self.check_refused(sink, entry_of({**there, _TP: head}, turned, batch_id=1))
-            self.check_refused(sink, entry_of({_OTHER: there[_OTHER]}, ranges, batch_id=1))
+                self.check_refused(sink, entry_of({**current, _TP: head}, turned, batch_id=1))
+            self.check_refused(sink, entry_of({_OTHER: current[_OTHER]}, ranges, batch_id=1))
             extra = TopicPartition("flights", 2)
-            unknown = entry_of({**there, extra: there[_TP]}, {**ranges, extra: OffsetRange(2, 3)})
+            more = {**current, extra: current[_TP]}
+            unknown = entry_of(more, {**ranges, extra: OffsetRange(2, 3)})
             self.check_refused(sink, unknown)
-            self.check(rows_of(first), there)
-            second = entry_of(there, ranges, batch_id=1)
+            self.check(rows_of(first), current)
+            second = entry_of(current, ranges, batch_id=1)
             self.write(sink, second)
         self.check([*rows_of(first), *rows_of(second)], heads_of(second))
 
     def test_the_same_entry_is_written_once(self) -> None:
         """An entry that is applied again is refused, by the same sink and by another."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
-        with self.opened() as sink, self.opened() as other:
+        with self.opened() as sink, self.opened() as second:
             sink.applied(QUERY)
             self.write(sink, entry)
             self.check_refused(sink, entry)
-            self.check_refused(other, entry)
+            self.check_refused(second, entry)
         self.check(rows_of(entry), heads_of(entry))
 
     def test_queries_and_sinks_do_not_meet(self) -> None:
@@ -292,8 +293,8 @@ class SinkConformance:
                 after = entry_of(heads_of(entry), {tp: OffsetRange(1, 2)}, query=word, run_id=word)
                 self.write(sink, after)
                 assert dict(sink.applied(word)) == heads_of(after), f"query {word!r}"
-            there = sorted(self.read_rows(f"rows of {word}"))
-            assert there == sorted([*rows_of(entry), *rows_of(after)]), f"target {word!r}"
+            stored = sorted(self.read_rows(f"rows of {word}"))
+            assert stored == sorted([*rows_of(entry), *rows_of(after)]), f"target {word!r}"
 
     def test_a_crash_before_the_commit_leaves_nothing(self) -> None:
         """At each point before the commit a killed driver leaves neither rows nor heads."""
@@ -375,8 +376,8 @@ class SinkConformance:
         """Two drivers that write the same range at the same time: one does, one is refused."""
         heads: Heads = {}
         rows: list[Row] = []
-        with self.opened() as one, self.opened() as two:
-            one.applied(QUERY)
+        with self.opened() as first, self.opened() as second:
+            first.applied(QUERY)
             for number in range(4):
                 one_range = {_TP: OffsetRange(number, number + 1)}
                 runs = [
@@ -384,7 +385,7 @@ class SinkConformance:
                     for name in ("one", "two")
                 ]
                 frames = [self.make_frame(rows_of(entry)) for entry in runs]
-                won = race((one, two), frames, runs)
+                won = race((first, second), frames, runs)
                 assert won.count(True) == 1, f"{won.count(True)} of two writers wrote"
                 entry = runs[won.index(True)]
                 heads, rows = heads_of(entry), rows + rows_of(entry)

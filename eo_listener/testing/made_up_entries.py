@@ -50,7 +50,7 @@ def entry_of(
             range=offset_range,
             topic_id=topic_id,
             verdict=_verdict(offset_range, heads.get(tp)),
-            found=heads.get(tp),
+            expected=heads.get(tp),
             gap=gap,
         )
         for tp, offset_range in ranges.items()
@@ -67,10 +67,10 @@ def rows_of(entry: Entry, word: str = "") -> list[Row]:
     ]
 
 
-def _verdict(offset_range: OffsetRange, found: Head | None) -> BatchVerdict | None:
+def _verdict(offset_range: OffsetRange, head: Head | None) -> BatchVerdict | None:
     if offset_range.start == offset_range.until:
         return None
-    return BatchVerdict.FIRST if found is None else BatchVerdict.NEXT
+    return BatchVerdict.FIRST if head is None else BatchVerdict.NEXT
 
 
 def plan_of(entry: Entry) -> PlannedBatch:

@@ -73,12 +73,12 @@ class MemoryGroups:
         here = [tp for tp in partitions if ids[tp.topic]]
         with self._lock:
             self.snapshots += 1
-            held = self.groups.get(group, {})
+            positions = self.groups.get(group, {})
             return GroupSnapshot(
-                held={tp: held[tp] for tp in partitions if tp in held},
+                positions={tp: positions[tp] for tp in partitions if tp in positions},
                 starts={tp: self.starts.get(tp, 0) for tp in here},
                 ends={tp: self.ends.get(tp, _ENDLESS) for tp in here},
-                topic_ids={topic: found for topic, found in ids.items() if found},
+                topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id},
                 errors=errors,
             )
 

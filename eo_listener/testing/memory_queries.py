@@ -14,8 +14,8 @@ class MemoryQueries:
     `given` are reader options by source index; None for queries that cannot be asked at all.
     """
 
-    def __init__(self, given: Mapping[int, Mapping[str, str]] | None) -> None:
-        self.given = given
+    def __init__(self, source_options: Mapping[int, Mapping[str, str]] | None) -> None:
+        self.given = source_options
         self.positions: dict[str, LivePosition] = {}
         self.modes: dict[str, QueryMode] = {}
         self.over: set[str] = set()

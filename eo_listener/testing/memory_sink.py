@@ -51,11 +51,11 @@ class MemoryStore:
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Read the heads that a query id has moved last, of each sink and query that has any."""
-        found = {
+        moved = {
             LedgerKey(*key): {tp: head for tp, head in heads.items() if head.query_id == query_id}
             for key, heads in self.heads.items()
         }
-        return {key: heads for key, heads in found.items() if heads}
+        return {key: heads for key, heads in moved.items() if heads}
 
 
 class Transaction:
@@ -74,15 +74,17 @@ class Transaction:
         self._rows.extend((key, row) for row in rows)
         return len(self._rows) - before
 
-    def move(self, key: str, query: str, tp: TopicPartition, found: Head | None, head: Head) -> int:
-        """Set a head if it still is as it was `found`; return how many heads were set: 0 or 1.
+    def move(
+        self, key: str, query: str, tp: TopicPartition, expected: Head | None, head: Head
+    ) -> int:
+        """Set a head if it still is as it was `expected`; return how many heads were set: 0 or 1.
 
         From here to its end no other transaction moves any. Raises SinkLockedError.
         """
         self._wait_for_lock()
-        held = self._store.heads.get((key, query), {})
+        heads = self._store.heads.get((key, query), {})
         moved = self._moved.setdefault((key, query), {})
-        if moved.get(tp, held.get(tp)) != found:
+        if moved.get(tp, heads.get(tp)) != expected:
             return 0
         moved[tp] = head
         return 1
@@ -224,11 +226,11 @@ class MemorySink:
 
     def _move(self, transaction: Transaction, entry: Entry) -> None:
         for tp, move in entry.moves.items():
-            moved = transaction.move(self._key, entry.query, tp, move.found, entry.head(tp))
+            moved = transaction.move(self._key, entry.query, tp, move.expected, entry.head(tp))
             if moved != 1:
                 raise ForeignWriterError(
                     f"another driver moved the ledger of {self.label}, at {tp}",
-                    ranges={tp: one.range for tp, one in entry.moves.items()},
+                    ranges={tp: move.range for tp, move in entry.moves.items()},
                     cause="a second driver runs this query, or this driver has a successor",
                     fix="Stop all drivers of the query but one, and restart the query",
                 )

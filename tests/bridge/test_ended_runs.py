@@ -84,7 +84,7 @@ class Driver:
         if isinstance(request, SnapshotRequest):
             here = [tp for tp in request.partitions if tp in held]
             snapshot = GroupSnapshot(
-                held={tp: held[tp] for tp in here},
+                positions={tp: held[tp] for tp in here},
                 starts={},
                 ends=dict.fromkeys(request.partitions, 1000),
                 topic_ids={"t": "id"},

@@ -45,7 +45,7 @@ def test_a_commit_in_part_names_what_has_moved(capsys: pytest.CaptureFixture[str
     """By partition, in the table and in the document; then the error ends the command."""
     change = GroupChange.plan("g", {T1: Position(offset=3)}, {T0: 5, T1: 7}, AUTHOR, rewinds=False)
     held = {T0: change.positions()[T0], T1: Position(offset=3)}
-    outcome = GroupOutcome(change=change, held=held, failed={"X": "X for t-1"})
+    outcome = GroupOutcome(change=change, group_positions=held, errors={"X": "X for t-1"})
     origin = Origin(what="x", offsets={T0: 5, T1: 7})
     _print(origin, change, executed=True, outcome=outcome)
     printed = capsys.readouterr().out
@@ -57,7 +57,7 @@ def test_a_commit_in_part_names_what_has_moved(capsys: pytest.CaptureFixture[str
     ]
     document = _document(origin, change, executed=True, outcome=outcome)
     assert [one["moved"] for one in document["partitions"]] == [True, False]  # type: ignore[attr-defined]  # a list
-    whole = GroupOutcome(change=change, held=change.positions(), failed={})
+    whole = GroupOutcome(change=change, group_positions=change.positions(), errors={})
     _print(origin, change, executed=True, outcome=whole)
     assert "committed: 2 partitions, and read back\n" in capsys.readouterr().out
 

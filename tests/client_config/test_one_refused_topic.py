@@ -134,7 +134,7 @@ def test_by_java_too(secured: Secured, java: GroupStore) -> None:
     assert answer == {place.free: None, place.seen: refused, place.hidden: refused}
     snapshot = java.snapshot(place.group, place.wanted, timeout=8)
     assert snapshot.errors == {place.hidden.topic: refused}
-    assert snapshot.held == {place.free: place.wanted[place.free]}
+    assert snapshot.positions == {place.free: place.wanted[place.free]}
     assert snapshot.ends.keys() == snapshot.starts.keys() == {place.free, place.seen}
     assert snapshot.topic_ids.keys() == {place.free.topic, place.seen.topic}
     with pytest.raises(KafkaError) as failed:

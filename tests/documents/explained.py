@@ -91,8 +91,8 @@ def guard_texts(error: type[EoListenerError]) -> Iterator[str]:
     """What the guard of batches says with a class, once for each reason and kind of ledger."""
     for kind in BatchErrorKind:
         if kind.value.error is error:
-            for words in dict.fromkeys(kind.value.words(apart=apart) for apart in (False, True)):
-                yield f"{words.what}. Cause: {words.cause}. Fix: {words.fix.format(**_PLACES)}"
+            for text in dict.fromkeys(kind.value.text(apart=apart) for apart in (False, True)):
+                yield f"{text.problem}. Cause: {text.cause}. Fix: {text.fix.format(**_PLACES)}"
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class FileSink:
         rows, ledger = self.read()
         heads = ledger.setdefault(entry.query, {})
         for tp, move in entry.moves.items():
-            if heads.get(tp) != move.found:
+            if heads.get(tp) != move.expected:
                 raise ForeignWriterError(f"{tp} was moved")
             heads[tp] = entry.head(tp)
         beside = self._path.with_suffix(".new")

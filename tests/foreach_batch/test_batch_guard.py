@@ -61,7 +61,7 @@ def test_what_continues_or_repeats_is_recognised_by_its_range(
         else:
             assert moves[P0].range == planned
             assert moves[P0].verdict is verdict
-            assert moves[P0].found == heads.get(P0)
+            assert moves[P0].expected == heads.get(P0)
             assert moves[P0].gap is None
 
 
@@ -150,7 +150,7 @@ def test_empty_ranges_have_no_verdict() -> None:
     moves = judged(plan, heads).entry.moves
     assert list(moves) == [P0, P2]
     assert moves[P2].verdict is None
-    assert (moves[P2].range, moves[P2].found) == ((4, 4), None)
+    assert (moves[P2].range, moves[P2].expected) == ((4, 4), None)
     off = plan_of({P0: (5, 9), P1: (1, 1), P2: (9, 9)})  # judged by their next offsets
     assert list(judged(off, heads | {P2: head_of(0, 4)}).entry.moves) == [P0]
 
@@ -177,11 +177,11 @@ def test_a_topic_that_kafka_no_longer_has_is_refused() -> None:
     heads = {P0: head_of(0, 5)}
     plan = plan_of({P0: (5, 9)}, topic_ids={})
     assert judged(plan, heads).verdict is BatchVerdict.NEXT
-    gone = replace(plan, asked=True)
+    gone = replace(plan, has_log_bounds=True)
     for known in (heads, {}):
         assert refused(PartitionVanishedError, gone, known, on_gap="accept").ranges == {P0: (5, 9)}
     assert judged(replace(gone, log_ends={P0: 9}), heads).verdict is BatchVerdict.NEXT
-    replay = plan_of({P0: (0, 5), P1: (3, 3)}, topic_ids={}, asked=True)
+    replay = plan_of({P0: (0, 5), P1: (3, 3)}, topic_ids={}, has_log_bounds=True)
     assert judged(replay, heads).verdict is BatchVerdict.REPLAY
 
 
@@ -296,7 +296,7 @@ def test_a_recreated_topic_may_be_taken_from_its_beginning() -> None:
         P1: (None, "T2", None),
         U0: (BatchVerdict.NEXT, "U", None),
     }
-    assert {tp: move.found for tp, move in moves.items()} == {tp: heads[tp] for tp in moves}
+    assert {tp: move.expected for tp, move in moves.items()} == {tp: heads[tp] for tp in moves}
     later = heads | {tp: found.entry.head(tp) for tp in moves}
     assert judged(plan, later).verdict is BatchVerdict.REPLAY  # the consent is needed no more
     follows = plan_of({P0: (9, 10), P1: (0, 1)}, topic_ids=plan.topic_ids)
@@ -326,7 +326,7 @@ def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
 def test_nothing_is_lost_of_a_recreated_topic_that_is_not_there_yet() -> None:
     """An old checkpoint stands beyond the new log, with no records to read: that is no gap."""
     heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
-    plan = plan_of({P0: (5, 9), P1: (3, 3)}, topic_ids={"t": "T2"}, asked=True)
+    plan = plan_of({P0: (5, 9), P1: (3, 3)}, topic_ids={"t": "T2"}, has_log_bounds=True)
     plan = replace(plan, log_starts={P0: 0, P1: 0}, log_ends={P0: 9, P1: 2})
     assert refused(
         RegressionError, plan, heads, on_recreated="restart", on_gap="accept"
@@ -354,7 +354,7 @@ def test_a_partition_that_is_no_longer_read_is_refused() -> None:
 def test_partitions_of_a_recreated_topic_are_let_go_with_it() -> None:
     """Where it was taken from its start, now or in a batch before; else their loss is told."""
     heads = {P0: head_of(0, 5, topic_id="older")}
-    plan = plan_of({P1: (0, 3)}, log_ends={P1: 3}, asked=True)
+    plan = plan_of({P1: (0, 3)}, log_ends={P1: 3}, has_log_bounds=True)
     assert refused(PartitionVanishedError, plan, heads, on_first="accept").ranges == {P0: (5, 5)}
     again = judged(plan, heads, on_first="accept", on_recreated="restart")
     assert again.entry.moves.keys() == {P1}

@@ -65,7 +65,7 @@ def test_a_batch_follows_the_one_before_it(number: int) -> None:
         run_id="r2",
         batch_id=number,
     )
-    assert found.entry.moves[BATCHES].found == heads.get(BATCHES)
+    assert found.entry.moves[BATCHES].expected == heads.get(BATCHES)
     assert not found.gaps
     assert not found.skipped
 
@@ -116,7 +116,7 @@ def test_a_new_checkpoint_is_accepted_by_its_query_id_alone() -> None:
             judged(first, old, other_heads=NO_OTHERS, new_checkpoint=wrong, on_first="accept")
     found = judged(first, old, other_heads=NO_OTHERS, new_checkpoint=CONSENT)
     assert found.verdict is BatchVerdict.FIRST
-    assert found.entry.moves[BATCHES].found == old[BATCHES]
+    assert found.entry.moves[BATCHES].expected == old[BATCHES]
     heads = {BATCHES: found.entry.head(BATCHES)}
     assert judged(first, heads, new_checkpoint=CONSENT).verdict is BatchVerdict.REPLAY
     assert judged(counted_plan(1), heads, new_checkpoint=CONSENT).verdict is BatchVerdict.NEXT

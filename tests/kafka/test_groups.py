@@ -90,7 +90,7 @@ def test_a_snapshot_of_more_than_one_request_takes(
     insist(store, group, at(3, T(topic, 9)))
     partitions = [T(topic, number) for number in range(15)]
     found = look_until(store, group, partitions, lambda snapshot: len(snapshot.ends) == 10)
-    assert found.held == at(3, T(topic, 9))
+    assert found.positions == at(3, T(topic, 9))
 
 
 def test_nobody_at_the_address_is_said_with_its_reason() -> None:
@@ -182,7 +182,7 @@ def test_what_is_being_committed_in_a_transaction_is_waited_for(
         found = pool.submit(store.snapshot, group, [T(topic, 0)], timeout=60)
         assert asked.wait(30)
         producer.commit_transaction(30)
-        assert found.result(60).held == at(5, T(topic, 0))
+        assert found.result(60).positions == at(5, T(topic, 0))
 
 
 def test_a_transaction_that_stays_open_holds_no_reading_up(
@@ -193,7 +193,7 @@ def test_a_transaction_that_stays_open_holds_no_reading_up(
     topic, group = topics.create(), unique("g")
     insist(store, group, at(1, T(topic, 0)))
     with transaction_on(topics.servers, group, topic):
-        assert store.snapshot(group, [T(topic, 0)], timeout=30).held == at(1, T(topic, 0))
+        assert store.snapshot(group, [T(topic, 0)], timeout=30).positions == at(1, T(topic, 0))
 
 
 def test_the_log_end_counts_an_open_transaction(topics: Topics, reader: ClusterReader) -> None:

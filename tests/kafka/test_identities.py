@@ -128,7 +128,7 @@ def test_the_group_as_kafkas_own_tool_shows_it(
     assert place.state() == (state, members)
     assert place.held() == place.at(7)
     snapshot = store.snapshot(place.group, place.at(0), timeout=8)
-    assert snapshot.held == place.at(7)
+    assert snapshot.positions == place.at(7)
     assert snapshot.ends == dict.fromkeys(place.at(0), 0)
 
 
@@ -143,7 +143,7 @@ def test_a_second_driver_fences_the_first(mode: str, place: GroupAndTopic, opene
     assert explain(FATAL[mode]).fatal
     assert place.held() == place.at(6, "second")
     assert attempt(second, place.group, place.at(7, "second")) == {None}
-    assert first.snapshot(place.group, place.at(0), timeout=8).held == place.at(7, "second")
+    assert first.snapshot(place.group, place.at(0), timeout=8).positions == place.at(7, "second")
 
 
 @new_protocol
@@ -189,7 +189,7 @@ def test_what_an_older_driver_has_open_never_lands(place: GroupAndTopic, opened:
     store = opened("transactional", place.properties())
     # The log of transactions is made at its first use.
     found = until(lambda: store.snapshot(place.group, place.at(0), timeout=4), despite=KafkaError)
-    assert found.held == {}
+    assert found.positions == {}
     with pytest.raises(KafkaException):
         older.commit_transaction(30)
     insist(store, place.group, place.at(7))

@@ -81,7 +81,7 @@ def test_a_restart_from_an_older_checkpoint(
     if on_rewind == "refuse":
         assert rewound == []
         assert refused[0].refusal is Refusal.BELOW_GROUP
-        assert refused[0].held[tp] == 150
+        assert refused[0].obstacles[tp] == 150
         assert refused[0].writer is not None
         assert refused[0].writer.name == "first"
     else:
@@ -111,7 +111,7 @@ def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics
     assert listener.flush()
     told = recording.of(ForeignCommit)
     assert [(event.zombie, event.writer) for event in told] == [(True, zombie), (False, None)]
-    assert all(event.found[tp] == 10 for event in told)
+    assert all(event.group_offsets[tp] == 10 for event in told)
     queries.assert_drained(group, topic, partitions=1)
 
 

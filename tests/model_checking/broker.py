@@ -89,7 +89,7 @@ class Cluster:
         held = self.groups.get(group, {})
         here = [tp for tp in partitions if self.exists(tp)]
         return GroupSnapshot(
-            held={tp: held[tp] for tp in partitions if tp in held},
+            positions={tp: held[tp] for tp in partitions if tp in held},
             starts={tp: self.topics[tp.topic].starts[tp.partition] for tp in here},
             ends={tp: self.topics[tp.topic].ends[tp.partition] for tp in here},
             topic_ids={

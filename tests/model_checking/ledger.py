@@ -222,9 +222,9 @@ def _partitions(event: Event) -> Iterable[TopicPartition]:
     elif isinstance(event, CommitFailed):
         named = event.errors
     elif isinstance(event, CommitRefused):
-        named = event.offered
+        named = event.offsets
     elif isinstance(event, ForeignCommit):
-        named = event.found
+        named = event.group_offsets
     elif isinstance(event, TopicRecreated):
         named = event.offsets
     else:

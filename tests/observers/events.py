@@ -37,7 +37,7 @@ HALTED = BatchFailed(
     **{**BATCH, "batch_id": 4, "sink": None}, error="GapError", problem="p", cause="c", fix="f"
 )
 FOREIGN = ForeignCommit(
-    **GROUP, found=Offsets({P0: 3}), ours=Offsets({P0: 5}), writer=None, zombie=False
+    **GROUP, group_offsets=Offsets({P0: 3}), own_offsets=Offsets({P0: 5}), writer=None, zombie=False
 )
 GAP = Violation(kind=ViolationKind.GAP, partition=P0, start=5, until=9)
 VIOLATED = GuardViolation(**RUN, batch_id=7, source=0, violations=(GAP,), withheld=False)
@@ -64,5 +64,5 @@ def failed(code: str = "_TRANSPORT", *partitions: TopicPartition, **more: Any) -
 def refused(cluster: str = "k:9092") -> CommitRefused:
     held, offered = Offsets({P0: 5}), Offsets({P0: 3})
     return CommitRefused(
-        cluster=cluster, group="g", refusal=Refusal.BELOW_GROUP, offered=offered, held=held
+        cluster=cluster, group="g", refusal=Refusal.BELOW_GROUP, offsets=offered, obstacles=held
     )

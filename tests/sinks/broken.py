@@ -45,7 +45,7 @@ class Broken(MemorySink):
 
     def move(self, transaction: Transaction, entry: Entry) -> None:
         for tp, move in entry.moves.items():
-            if self.swap(transaction, entry, tp, move.found) != 1:
+            if self.swap(transaction, entry, tp, move.expected) != 1:
                 raise ForeignWriterError("moved")
 
     def swap(self, to: Transaction, entry: Entry, tp: TopicPartition, found: Found) -> int:
@@ -85,7 +85,7 @@ class NobodyCounts(Broken):
 
     def move(self, transaction: Transaction, entry: Entry) -> None:
         for tp, move in entry.moves.items():
-            self.swap(transaction, entry, tp, move.found)
+            self.swap(transaction, entry, tp, move.expected)
 
 
 class CountsTheLast(Broken):
@@ -94,7 +94,7 @@ class CountsTheLast(Broken):
     def move(self, transaction: Transaction, entry: Entry) -> None:
         moved = 1
         for tp, move in entry.moves.items():
-            moved = self.swap(transaction, entry, tp, move.found)
+            moved = self.swap(transaction, entry, tp, move.expected)
         if moved != 1:
             raise ForeignWriterError("moved")
 

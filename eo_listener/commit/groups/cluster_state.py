@@ -108,7 +108,7 @@ class ClusterState:
         ]
         best = due
         if self._out_of_turn < OUT_OF_TURN:
-            best = sorted(due, key=lambda one: self._groups[one].failures())
+            best = sorted(due, key=lambda group: self._groups[group].failures())
         for group in best:
             self._due_times.postpone(group)
             request = self._groups[group].next(now)

@@ -129,8 +129,8 @@ class Committer:
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """Return offsets of these groups that Kafka has neither confirmed nor refused."""
-        found = (state.waiting(names) for state, names in self._of(groups, changes=False))
-        return frozenset().union(*found)
+        offsets = (state.waiting(names) for state, names in self._of(groups, changes=False))
+        return frozenset().union(*offsets)
 
     def _of(
         self, groups: GroupKeys, *, changes: bool
@@ -178,12 +178,12 @@ class Committer:
         """Add what only this side knows of it."""
         if isinstance(event, CommitterFenced):
             with self._lock:
-                others = {
-                    other
-                    for other, groups in self._groups.items()
-                    if other != cluster and event.group in groups
+                rival_clusters = {
+                    rival
+                    for rival, groups in self._groups.items()
+                    if rival != cluster and event.group in groups
                 }
-            return _by_ourselves(event, others) if others else event
+            return _by_ourselves(event, rival_clusters) if rival_clusters else event
         return _with_command(event, cluster)
 
     def _all(self) -> tuple[Worker, ...]:
@@ -191,12 +191,12 @@ class Committer:
             return tuple(self._workers.values())
 
 
-def _by_ourselves(event: CommitterFenced, others: Iterable[Cluster]) -> Event:
+def _by_ourselves(event: CommitterFenced, rival_clusters: Iterable[Cluster]) -> Event:
     """Say that this driver may be the one that has taken over, under other settings of the cluster.
 
     Only the brokers know if it is the same cluster: the servers may have other names.
     """
-    addresses = " and ".join(sorted({str(other) for other in others}))
+    addresses = " and ".join(sorted({str(rival) for rival in rival_clusters}))
     return replace(
         event,
         cause=f"this driver also commits to a group of that name at {addresses}, with other "

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
-from eo_listener.commit.groups.group_state import MAX_PART, fitting
+from eo_listener.commit.groups.group_state import MAX_PART, Positions, fitting
 from eo_listener.errors import KafkaError, SettingsError, few
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
@@ -29,46 +29,47 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """The group's offset of one partition, None for nothing, and the requested offset."""
+    """The group's position in one partition, None for nothing, and the requested offset."""
 
     partition: TopicPartition
-    held: Position | None
+    position: Position | None
     offset: int
 
     @property
     def direction(self) -> Direction:
-        """The direction in which it would move."""
-        if self.held is None:
+        """The direction in which the group would move."""
+        if self.position is None:
             return Direction.NEW
-        if self.offset == self.held.offset:
+        if self.offset == self.position.offset:
             return Direction.SAME
-        return Direction.FORWARD if self.offset > self.held.offset else Direction.BACK
+        return Direction.FORWARD if self.offset > self.position.offset else Direction.BACK
 
     @property
     def writer(self) -> CommitMetadata | None:
         """The author of the group's commit; None if it was another program."""
-        return None if self.held is None else CommitMetadata.parse(self.held.metadata)
+        return None if self.position is None else CommitMetadata.parse(self.position.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
     """A whole repair. `author` is the metadata of its commits.
 
-    `held` is all that the group held at the plan, also of partitions that are left alone.
+    `group_positions` is all that the group held at the plan, also of partitions that are left
+    alone.
     """
 
     group: str
     author: CommitMetadata
     rewinds: bool
-    held: Mapping[TopicPartition, Position]
+    group_positions: Positions
     partitions: tuple[PartitionChange, ...]
 
     @classmethod
     def plan(
         cls,
         group: str,
-        held: Mapping[TopicPartition, Position],
-        wanted: Mapping[TopicPartition, int],
+        positions: Positions,
+        offsets: Mapping[TopicPartition, int],
         author: CommitMetadata,
         *,
         rewinds: bool,
@@ -79,106 +80,109 @@ class GroupChange:
         group holds nothing of.
         """
         partitions = tuple(
-            PartitionChange(partition=tp, held=held.get(tp), offset=offset)
-            for tp, offset in sorted(wanted.items())
+            PartitionChange(partition=tp, position=positions.get(tp), offset=offset)
+            for tp, offset in sorted(offsets.items())
         )
-        if rewinds and all(one.direction is Direction.NEW for one in partitions):
+        if rewinds and all(change.direction is Direction.NEW for change in partitions):
             raise SettingsError(
-                f"group {group} holds no offsets of {few(one.partition for one in partitions)}",
+                f"group {group} holds no offsets of {few(sorted(offsets))}",
                 cause="they expired, nobody has committed any, or the name is wrong",
                 fix="Run `eo-listener status GROUP -b SERVERS` to see what it holds. To give "
                 "it offsets, run `eo-listener group seed` with the same arguments",
             )
-        back = [one for one in partitions if one.direction is Direction.BACK]
+        back = [
+            f"{change.partition} from {change.position and change.position.offset} to "
+            f"{change.offset}"
+            for change in partitions
+            if change.direction is Direction.BACK
+        ]
         if back and not rewinds:
-            named = few(f"{one.partition} from {_offset(one)} to {one.offset}" for one in back)
             raise SettingsError(
-                f"group {group} would go back: {named}",
+                f"group {group} would go back: {few(back)}",
                 cause="the group is ahead of the origin of the new offsets",
                 fix="To have these records read again, run `eo-listener group rewind` with "
                 "the same --from option (--from-file for a file). Otherwise name the "
                 "other topics with --topic",
             )
         return cls(
-            group=group, author=author, rewinds=rewinds, held=dict(held), partitions=partitions
+            group=group,
+            author=author,
+            rewinds=rewinds,
+            group_positions=dict(positions),
+            partitions=partitions,
         )
 
-    def moves(self, one: PartitionChange) -> bool:
+    def moves(self, change: PartitionChange) -> bool:
         """Return True if a partition is one that this repair commits."""
-        wanted = {Direction.BACK} if self.rewinds else {Direction.NEW, Direction.FORWARD}
-        return one.direction in wanted
+        directions = {Direction.BACK} if self.rewinds else {Direction.NEW, Direction.FORWARD}
+        return change.direction in directions
 
     def positions(self) -> dict[TopicPartition, Position]:
         """The offsets to commit."""
         return {
-            one.partition: Position(offset=one.offset, metadata=self._metadata(one).text())
-            for one in self.partitions
-            if self.moves(one)
+            change.partition: Position(offset=change.offset, metadata=self._metadata(change).text())
+            for change in self.partitions
+            if self.moves(change)
         }
 
     def parts(self) -> Iterator[dict[TopicPartition, Position]]:
         """The same, in parts that one request takes each."""
-        left = self.positions()
-        while left:
-            part = fitting(self.group, dict(islice(left.items(), MAX_PART)))
+        remaining = self.positions()
+        while remaining:
+            part = fitting(self.group, dict(islice(remaining.items(), MAX_PART)))
             yield dict(part)
-            left = {tp: at for tp, at in left.items() if tp not in part}
+            remaining = {tp: at for tp, at in remaining.items() if tp not in part}
 
     def marked(self) -> tuple[TopicPartition, ...]:
         """Partitions to be committed on which the guard has left its mark, which is then gone."""
         return tuple(
-            one.partition
-            for one in self.partitions
-            if self.moves(one) and one.writer is not None and one.writer.withheld
+            change.partition
+            for change in self.partitions
+            if self.moves(change) and change.writer is not None and change.writer.withheld
         )
 
-    def moved_since(self, held: Mapping[TopicPartition, Position]) -> tuple[TopicPartition, ...]:
+    def moved_since(self, positions: Positions) -> tuple[TopicPartition, ...]:
         """Partitions of which the group holds something else than it did at the plan."""
-        both = sorted(self.held.keys() | held.keys())
-        return tuple(tp for tp in both if held.get(tp) != self.held.get(tp))
+        planned = self.group_positions
+        partitions = sorted(planned.keys() | positions.keys())
+        return tuple(tp for tp in partitions if positions.get(tp) != planned.get(tp))
 
-    def missing_in(self, held: Mapping[TopicPartition, Position]) -> tuple[TopicPartition, ...]:
-        """Partitions that were to be committed and of which the group holds something else."""
-        wanted = self.positions()
-        return tuple(tp for tp, position in wanted.items() if held.get(tp) != position)
-
-    def _metadata(self, one: PartitionChange) -> CommitMetadata:
-        return self.author.rewinding(one.held.offset) if self.rewinds and one.held else self.author
+    def _metadata(self, change: PartitionChange) -> CommitMetadata:
+        if not self.rewinds or change.position is None:
+            return self.author
+        return self.author.rewinding(change.position.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOutcome:
     """The outcome of a repair.
 
-    `held` is what the group holds after it: only that counts. `failed` are the errors of its
-    commits by Kafka's names, each with what it was of.
+    `group_positions` is what the group holds after it: only that counts. `errors` are those of its
+    commits by Kafka's names, each with the partitions that have it.
     """
 
     change: GroupChange
-    held: Mapping[TopicPartition, Position]
-    failed: Mapping[str, str]
+    group_positions: Positions
+    errors: Mapping[str, str]
 
     @property
     def missing(self) -> tuple[TopicPartition, ...]:
         """Partitions that were to be committed and of which the group holds something else."""
-        return self.change.missing_in(self.held)
+        requested, positions = self.change.positions(), self.group_positions
+        return tuple(tp for tp, position in requested.items() if positions.get(tp) != position)
 
     def require_all(self) -> None:
-        """Raise KafkaError where any is missing; it names which have moved and which have not."""
+        """Raise KafkaError if any is missing; it names which have moved and which have not."""
         missing = self.missing
         if not missing:
             return
         moved = sorted(self.change.positions().keys() - set(missing))
-        code = next(iter(self.failed), "UNKNOWN")
+        code = next(iter(self.errors), "UNKNOWN")
         raise KafkaError(
             f"group {self.change.group}, read back, does not hold everything that was committed "
             f"to it. Moved: {few(moved) or 'none'}. Not moved: {few(missing)}",
             code=code,
-            cause=self.failed.get(code, "another program committed to it at the same time"),
+            cause=self.errors.get(code, "another program committed to it at the same time"),
             fix="Run `eo-listener status`, then repeat the command: it starts from what the "
             "group holds then",
         )
-
-
-def _offset(one: PartitionChange) -> int | None:
-    return None if one.held is None else one.held.offset

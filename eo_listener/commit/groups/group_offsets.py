@@ -60,8 +60,8 @@ def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
         key = (part.cluster, part.group)
         positions = groups.setdefault(key, {})
         for tp, position in part.positions.items():
-            held = positions.get(tp)
-            if held is None or position.offset < held.offset:
+            lowest = positions.get(tp)
+            if lowest is None or position.offset < lowest.offset:
                 positions[tp] = position
         if part.lossy:
             lossy.add(key)

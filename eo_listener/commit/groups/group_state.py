@@ -11,7 +11,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
-from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState, RetryState
+from eo_listener.commit.groups.partition_state import (
+    Discrepancy,
+    Finding,
+    PartitionState,
+    RetryState,
+)
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.events import (
     CommitAbandoned,
@@ -94,22 +99,22 @@ class GroupState:
         of the log, before this very commit and even if there is nothing to commit. `rivals` are
         partitions that other live runs feed too.
         """
-        lower: dict[TopicPartition, int] = {}
-        by_group = False
+        obstacles: dict[TopicPartition, int] = {}
+        refusal = Refusal.BELOW_COMMITTED
         for tp, state in self._open(positions):
             if lossy:
                 state.snapshot_at, state.needs_snapshot = None, True
             elif recommit and state.pending is None:
                 state.snapshot_at = None
-            below = state.offer(positions[tp], self._policy, recommit=recommit, rivals=tp in rivals)
-            if below is not None:
-                lower[tp] = below
-                by_group = by_group or state.refused is not None
+            position, is_rival = positions[tp], tp in rivals
+            obstacle = state.offer(position, self._policy, recommit=recommit, rivals=is_rival)
+            if obstacle is not None:
+                obstacles[tp] = obstacle
+                refusal = refusal if state.refused is None else Refusal.BELOW_GROUP
             self._plan(tp)
-        if not lower:
+        if not obstacles:
             return None
-        refusal = Refusal.BELOW_GROUP if by_group else Refusal.BELOW_COMMITTED
-        return self._events.refused(refusal, {tp: positions[tp] for tp in lower}, lower)
+        return self._events.refused(refusal, {tp: positions[tp] for tp in obstacles}, obstacles)
 
     def withhold(self, positions: Positions) -> None:
         """Commit these and newer ones no more; leave the guard's mark where the group stands."""
@@ -168,13 +173,13 @@ class GroupState:
         self, stale: set[TopicPartition], now: float
     ) -> tuple[TopicPartition, ...]:
         """The partitions of one snapshot: those that wait for it, and others that will need it."""
-        others = (
+        due_soon = (
             tp
             for tp, state in self._partitions.items()
             if tp not in stale and state.snapshot_due(self._policy) <= now
         )
         # Those that wait go first: a deleted one is never in a snapshot, and needs one forever.
-        return (*sorted(stale), *sorted(islice(others, SNAPSHOT_PARTITIONS - len(stale))))
+        return (*sorted(stale), *sorted(islice(due_soon, SNAPSHOT_PARTITIONS - len(stale))))
 
     def next_try(self) -> float | None:
         """When the next request is due; None when nothing waits for its time."""
@@ -212,8 +217,8 @@ class GroupState:
 
     def _plan_repeats(self, now: float) -> None:
         """Plan those whose repeat is due."""
-        due = [tp for tp, _ in takewhile(lambda one: one[1] <= now, self._repeat_times.items())]
-        for tp in due:
+        times = self._repeat_times.items()
+        for tp, _ in list(takewhile(lambda repeat: repeat[1] <= now, times)):
             del self._repeat_times[tp]
             if tp in self._partitions:
                 self._plan(tp)
@@ -234,9 +239,9 @@ class GroupState:
         self.in_flight = False
         events = [*self._recreations(request, snapshot)]
         missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
-        discrepancies: dict[Discrepancy, list[TopicPartition]] = {}
+        findings: dict[Finding, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
-        ours: dict[TopicPartition, Position] = {}
+        own: dict[TopicPartition, Position] = {}
         for tp in request.partitions:
             state = self._partitions.get(tp)
             if state is None or tp not in snapshot.ends:
@@ -247,21 +252,20 @@ class GroupState:
             state.snapshot_at = None if state.needs_snapshot else request.started
             state.record_log_start(snapshot.starts.get(tp, 0), now)
             before, confirmed = state.wanted, state.confirmed
-            for discrepancy in state.compare(
-                snapshot.held.get(tp), snapshot.ends[tp], self._policy
-            ):
-                discrepancies.setdefault(discrepancy, []).append(tp)
+            committed, end = snapshot.positions.get(tp), snapshot.ends[tp]
+            for finding in state.compare(committed, end, self._policy):
+                findings.setdefault(finding, []).append(tp)
             position = before or state.wanted or confirmed  # a snapshot may add one
             if position is not None:
                 wanted[tp] = position
             if confirmed is not None:
-                ours[tp] = confirmed
+                own[tp] = confirmed
             if state.sendable(now) is not None:
                 self._plan(tp)
             elif state.is_busy or tp in self._due:
                 self._requeue(tp)
-        for discrepancy, partitions in discrepancies.items():
-            events += self._events.discrepancies(discrepancy, partitions, snapshot, wanted, ours)
+        for finding, partitions in findings.items():
+            events += self._events.finding(finding, partitions, snapshot, wanted, own)
         events += (self._failed(errors, now, None) for errors in missing.values())
         self._retry_at_once = False
         return tuple(events)
@@ -432,7 +436,7 @@ GROW_AFTER = 16  # full parts that are accepted before a larger one is tried
 _GROW_AT_LATEST = 1 << 14  # where each larger one was refused
 
 _MAX_BYTES = 500_000
-_RECORD_OVERHEAD = 80  # bytes of a record beside its texts
+_RECORD_OVERHEAD = 80  # bytes of a record besides its texts
 
 
 def fitting(group: str, ready: Positions) -> Positions:
@@ -497,13 +501,6 @@ class PartSize:
         self.partitions = min(self.partitions, max(MIN_PART, size // 2))
 
 
-_REFUSALS = {
-    Discrepancy.WITHHELD_BEFORE: Refusal.WITHHELD_BEFORE,
-    Discrepancy.BEYOND_LOG_END: Refusal.BEYOND_LOG_END,
-    Discrepancy.BELOW_GROUP: Refusal.BELOW_GROUP,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class GroupEvents:
     """Builds the events of one group of one cluster."""
@@ -549,8 +546,8 @@ class GroupEvents:
     def refused(
         self,
         refusal: Refusal,
-        offered: Positions,
-        held: Mapping[TopicPartition, int],
+        positions: Positions,
+        obstacles: Mapping[TopicPartition, int],
         writer: CommitMetadata | None = None,
     ) -> CommitRefused:
         """These are not sent."""
@@ -558,8 +555,8 @@ class GroupEvents:
             cluster=self.cluster,
             group=self.group,
             refusal=refusal,
-            offered=as_offsets(offered),
-            held=Offsets(held),
+            offsets=as_offsets(positions),
+            obstacles=Offsets(obstacles),
             writer=writer,
         )
 
@@ -585,53 +582,55 @@ class GroupEvents:
         """These are given up."""
         return CommitAbandoned(cluster=self.cluster, group=self.group, offsets=offsets)
 
-    def discrepancies(
+    def finding(
         self,
-        discrepancy: Discrepancy,
+        finding: Finding,
         partitions: list[TopicPartition],
         snapshot: GroupSnapshot,
         wanted: Positions,
-        ours: Positions,
+        confirmed: Positions,
     ) -> Iterable[Event]:
-        """Report a discrepancy that a snapshot showed.
+        """Report what a snapshot showed of some partitions.
 
-        `wanted` is what was to be committed to them, `ours` what had been confirmed.
+        `wanted` is what was to be committed to them, `confirmed` what had been confirmed.
         """
-        if discrepancy is Discrepancy.VANISHED:
-            lost = Offsets({tp: ours[tp].offset for tp in partitions})
+        positions = snapshot.positions
+        if finding is Discrepancy.VANISHED:
+            lost = Offsets({tp: confirmed[tp].offset for tp in partitions})
             yield GroupOffsetsMissing(cluster=self.cluster, group=self.group, offsets=lost)
-        elif discrepancy is Discrepancy.BY_SINK:
-            yield self.committed({tp: snapshot.held[tp] for tp in partitions}, 0.0)
-        elif discrepancy is Discrepancy.FOREIGN:
-            yield from self._foreign_commits(partitions, snapshot, ours)
+        elif finding is Discrepancy.BY_SINK:
+            yield self.committed({tp: positions[tp] for tp in partitions}, 0.0)
+        elif finding is Discrepancy.FOREIGN:
+            yield from self._foreign_commits(partitions, positions, confirmed)
         else:
-            beyond = discrepancy is Discrepancy.BEYOND_LOG_END
-            held = {
-                tp: snapshot.ends[tp] if beyond else snapshot.held[tp].offset for tp in partitions
-            }
-            first = snapshot.held.get(min(partitions))
-            writer = CommitMetadata.parse(first.metadata) if first and not beyond else None
+            beyond = finding is Refusal.BEYOND_LOG_END
+            obstacles = snapshot.ends if beyond else as_offsets(positions)
+            first = None if beyond else positions.get(min(partitions))
             yield self.refused(
-                _REFUSALS[discrepancy], {tp: wanted[tp] for tp in partitions}, held, writer
+                finding,
+                {tp: wanted[tp] for tp in partitions},
+                {tp: obstacles[tp] for tp in partitions},
+                CommitMetadata.parse(first.metadata) if first else None,
             )
 
     def _foreign_commits(
-        self, partitions: list[TopicPartition], snapshot: GroupSnapshot, ours: Positions
+        self, partitions: list[TopicPartition], positions: Positions, confirmed: Positions
     ) -> Iterable[Event]:
         by_writer: dict[tuple[str, str] | None, list[TopicPartition]] = {}
         for tp in partitions:
-            found = CommitMetadata.parse(snapshot.held[tp].metadata)
-            by_writer.setdefault((found.query_id, found.run_id) if found else None, []).append(tp)
-        for theirs in by_writer.values():
-            writer = CommitMetadata.parse(snapshot.held[theirs[0]].metadata)
-            mine = CommitMetadata.parse(ours[theirs[0]].metadata)
+            writer = CommitMetadata.parse(positions[tp].metadata)
+            key = (writer.query_id, writer.run_id) if writer else None
+            by_writer.setdefault(key, []).append(tp)
+        for written in by_writer.values():
+            writer = CommitMetadata.parse(positions[written[0]].metadata)
+            own = CommitMetadata.parse(confirmed[written[0]].metadata)
             yield ForeignCommit(
                 cluster=self.cluster,
                 group=self.group,
-                found=as_offsets({tp: snapshot.held[tp] for tp in theirs}),
-                ours=as_offsets({tp: ours[tp] for tp in theirs}),
+                group_offsets=as_offsets({tp: positions[tp] for tp in written}),
+                own_offsets=as_offsets({tp: confirmed[tp] for tp in written}),
                 writer=writer,
-                zombie=writer is not None and mine is not None and writer.query_id == mine.query_id,
+                zombie=writer is not None and own is not None and writer.query_id == own.query_id,
             )
 
 

@@ -8,25 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from functools import lru_cache
 
 from eo_listener.commit.groups.policy import OnRewind, Policy
+from eo_listener.events import Refusal
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import ErrorMeaning
 from eo_listener.offsets import Position
 
-_STARTS_KEPT = 20  # moves of a log's start: some minutes of them, where it moves at each snapshot
+_STARTS_KEPT = 20  # moves of a log's start: some minutes of them, if each snapshot shows one
 
 
 class Discrepancy(Enum):
-    """A contradiction between a snapshot of one partition and what was committed."""
+    """A change of the group's offset that was not this committer's."""
 
     VANISHED = auto()
     FOREIGN = auto()
-    WITHHELD_BEFORE = auto()
-    BEYOND_LOG_END = auto()
-    BELOW_GROUP = auto()
     BY_SINK = auto()
+
+
+Finding = Discrepancy | Refusal
+"""A contradiction between a snapshot of one partition and what is, or was, to be committed."""
 
 
 @dataclass(slots=True)
@@ -55,45 +56,46 @@ class RetryState:
 
 @dataclass(slots=True)
 class PartitionState:
-    """State of one partition.
-
-    A position goes from `pending` to `confirmed`. `refused` is a position that must not be sent
-    while the group (at `obstacle`) or the log's end stands in its way; while that is the log's end,
-    a confirmed offset that the group has lost may be `pending` at the same time. `withheld`: the
-    guard lets nothing newer through; `mark` is then the metadata with which to leave its mark at
-    the group's position. `repeat` is when to send a confirmed position again, because an earlier
-    request may still have been on its way and have arrived after it: a request of unknown outcome,
-    or the last request of a killed driver. `snapshot_at` is when the group and the log were last
-    read; `log_starts` are log starts and the times at which they were known, the newest last;
-    `needs_snapshot` requests a snapshot although there is nothing to commit. `asked` is the
-    greatest known offset when the outstanding snapshot was requested. `reported_foreign` is a
-    foreign commit that was reported. `sink_run` is the run whose sink moves the group, in the
-    transactions of its batches. While a sink moves the group, the group is read before every
-    commit, and offsets that it already has are skipped, unless `renews` is set; an offer from
-    another run resets this.
-    """
+    """State of one partition. A position goes from `pending` to `confirmed`."""
 
     confirmed: Position | None = None
+    #: May be set while a position is refused for the log's end: then it is a confirmed offset that
+    #: the group has lost.
     pending: Position | None = None
+    #: A position that must not be sent while the group or the log's end stands in its way.
     refused: Position | None = None
+    #: The group's offset that a refused position is below; None if the log's end is in its way.
     obstacle: int | None = None
+    #: True if the guard lets nothing newer through.
     withheld: bool = False
+    #: The metadata with which to leave the guard's mark at the group's position.
     mark: str | None = None
+    #: When to send a confirmed position again, because an earlier request may have arrived after
+    #: it: a request of unknown outcome, or the last request of a killed driver.
     repeat: float | None = None
+    #: When the group and the log were last read.
     snapshot_at: float | None = None
+    #: True if a snapshot is requested although there is nothing to commit.
     needs_snapshot: bool = False
-    asked: int | None = None
+    #: The greatest known offset when the outstanding snapshot was requested.
+    offset_at_request: int | None = None
+    #: Log starts and the times at which they were known, the newest last.
     log_starts: tuple[tuple[int, float], ...] = ()
+    #: A foreign commit that was reported.
     reported_foreign: Position | None = None
     retry_state: RetryState | None = None
+    #: The run whose sink moves the group, in the transactions of its batches. While it does, the
+    #: group is read before every commit, and offsets that it already has are skipped. An offer from
+    #: another run resets this.
     sink_run: str | None = None
+    #: True if an offset that the group already has is committed again nevertheless.
     renews: bool = False
 
     @property
     def wanted(self) -> Position | None:
         """Return the position to commit, allowed or not; of two the newer, unless withheld."""
         if self.pending is not None and self.refused is not None and not self.withheld:
-            return max(self.pending, self.refused, key=lambda one: one.offset)
+            return max(self.pending, self.refused, key=lambda position: position.offset)
         return self.pending or self.refused
 
     @property
@@ -138,17 +140,18 @@ class PartitionState:
     def offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
     ) -> int | None:
-        """Take a position in, or return the offset that it is below.
+        """Take a position in, or return its obstacle: the higher offset that forbids it.
 
         With `rivals` another live run may have committed what it is below: no rewind is allowed.
         """
-        below = self._offer(position, policy, recommit=recommit, rivals=rivals)
+        obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
             self.snapshot_at = None
-            if _run(self.wanted) != self.sink_run:
+            metadata = _parse(self.wanted)
+            if metadata is None or metadata.run_id != self.sink_run:
                 self.sink_run = None
-        return below
+        return obstacle
 
     def _offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool
@@ -162,17 +165,17 @@ class PartitionState:
             if self.obstacle is None or position.offset <= self.obstacle:
                 return None if self.obstacle in (None, position.offset) else self.obstacle
             self.admit()
-        held = self.pending or self.confirmed
-        if held is None or position.offset > held.offset:
+        newest = self.pending or self.confirmed
+        if newest is None or position.offset > newest.offset:
             self.pending = _declared(position, self.pending)
-        elif position.offset == held.offset:
+        elif position.offset == newest.offset:
             if recommit:
                 self.pending = _declared(position, self.pending)
-        elif policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(held, position)):
-            self.pending = _rewinding(position, (self.confirmed or held).offset)
+        elif policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(newest, position)):
+            self.pending = _rewinding(position, (self.confirmed or newest).offset)
             self.snapshot_at = None
         else:
-            return held.offset
+            return newest.offset
         return None
 
     def withhold(self, metadata: str) -> None:
@@ -205,8 +208,8 @@ class PartitionState:
 
     def ask_snapshot(self) -> None:
         """Record that a snapshot is asked for now; one that is needed from now on is another."""
-        known = (one.offset for one in (self.wanted, self.confirmed) if one is not None)
-        self.asked = max(known, default=0)
+        positions = filter(None, (self.wanted, self.confirmed))
+        self.offset_at_request = max((position.offset for position in positions), default=0)
         self.needs_snapshot = False
 
     def partition_missing(self) -> bool:
@@ -214,62 +217,63 @@ class PartitionState:
         self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
 
-    def compare(self, found: Position | None, end: int, policy: Policy) -> Iterator[Discrepancy]:
-        """Take in what the group holds and where the log ends; return the discrepancies."""
+    def compare(self, committed: Position | None, end: int, policy: Policy) -> Iterator[Finding]:
+        """Take in what the group holds and where the log ends; return the findings."""
         waiting = self.wanted
-        asked, self.asked = self.asked, None
-        if self._is_moved_by_sink(found):
+        requested, self.offset_at_request = self.offset_at_request, None
+        if self._is_moved_by_sink(committed):
             if waiting is not None:
                 yield Discrepancy.BY_SINK
             return
-        yield from self._compare(found)
-        yield from self._check_mark(found, policy)
-        yield from self._compare_wanted(found, end, asked, policy)
+        yield from self._compare(committed)
+        yield from self._check_mark(committed, policy)
+        yield from self._compare_wanted(committed, end, requested, policy)
         if self.retry_state is not None and self.pending is None and self.mark is None:
             self.retry_state.persistent = None  # Kafka has answered, and nothing is to be sent
 
-    def _is_moved_by_sink(self, found: Position | None) -> bool:
+    def _is_moved_by_sink(self, committed: Position | None) -> bool:
         """Return True if a sink has moved the group to the wanted offset, or beyond."""
-        metadata = _parse(found) if found else None
-        if found is None or metadata is None or not metadata.by_sink or self.withheld:
+        metadata = _parse(committed)
+        if committed is None or metadata is None or not metadata.by_sink or self.withheld:
             return False
-        ours = self.wanted or self.confirmed
-        if ours is not None and (found.offset < ours.offset or _differ(found, ours)):
+        own = self.wanted or self.confirmed
+        if own is not None and (committed.offset < own.offset or _differ(committed, own)):
             return False
         self.sink_run = metadata.run_id
         self.confirmed = self.refused = self.obstacle = self.repeat = self.retry_state = None
-        self.pending = found if self.renews else None
+        self.pending = committed if self.renews else None
         return True
 
     def _compare_wanted(
-        self, found: Position | None, end: int, asked: int | None, policy: Policy
-    ) -> Iterator[Discrepancy]:
-        """Decide about the wanted position; the log's end says nothing about a position that came
-        later.
+        self, committed: Position | None, end: int, requested: int | None, policy: Policy
+    ) -> Iterator[Finding]:
+        """Decide about the wanted position.
+
+        The log's end says nothing about a position that came after `requested`.
         """
         wanted = self.wanted
         if wanted is None:
-            yield from self._compare_confirmed(found, end)
+            yield from self._compare_confirmed(committed, end)
             return
-        if self.withheld or asked is None:  # nothing came later
-            asked = wanted.offset
-        if min(wanted.offset, asked) > end:
-            yield from self._refuse(wanted, None, Discrepancy.BEYOND_LOG_END)
-            self.pending = self._lost(found, end)
-        elif found is None or found.offset <= wanted.offset:
+        if self.withheld or requested is None:  # nothing came later
+            requested = wanted.offset
+        if min(wanted.offset, requested) > end:
+            yield from self._refuse(wanted, None, Refusal.BEYOND_LOG_END)
+            self.pending = self._lost(committed, end)
+        elif committed is None or committed.offset <= wanted.offset:
             self.admit()
         elif self._may_rewind(policy):
             self.admit()
-            self.pending = _rewinding(wanted, found.offset)
+            self.pending = _rewinding(wanted, committed.offset)
         else:
-            yield from self._refuse(wanted, found.offset, Discrepancy.BELOW_GROUP)
+            yield from self._refuse(wanted, committed.offset, Refusal.BELOW_GROUP)
 
-    def _lost(self, found: Position | None, end: int) -> Position | None:
+    def _lost(self, committed: Position | None, end: int) -> Position | None:
         """Return the confirmed position if the group holds less and the log still reaches it."""
         last = self.confirmed
         if last is None or last.offset > end:
             return None
-        return last if found is None or found.offset < last.offset else None
+        return last if committed is None or committed.offset < last.offset else None
 
     def record_log_start(self, start: int, now: float) -> None:
         """Take in where the log begins; a batch that lasts long is judged by earlier ones."""
@@ -278,107 +282,96 @@ class PartitionState:
 
     def log_start(self, by: float) -> int | None:
         """Return the log start known at that time; None if it was unknown."""
-        return next((start for start, known in reversed(self.log_starts) if known <= by), None)
+        return next((start for start, time in reversed(self.log_starts) if time <= by), None)
 
-    def _compare_confirmed(self, found: Position | None, end: int) -> Iterator[Discrepancy]:
+    def _compare_confirmed(self, committed: Position | None, end: int) -> Iterator[Finding]:
         """With nothing to send: do not repeat what the group, or the log's end, has overtaken.
 
         A log that ends below what was confirmed was truncated, before that commit or after it.
         """
         if self.confirmed is None:
             return
-        if found is not None and found.offset > self.confirmed.offset:
+        if committed is not None and committed.offset > self.confirmed.offset:
             self.repeat = self.snapshot_at = None
         elif self.confirmed.offset > end:
-            yield from self._refuse(self.confirmed, None, Discrepancy.BEYOND_LOG_END)
+            yield from self._refuse(self.confirmed, None, Refusal.BEYOND_LOG_END)
 
-    def _compare(self, found: Position | None) -> Iterator[Discrepancy]:
+    def _compare(self, committed: Position | None) -> Iterator[Finding]:
         """Have confirmed offsets sent again that the group has lost; report another writer."""
-        if self.confirmed is None or found == self.confirmed:
+        if self.confirmed is None or committed == self.confirmed:
             return
-        if found is None:
+        if committed is None:
             self.pending = self.pending or self.confirmed
             yield Discrepancy.VANISHED
             return
-        if found.offset < self.confirmed.offset:
+        if committed.offset < self.confirmed.offset:
             self.pending = self.pending or self.confirmed
         # A request of our own may arrive late: its answer was lost, or it was held up on the way.
-        mine, theirs = _parse(self.confirmed), _parse(found)
-        if found != self.reported_foreign and (mine is None or not mine.same_writer(theirs)):
-            self.reported_foreign = found
+        own, writer = _parse(self.confirmed), _parse(committed)
+        if committed != self.reported_foreign and (own is None or not own.same_writer(writer)):
+            self.reported_foreign = committed
             yield Discrepancy.FOREIGN
 
-    def _check_mark(self, found: Position | None, policy: Policy) -> Iterator[Discrepancy]:
-        metadata = _parse(found) if found else None
+    def _check_mark(self, committed: Position | None, policy: Policy) -> Iterator[Finding]:
+        metadata = _parse(committed)
         marked = metadata is not None and metadata.withheld
         if self.mark is not None:
-            if found is not None and not marked:
-                self.pending = _marking(found.offset, self.mark)
+            if committed is not None and not marked:
+                self.pending = _marking(committed.offset, self.mark)
             self.mark = None
-        elif marked and not policy.accept_marks and self._goes_beyond(found):
+        elif marked and not policy.accept_marks and self._goes_beyond(committed):
             self.withheld = True
-            self.confirmed = found
+            self.confirmed = committed
             self.pending = self.refused = self.obstacle = None
-            yield Discrepancy.WITHHELD_BEFORE
+            yield Refusal.WITHHELD_BEFORE
 
-    def _goes_beyond(self, found: Position | None) -> bool:
+    def _goes_beyond(self, committed: Position | None) -> bool:
         """Return True if something waits that a mark found in the group forbids."""
         wanted = self.wanted
-        if wanted is None or found is None:
+        if wanted is None or committed is None:
             return False
-        return wanted.offset > found.offset if self.withheld else True
+        return wanted.offset > committed.offset if self.withheld else True
 
     def _may_rewind(self, policy: Policy) -> bool:
-        newest = self.pending if self.pending is self.wanted else None
-        metadata = _parse(newest) if newest else None
+        metadata = _parse(self.pending if self.pending is self.wanted else None)
         declared = metadata is not None and metadata.rewound_from is not None
         first = self.confirmed is None
         return policy.on_rewind is OnRewind.ALLOW and (first or declared)
 
     def _refuse(
-        self, wanted: Position, obstacle: int | None, why: Discrepancy
-    ) -> Iterator[Discrepancy]:
+        self, wanted: Position, obstacle: int | None, refusal: Refusal
+    ) -> Iterator[Finding]:
         if self.refused is None:
-            yield why
+            yield refusal
         self.pending = self.repeat = None
         self.refused, self.obstacle = wanted, obstacle
 
 
-def _sooner(one: float | None, other: float) -> float:
-    return other if one is None else min(one, other)
+def _sooner(first: float | None, second: float) -> float:
+    return second if first is None else min(first, second)
 
 
-def _parse(position: Position) -> CommitMetadata | None:
-    return _read(position.metadata)
+def _parse(position: Position | None) -> CommitMetadata | None:
+    return None if position is None else CommitMetadata.parse(position.metadata)
 
 
-@lru_cache(256)  # the partitions of one commit all have the same
-def _read(text: str) -> CommitMetadata | None:
-    return CommitMetadata.parse(text)
-
-
-def _run(position: Position) -> str | None:
-    metadata = _parse(position)
-    return metadata.run_id if metadata else None
-
-
-def _differ(one: Position, other: Position) -> bool:
+def _differ(position: Position, newer: Position) -> bool:
     """Return True if they may be of two queries."""
-    first, second = _parse(one), _parse(other)
+    first, second = _parse(position), _parse(newer)
     return first is None or second is None or first.query_id != second.query_id
 
 
-def _rewinding(position: Position, held: int) -> Position:
+def _rewinding(position: Position, group_offset: int) -> Position:
     metadata = _parse(position)
-    text = metadata.rewinding(held).text() if metadata else position.metadata
+    text = metadata.rewinding(group_offset).text() if metadata else position.metadata
     return replace(position, metadata=text)
 
 
 def _declared(position: Position, waiting: Position | None) -> Position:
     """A position that replaces an unsent rewind is a rewind itself, if it is as low."""
-    metadata = _parse(waiting) if waiting else None
-    held = metadata.rewound_from if metadata else None
-    return position if held is None or position.offset >= held else _rewinding(position, held)
+    metadata = _parse(waiting)
+    start = metadata.rewound_from if metadata else None
+    return position if start is None or position.offset >= start else _rewinding(position, start)
 
 
 def _marking(offset: int, text: str) -> Position:

@@ -107,10 +107,10 @@ class Worker:
             self._changed.notify_all()
             while not self._cluster_state.idle():
                 now = time.monotonic()
-                left = deadline - now
-                if left <= 0 or self._cluster_state.stuck(now):
+                remaining = deadline - now
+                if remaining <= 0 or self._cluster_state.stuck(now):
                     return False
-                self._changed.wait(left)
+                self._changed.wait(remaining)
             complete = self._cluster_state.complete()
             if threading.current_thread() is not self._thread:
                 self._changed.wait_for(lambda: not self._notifying, deadline - time.monotonic())
@@ -260,7 +260,7 @@ def _suspended() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
-def _failure(what: str, group: str, error: Exception) -> tuple[str, str | None]:
+def _failure(action: str, group: str, error: Exception) -> tuple[str, str | None]:
     """Return the error name and the detail for whatever a request raised.
 
     The thread must outlive a fault of ours or of the client library too, or every later commit
@@ -270,5 +270,5 @@ def _failure(what: str, group: str, error: Exception) -> tuple[str, str | None]:
         return error.code, error.cause
     if isinstance(error, SettingsError):
         return "_INVALID_ARG", error.problem
-    logger.error("eo_listener could not %s group %s", what, group, exc_info=error)
+    logger.error("eo_listener could not %s group %s", action, group, exc_info=error)
     return "_MALFUNCTION", None

@@ -84,8 +84,8 @@ class GroupNames:
         if group is not None:
             try:
                 self._require(group, "the group of this source")
-            except SettingsError as why:
-                raise NotCommitted(why.problem, why.cause or "", why.fix or "") from None
+            except SettingsError as error:
+                raise NotCommitted(error.problem, error.cause or "", error.fix or "") from None
             return group
         if options is None:
             raise NotCommitted(
@@ -182,5 +182,5 @@ def _check_template(template: str) -> None:
         if name is not None and (name not in TEMPLATE_FIELDS or spec or conversion):
             raise SettingsError(
                 f"group_template {template!r} has a field {{{name}}} that cannot be used",
-                fix=f"Use only {', '.join(f'{{{known}}}' for known in TEMPLATE_FIELDS)}",
+                fix=f"Use only {', '.join(f'{{{name}}}' for name in TEMPLATE_FIELDS)}",
             )

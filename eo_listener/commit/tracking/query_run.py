@@ -33,7 +33,7 @@ _MAX_RESTORING_CHECKS = 600  # such checks; a query without a position by then h
 _RESTORED_INTERVAL = 2.0
 _NEARLY = 0.9  # of the recommit interval: a check that comes a little early need not wait
 _POLL = 5.0  # between two checks of a run that is polled
-_SILENCE = 60.0  # after the last event, until the query is asked where it is
+_SILENCE = 60.0  # after the last event, until the query is asked for its position
 
 UNKNOWN_MODE = (
     "its progress events are assumed to match its checkpoint; with asynchronous progress "
@@ -82,7 +82,7 @@ class QueryRun:
     ended: bool = False  # reported by the query itself, not by Spark's bus
     awaited: int | None = None  # the batch whose event was waited for once
     finished: bool = False  # it has ended, and its last position was offered
-    last: LivePosition | None = None  # that position, where the options that name a group were read
+    last: LivePosition | None = None  # that position, if the options that name a group were read
     silence: float | None = None
 
     @property
@@ -103,8 +103,8 @@ class QueryRun:
     @property
     def is_polled(self) -> bool:
         """True if to check every few seconds: its checkpoint is followed, or Spark may skip."""
-        given = (self.options or {}).values()
-        return self.follows_checkpoint or any(map(skips_losses, given))
+        source_options = (self.options or {}).values()
+        return self.follows_checkpoint or any(map(skips_losses, source_options))
 
     def mode_effect(self) -> str | None:
         """The meaning of its execution mode for its group; None for a micro-batch query."""
@@ -163,8 +163,8 @@ class QueryRun:
 
     def offered(self, position: LivePosition) -> None:
         """Keep a position that was offered: the events before it may still be on their way."""
-        there = self.newest is not None and _is_at_end(position, self.newest)
-        self.passed = position if position.committed and not there else None
+        reached = self.newest is not None and _is_at_end(position, self.newest)
+        self.passed = position if position.committed and not reached else None
 
     def is_late(self, event: Progress) -> bool:
         """Return True if an offered position has passed the event, which is then only judged.
@@ -203,8 +203,8 @@ class QueryRun:
     @property
     def last_batch(self) -> int:
         """The highest batch id that an event or a position had; -1 for none."""
-        known = (self.newest, self.passed)
-        return max((one.batch_id for one in known if one is not None), default=-1)
+        event, position = self.newest, self.passed
+        return max(event.batch_id if event else -1, position.batch_id if position else -1)
 
     @property
     def furthest(self) -> Progress | None:
@@ -302,16 +302,17 @@ class RunReporter:
         self, query: str, run_id: str, commits: Iterable[GroupOffsets]
     ) -> RunGroupsChanged | None:
         """Return an event if one of the groups is new for this run, else None."""
-        known = self._fed.get(run_id, frozenset())
-        groups = known.union((str(commit.cluster), commit.group) for commit in commits)
-        if groups == known:
+        earlier = self._fed.get(run_id, frozenset())
+        groups = earlier.union((str(commit.cluster), commit.group) for commit in commits)
+        if groups == earlier:
             return None
         self._fed[run_id] = groups
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=False)
 
     def ended(self, query: str, run_id: str) -> RunGroupsChanged:
         """Forget a run; return the event that reports its end."""
-        self._clusters = {key: one for key, one in self._clusters.items() if key[0] != run_id}
+        for key in [key for key in self._clusters if key[0] == run_id]:
+            del self._clusters[key]
         groups = self._fed.pop(run_id, frozenset())
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=True)
 
@@ -320,4 +321,4 @@ class RunReporter:
         parts = routed.sources.get(source)
         if parts is not None:
             self._clusters[run_id, source] = str(parts[0].cluster)
-        return self._clusters.get((run_id, source))  # one without partitions is where it was
+        return self._clusters.get((run_id, source))  # one without partitions keeps its cluster

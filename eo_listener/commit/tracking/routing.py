@@ -63,12 +63,12 @@ class RoutedOffsets:
         for index, parts in self.sources.items():
             for part in parts:
                 groups.setdefault((part.cluster, part.group), {})[index] = part
-        found = []
+        overlaps = []
         for (cluster, group), readers in groups.items():
             times = Counter(tp for part in readers.values() for tp in part.positions)
             partitions = sorted(tp for tp, count in times.items() if count > 1)
             if partitions:
-                found.append(
+                overlaps.append(
                     PartitionsShared(
                         cluster=str(cluster),
                         group=group,
@@ -76,7 +76,7 @@ class RoutedOffsets:
                         readers=tuple(f"{self.query}, source {i}" for i in sorted(readers)),
                     )
                 )
-        return tuple(found)
+        return tuple(overlaps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +112,15 @@ class GroupRouting:
         sources = {}
         ignored = []
         for source in progress.sources:
-            given = None if options is None else options.get(source.index)
-            lossy = skips_losses(given)
+            source_options = None if options is None else options.get(source.index)
+            lossy = skips_losses(source_options)
             parts = []
             for topic, positions in positions_by_topic(source.end or Offsets(), metadata).items():
                 try:
-                    group = self.names.find(progress, topic, given)
-                    cluster = self.cluster(given)
-                except NotCommitted as why:
-                    ignored.append(_ignored(progress, source, topic, why))
+                    group = self.names.find(progress, topic, source_options)
+                    cluster = self.cluster(source_options)
+                except NotCommitted as reason:
+                    ignored.append(_ignored(progress, source, topic, reason))
                 else:
                     parts.append(
                         GroupOffsets(cluster=cluster, group=group, positions=positions, lossy=lossy)
@@ -140,25 +140,25 @@ class GroupRouting:
             misconfigured=self.names.mention(progress),
         )
 
-    def cluster(self, given: Mapping[str, str] | None) -> Cluster:
+    def cluster(self, options: Mapping[str, str] | None) -> Cluster:
         """The cluster that a source reads, by its reader options.
 
         Raises NotCommitted if the options name no servers, or cannot be used.
         """
-        given = given or {}
-        servers = self.kafka.get(SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
+        options = options or {}
+        servers = self.kafka.get(SERVERS) or _in_order(options.get(SERVERS_OPTION, ""))
         if not servers:
             raise NotCommitted(
                 "cannot determine the bootstrap servers of this source",
                 "its options could not be read from the running query",
                 "pass them: OffsetCommitListener(bootstrap_servers='host:port')",
             )
-        source = tuple(sorted((k, v) for k, v in given.items() if k.startswith(_KAFKA)))
+        source = tuple(sorted((k, v) for k, v in options.items() if k.startswith(_KAFKA)))
         try:
             require_property(SERVERS, servers)
-            access = _access(source, frozenset(self.kafka), self.gssapi, TOKENS in given)
-        except SettingsError as why:
-            raise NotCommitted(why.problem, why.cause or "", why.fix or "") from None
+            access = _access(source, frozenset(self.kafka), self.gssapi, TOKENS in options)
+        except SettingsError as error:
+            raise NotCommitted(error.problem, error.cause or "", error.fix or "") from None
         if access.client == "java":
             return Cluster.of({SERVERS: servers}, access)
         return Cluster.of({**self.kafka, SERVERS: servers}, access)
@@ -182,15 +182,15 @@ def skips_losses(options: Mapping[str, str] | None) -> bool:
 
 
 def _ignored(
-    progress: Progress, source: SourceProgress, topic: str, why: NotCommitted
+    progress: Progress, source: SourceProgress, topic: str, reason: NotCommitted
 ) -> SourceIgnored:
     several = source.end is not None and len(source.end.topics()) > 1
     return SourceIgnored(
         query=progress.query,
         run_id=progress.run_id,
         source=source.index,
-        problem=f"topic {topic}: {why.problem}" if several else why.problem,
-        cause=why.cause,
-        fix=why.fix,
-        misconfigured=why.misconfigured,
+        problem=f"topic {topic}: {reason.problem}" if several else reason.problem,
+        cause=reason.cause,
+        fix=reason.fix,
+        misconfigured=reason.misconfigured,
     )

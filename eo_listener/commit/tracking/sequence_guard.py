@@ -31,7 +31,7 @@ def judge(
     end: Offsets,
     log_starts: Mapping[TopicPartition, int] = _NO_STARTS,
 ) -> tuple[Violation, ...]:
-    """Say what is wrong with a batch from `start` to `end` of one source; nothing if all is well.
+    """Return the violations of a batch from `start` to `end` of one source.
 
     `last` is where the batch before it ended, None when that is unknown. `start` is None for a
     query's very first batch, and leaves out partitions that are new. `log_starts` are the first
@@ -73,30 +73,28 @@ class SequenceGuard:
         A listener that was added twice is given each event twice: one with the number and the
         offsets of the last is that event. One with a lower number came late: Spark counts up.
         """
-        before = self._batch
+        last, batch = self._batch, progress.batch_id
         ranges = tuple((source.index, source.start, source.end) for source in progress.sources)
-        if before is not None and (
-            progress.batch_id < before or (progress.batch_id, ranges) == (before, self._ranges)
-        ):
+        if last is not None and (batch < last or (batch, ranges) == (last, self._ranges)):
             return SequenceVerdict(violations={}, repeated=True)
         self._ranges = ranges
-        jumped = before is not None and progress.batch_id > before + 1
+        jumped = last is not None and batch > last + 1
         violations: dict[int, tuple[Violation, ...]] = {}
         skipped = False
         for source in progress.sources:
             if source.end is None:
                 continue
-            found = judge(self._ends.get(source.index), source.start, source.end)
+            problems = judge(self._ends.get(source.index), source.start, source.end)
             if jumped:
                 # Unreported batches are not a gap: Spark drops events when its bus is full.
-                kept = tuple(one for one in found if one.kind is not ViolationKind.GAP)
-                skipped = skipped or kept != found
-                found = kept
-            if found:
-                violations[source.index] = found
+                gaps = tuple(problem for problem in problems if problem.kind is ViolationKind.GAP)
+                skipped = skipped or bool(gaps)
+                problems = tuple(problem for problem in problems if problem not in gaps)
+            if problems:
+                violations[source.index] = problems
             self._ends[source.index] = source.end
-        self._batch = progress.batch_id
-        return SequenceVerdict(violations=violations, missed_after=before if skipped else None)
+        self._batch = batch
+        return SequenceVerdict(violations=violations, missed_after=last if skipped else None)
 
 
 def _of(

@@ -39,14 +39,14 @@ class SharedPartitions:
         runs[run_id] = _RunOffsets(query=query, commit=commit)
         if len(runs) == 1:
             return commit, None
-        others = [run for owner, run in runs.items() if owner != run_id]
-        shared = {tp for run in others for tp in run.positions} & commit.positions.keys()
+        rivals = [run for owner, run in runs.items() if owner != run_id]
+        shared = {tp for run in rivals for tp in run.positions} & commit.positions.keys()
         if not shared:
             return commit, None
         lowest = dict(commit.positions)
         for tp in shared:
-            theirs = (run.positions[tp] for run in others if tp in run.positions)
-            lowest[tp] = min([lowest[tp], *theirs], key=lambda position: position.offset)
+            rival_positions = (run.positions[tp] for run in rivals if tp in run.positions)
+            lowest[tp] = min([lowest[tp], *rival_positions], key=lambda position: position.offset)
         held_up = replace(commit, positions=lowest, rivals=frozenset(shared))
         return held_up, self._once(key, commit, shared)
 
@@ -63,9 +63,9 @@ class SharedPartitions:
         """The other runs that feed one of these partitions."""
         runs = self._groups.get((commit.cluster, commit.group), {})
         return tuple(
-            other
-            for other, run in runs.items()
-            if other != run_id and run.positions.keys() & commit.positions.keys()
+            rival
+            for rival, run in runs.items()
+            if rival != run_id and run.positions.keys() & commit.positions.keys()
         )
 
     def _once(
@@ -91,9 +91,9 @@ class SharedPartitions:
                 self._reported.discard(key)
             elif dropped is not None:
                 held_up = (
-                    (other, run)
-                    for other, run in tuple(runs.items())
+                    (owner, run)
+                    for owner, run in tuple(runs.items())
                     if dropped.positions.keys() & run.positions.keys()
                 )
-                freed += (self.lowest(other, one.query, one.commit)[0] for other, one in held_up)
+                freed += (self.lowest(owner, run.query, run.commit)[0] for owner, run in held_up)
         return tuple(freed)

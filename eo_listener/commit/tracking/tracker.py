@@ -181,7 +181,7 @@ class QueryTracker:
                 self._report_alive(idle)
         self._report_event_errors(buffered)
         times = self._due_times.times(self._next_check).items()
-        for run_id in [one for one, time in times if check_all or time <= moment.now]:
+        for run_id in [key for key, time in times if check_all or time <= moment.now]:
             run = self._runs[run_id]
             was_finished = run.finished
             if not was_finished:
@@ -354,14 +354,14 @@ class QueryTracker:
         except JvmError as error:
             run.options_attempts += run.newest is not None  # before the first event it is too early
             logger.debug("query %s cannot be inspected: %s", run.query, error)
-        known = run.options is not None
-        if known:
+        readable = run.options is not None
+        if readable:
             self._report_alive(run)
-        if not known and run.options_attempts < _OPTIONS_ATTEMPTS:
+        if not readable and run.options_attempts < _OPTIONS_ATTEMPTS:
             return
-        effect = run.mode_effect() if known else UNKNOWN_MODE
-        if effect is not None and (run.options or not known):
-            mode = run.mode.value if known and run.mode is not None else "unknown execution mode"
+        effect = run.mode_effect() if readable else UNKNOWN_MODE
+        if effect is not None and (run.options or not readable):
+            mode = run.mode.value if readable and run.mode else "unknown execution mode"
             self._observers.notify(
                 QueryModeDetected(query=run.query, run_id=run.run_id, mode=mode, effect=effect)
             )
@@ -371,15 +371,15 @@ class QueryTracker:
         if run.mode is not QueryMode.CONTINUOUS:
             self._observers.notify(QueryReported(query=run.query, run_id=run.run_id))
 
-    # Where to
+    # The groups
 
     def _offer(self, run: QueryRun, routed: RoutedOffsets, now: float, *, recommit: bool) -> None:
-        kept = routed.without(run.withheld)
-        for why in kept.ignored:
-            self._report_once(run, (why.source, why.problem), why)
-        for overlap in kept.shared:
+        allowed = routed.without(run.withheld)
+        for ignored in allowed.ignored:
+            self._report_once(run, (ignored.source, ignored.problem), ignored)
+        for overlap in allowed.shared:
             self._report_once(run, (None, overlap.group), overlap)
-        commits = kept.commits
+        commits = allowed.commits
         groups_changed = self._reporter.fed(run.query, run.run_id, commits)
         if groups_changed is not None:
             self._observers.notify(groups_changed)
@@ -432,12 +432,11 @@ class RunGuard:
         wrong = list(events.wrong)
         if events.first is not None:
             first = events.first
-            found = run.judge_first(first).items()
-            wrong += [(first.batch_id, source, violations) for source, violations in found]
+            wrong += [(first.batch_id, *item) for item in run.judge_first(first).items()]
         for event in (*events.earlier, events.newest):
             if event.planned is not None:
-                found = self._losses(event, routed, monotonic(event.planned)).items()
-                wrong += [(event.batch_id, source, losses) for source, losses in found]
+                losses = self._losses(event, routed, monotonic(event.planned))
+                wrong += [(event.batch_id, *item) for item in losses.items()]
         for batch_id, source, violations in wrong:
             self._violated(run, routed, batch_id, source, violations)
 
@@ -445,7 +444,7 @@ class RunGuard:
         self, progress: Progress, routed: RoutedOffsets, planned: float
     ) -> dict[int, tuple[Violation, ...]]:
         """Records that Kafka had deleted before a batch could read them, by source."""
-        losses = {}
+        losses: dict[int, tuple[Violation, ...]] = {}
         for source in progress.sources:
             starts = {
                 tp: start
@@ -455,10 +454,9 @@ class RunGuard:
             }
             if starts and source.end is not None and source.start is not None:
                 violations = judge(source.start, source.start, source.end, starts)
-                losses[source.index] = tuple(
-                    one for one in violations if one.kind is ViolationKind.LOST
-                )
-        return {index: lost for index, lost in losses.items() if lost}
+                lost = [loss for loss in violations if loss.kind is ViolationKind.LOST]
+                losses |= {source.index: tuple(lost)} if lost else {}
+        return losses
 
     def _violated(
         self,

@@ -105,10 +105,10 @@ class TrackerThread:
             self._check_all = True
             self._changed.notify_all()
             while self._buffer or self._check_all or self._busy:
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._thread.is_alive():
+                remaining = deadline - time.monotonic()
+                if remaining <= 0 or not self._thread.is_alive():
                     return False
-                self._changed.wait(left)
+                self._changed.wait(remaining)
             return self._tracker.complete
 
     def close(self, deadline: float) -> None:
@@ -116,18 +116,18 @@ class TrackerThread:
         done = self.flush(deadline)
         with self._changed:
             self._stopping = True
-            left = [*(() if done else self._tracker.unserved), *self._buffer.waiting()]
+            lost = [*(() if done else self._tracker.unserved), *self._buffer.waiting()]
             self._buffer = EventBuffer()
             self._changed.notify_all()
         self._thread.join(max(0.1, deadline - time.monotonic()))
-        why = (
+        reason = (
             "it arrived while the listener was closing" if done else "Spark did not answer in time"
         )
-        for progress in left:
+        for progress in lost:
             self._observers.notify(
                 InternalError(
                     where=f"query {progress.query}",
-                    problem=f"batch {progress.batch_id} is not committed: {why}",
+                    problem=f"batch {progress.batch_id} is not committed: {reason}",
                 )
             )
 
@@ -146,10 +146,10 @@ class TrackerThread:
             self._changed.notify_all()
             while not (self._buffer or self._check_all or self._stopping):
                 due = self._tracker.due()
-                left = None if due is None else due - time.monotonic()
-                if left is not None and left <= 0:
+                timeout = None if due is None else due - time.monotonic()
+                if timeout is not None and timeout <= 0:
                     break
-                self._changed.wait(left)
+                self._changed.wait(timeout)
             if self._stopping:
                 return None, False
             self._busy = True

@@ -46,10 +46,10 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
                 "startingOffsets out",
             )
         of_sink = of_heads(sink.label, query, heads)
-        found, ids = of_sink.offsets, of_sink.topic_ids
-        _refuse_disagreement(sinks[0], offsets, sink, found)
+        sink_offsets, ids = of_sink.offsets, of_sink.topic_ids
+        _refuse_disagreement(sinks[0], offsets, sink, sink_offsets)
         _refuse_two_topics(sinks[0], topic_ids, sink, ids)
-        offsets, topic_ids = dict(found), topic_ids | dict(ids)
+        offsets, topic_ids = dict(sink_offsets), topic_ids | dict(ids)
     labels = " and ".join(sink.label for sink in sinks)
     return Origin(
         what=f"the ledger of {labels} (query {query!r})", offsets=offsets, topic_ids=topic_ids
@@ -98,10 +98,10 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
     newest = max(checkpoint.batches().committed, default=-1)
     durable = checkpoint.committed() if checkpoint.exists() else None
     if durable is None or durable.offsets is None:
-        found = "; ".join(map(str, durable.findings)) if durable is not None else ""
+        findings = "; ".join(map(str, durable.findings)) if durable is not None else ""
         raise SettingsError(
             f"the checkpoint {where} has no committed batch",
-            cause=found or "the query has not completed a batch yet, or the path is wrong",
+            cause=findings or "the query has not completed a batch yet, or the path is wrong",
             fix="Check the path; it is the query's checkpointLocation",
         )
     if durable.findings or durable.offsets.batch < newest:
@@ -113,8 +113,8 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
 def of_batch(where: str, batch: BatchOffsets) -> Origin:
     """Return the end of a batch of a checkpoint."""
     offsets: dict[TopicPartition, int] = {}
-    for held in batch.kafka().values():
-        for tp, offset in held.items():  # of a topic that is read twice, what both have
+    for ends in batch.kafka().values():
+        for tp, offset in ends.items():  # of a topic that is read twice, what both have
             offsets[tp] = min(offset, offsets.get(tp, offset))
     return Origin(what=f"batch {batch.batch} of {where}", offsets=offsets)
 
@@ -123,14 +123,14 @@ def _refuse_disagreement(
     first: Sink,
     before: dict[TopicPartition, int],
     sink: Sink,
-    found: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, int],
 ) -> None:
-    wrong = sorted(tp for tp in before.keys() | found.keys() if before.get(tp) != found.get(tp))
+    wrong = sorted(tp for tp in before.keys() | offsets.keys() if before.get(tp) != offsets.get(tp))
     if before and wrong:
         tp = wrong[0]
         raise SettingsError(
             f"the ledgers of {first.label} and {sink.label} differ: {tp} is at {before.get(tp)} "
-            f"and at {found.get(tp)}",
+            f"and at {offsets.get(tp)}",
             cause="the last batch reached only one of them before the query ended",
             fix="Start again from the old checkpoint: it writes that batch to the other "
             "sink. Or give each sink a query of its own",
@@ -141,9 +141,9 @@ def _refuse_two_topics(
     first: Sink,
     before: dict[TopicPartition, str],
     sink: Sink,
-    found: Mapping[TopicPartition, str],
+    topic_ids: Mapping[TopicPartition, str],
 ) -> None:
-    wrong = sorted(tp for tp in before.keys() & found.keys() if before[tp] != found[tp])
+    wrong = sorted(tp for tp in before.keys() & topic_ids.keys() if before[tp] != topic_ids[tp])
     if wrong:
         raise SettingsError(
             f"the ledgers of {first.label} and {sink.label} differ: {wrong[0]} belongs to a "

@@ -75,34 +75,34 @@ def choose(
     it (it never accepts a topic that no longer exists); GapError, RegressionError and SettingsError
     as the policies say.
     """
-    there = sorted(tp for tp in partitions if tp in logs.starts)
-    found: dict[TopicPartition, int] = {}
-    now = _of_now(origin, logs)
+    existing = sorted(tp for tp in partitions if tp in logs.starts)
+    starts: dict[TopicPartition, int] = {}
+    current = _of_now(origin, logs)
     # Of these the origin is at the new topic already: what is gone is of the one before.
-    begun = {tp.topic for tp in now}
-    left = {tp for tp in _of_older(origin, origin.offsets, logs) if tp.topic in begun}
-    origin = origin.where(lambda tp: tp in there or tp not in left)
+    current_topics = {tp.topic for tp in current}
+    outdated = {tp for tp in _of_older(origin, origin.offsets, logs) if tp.topic in current_topics}
+    origin = origin.where(lambda tp: tp in existing or tp not in outdated)
     if recreated is Recreated.EARLIEST:
-        replaced = _recreated_topics(origin, there, logs) & {tp.topic for tp in there}
-        found = {tp: EARLIEST for tp in there if tp.topic in replaced and tp not in now}
-        origin = origin.where(lambda tp: tp.topic not in replaced or tp in now)
-        there = [tp for tp in there if tp not in found]
-    _refuse_recreated(origin, there, logs)
-    _refuse_vanished(origin, there)
+        replaced = _recreated_topics(origin, existing, logs) & {tp.topic for tp in existing}
+        starts = {tp: EARLIEST for tp in existing if tp.topic in replaced and tp not in current}
+        origin = origin.where(lambda tp: tp.topic not in replaced or tp in current)
+        existing = [tp for tp in existing if tp not in starts]
+    _refuse_recreated(origin, existing, logs)
+    _refuse_vanished(origin, existing)
     lost: dict[TopicPartition, OffsetRange] = {}
     beyond: dict[TopicPartition, OffsetRange] = {}
-    for tp in there:
-        held = origin.offsets.get(tp)
-        if held is None:
-            found[tp] = _missing(origin, tp, missing)
-        elif logs.starts[tp] <= held <= logs.ends[tp]:
-            found[tp] = held
+    for tp in existing:
+        offset = origin.offsets.get(tp)
+        if offset is None:
+            starts[tp] = _missing(origin, tp, missing)
+        elif logs.starts[tp] <= offset <= logs.ends[tp]:
+            starts[tp] = offset
         elif out_of_range is not Policy.FAIL:
-            found[tp] = _POSITIONS[out_of_range]
-        elif held < logs.starts[tp]:
-            lost[tp] = OffsetRange(held, logs.starts[tp])
+            starts[tp] = _POSITIONS[out_of_range]
+        elif offset < logs.starts[tp]:
+            lost[tp] = OffsetRange(offset, logs.starts[tp])
         else:
-            beyond[tp] = OffsetRange(logs.ends[tp], held)
+            beyond[tp] = OffsetRange(logs.ends[tp], offset)
     if beyond:
         _refuse_beyond(origin, beyond)
     if lost:
@@ -113,13 +113,13 @@ def choose(
             fix='To continue without them, give out_of_range="earliest"; a sink with a '
             'ledger then also needs exactly_once(..., on_gap="accept")',
         )
-    return found
+    return starts
 
 
 def choose_for_group(
     origin: Origin,
     partitions: Collection[TopicPartition],
-    held: Collection[TopicPartition],
+    covered: Collection[TopicPartition],
     logs: GroupSnapshot,
     *,
     missing: Policy | None,
@@ -129,11 +129,13 @@ def choose_for_group(
     """Return the offset of each partition that a group is to get, as `choose` finds it.
 
     A group holds real offsets, so the earliest and the latest are those that the logs have now. A
-    partition without an offset in the origin stays as it is if the group holds an offset (`held`);
+    partition without an offset in the origin stays as it is if the group has an offset (`covered`);
     if it holds none, `missing` decides, None to leave it. Raises as `choose` does.
     """
     wanted = [
-        tp for tp in partitions if tp in origin.offsets or (missing is not None and tp not in held)
+        tp
+        for tp in partitions
+        if tp in origin.offsets or (missing is not None and tp not in covered)
     ]
     chosen = choose(
         origin,
@@ -159,16 +161,16 @@ def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
 
 
 def _recreated_topics(
-    origin: Origin, there: Collection[TopicPartition], logs: GroupSnapshot
+    origin: Origin, existing: Collection[TopicPartition], logs: GroupSnapshot
 ) -> set[str]:
-    gone = origin.offsets.keys() - set(there)
-    return {tp.topic for tp in (*_of_older(origin, there, logs), *gone)}
+    gone = origin.offsets.keys() - set(existing)
+    return {tp.topic for tp in (*_of_older(origin, existing, logs), *gone)}
 
 
 def _of_now(origin: Origin, logs: GroupSnapshot) -> set[TopicPartition]:
     """Positions that are known to be those of the topic that exists now."""
-    known = ((tp, origin.topic_ids.get(tp)) for tp in origin.offsets)
-    return {tp for tp, was in known if was is not None and was == logs.topic_ids.get(tp.topic)}
+    ids = ((tp, origin.topic_ids.get(tp)) for tp in origin.offsets)
+    return {tp for tp, was in ids if was is not None and was == logs.topic_ids.get(tp.topic)}
 
 
 def _of_older(

@@ -51,12 +51,12 @@ class Subscription:
         if topics is None:
             return None
         names = topics.split(",") if isinstance(topics, str) else topics
-        found = frozenset(name.strip() for name in names)
-        if not found or "" in found:
+        stripped = frozenset(name.strip() for name in names)
+        if not stripped or "" in stripped:
             raise SettingsError(
                 f"topics is {topics!r}, which names no topic", fix="Name at least one topic"
             )
-        return cls(topics=found)
+        return cls(topics=stripped)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -72,18 +72,18 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _assigned(text: str) -> frozenset[TopicPartition]:
     """Spark's form (JsonUtils.partitions): `{"topic":[0,1]}`."""
     try:
-        named = json.loads(text)
-        found = frozenset(
-            TopicPartition(topic, number) for topic, numbers in named.items() for number in numbers
+        topics = json.loads(text)
+        assigned = frozenset(
+            TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers
         )
     except (ValueError, AttributeError, TypeError, RecursionError):
-        found = frozenset()
-    if not found or not all(type(tp.partition) is int and tp.partition >= 0 for tp in found):
+        assigned = frozenset()
+    if not assigned or not all(type(tp.partition) is int and tp.partition >= 0 for tp in assigned):
         raise SettingsError(
             f"{_ASSIGN} is {text!r}, which names no partitions",
             fix='Write it as Spark reads it: {"topic": [0, 1]}',
         )
-    return found
+    return assigned
 
 
 _TIMEOUT: Final = 30.0  # seconds for each question
@@ -96,56 +96,56 @@ class SourceCluster:
         self._reader = ClusterReader(properties, timeout=_TIMEOUT)
         self._logs = Logs(properties)
 
-    def partitions(self, wanted: Subscription | None) -> tuple[TopicPartition, ...]:
+    def partitions(self, subscription: Subscription | None) -> tuple[TopicPartition, ...]:
         """All partitions of the topics wanted; without that all there are, but Kafka's own.
 
         Raises SettingsError for a topic or a partition that does not exist, and for a pattern
         that matches none.
         """
-        if wanted is None:
+        if subscription is None:
             return self._reader.partitions(None)
-        if wanted.pattern is not None:
-            pattern = wanted.pattern
+        if subscription.pattern is not None:
+            pattern = subscription.pattern
             every = self._reader.partitions(None)
             matching = tuple(tp for tp in every if pattern.fullmatch(tp.topic))
             if not matching:
                 raise _lacking(f"topic that matches {pattern.pattern!r}", "subscribePattern")
             return matching
-        if wanted.assigned is not None:
-            there = set(self._reader.partitions({tp.topic for tp in wanted.assigned}))
-            absent = sorted(wanted.assigned - there)
+        if subscription.assigned is not None:
+            existing = set(self._reader.partitions({tp.topic for tp in subscription.assigned}))
+            absent = sorted(subscription.assigned - existing)
             if absent:
                 raise _lacking(f"partition {few(absent)}", "assign")
-            return tuple(sorted(wanted.assigned))
-        topics = wanted.topics or frozenset()
-        found = self._reader.partitions(topics)
-        missing = sorted(topics - {tp.topic for tp in found})
+            return tuple(sorted(subscription.assigned))
+        topics = subscription.topics or frozenset()
+        partitions = self._reader.partitions(topics)
+        missing = sorted(topics - {tp.topic for tp in partitions})
         if missing:
             raise _lacking(f"topic {few(missing)}", "topics=")
-        return found
+        return partitions
 
     def of_group(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
         """The committed offsets of a group, read after pending transactions have ended."""
-        held = self._reader.group(group, partitions, stable=True)
-        if not held:
+        positions = self._reader.group(group, partitions, stable=True)
+        if not positions:
             raise SettingsError(
                 f"group {group!r} holds no offsets for these topics",
                 cause="its offsets expired, nobody has committed to it, or it is misspelled",
                 fix="Run eo-listener status GROUP -b SERVERS to see what it holds",
             )
-        offsets = {tp: position.offset for tp, position in held.items()}
+        offsets = {tp: position.offset for tp, position in positions.items()}
         return Origin(what=f"group {group!r}", offsets=offsets)
 
     def of_time(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
         """Return the first record of that time or later, or the end of the log if there is none."""
         return self.of_times(f"the time {timestamp_ms} ms", dict.fromkeys(partitions, timestamp_ms))
 
-    def of_times(self, what: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
+    def of_times(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
         """The same by a time for each partition, in milliseconds since 1970."""
         deadline = time.monotonic() + _TIMEOUT
         ends = self._logs.ends(timestamps.keys(), deadline)
-        found = self._logs.at(timestamps, deadline)
-        return Origin(what=what, offsets={**ends, **found})
+        first_records = self._logs.at(timestamps, deadline)
+        return Origin(what=label, offsets={**ends, **first_records})
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         """Return the start and end of the logs of these partitions."""
@@ -157,9 +157,9 @@ class SourceCluster:
         self._logs.close()
 
 
-def _lacking(what: str, named_by: str) -> SettingsError:
+def _lacking(missing: str, named_by: str) -> SettingsError:
     return SettingsError(
-        f"Kafka has no {what}",
+        f"Kafka has no {missing}",
         cause="it was deleted or misspelled, this user may not Describe it, or this is another "
         "cluster",
         fix=f"Check {named_by} and the bootstrap servers",

@@ -67,22 +67,22 @@ def starting_offsets(
     """
     _require_one(ledger, group, checkpoint, timestamp)
     rules = _rules(missing, out_of_range, recreated)
-    given = _options(options, bootstrap_servers)
-    wanted = Subscription.of(topics, given)
-    when = None if timestamp is None else _milliseconds(timestamp, wanted)
+    reader_options = _options(options, bootstrap_servers)
+    subscription = Subscription.of(topics, reader_options)
+    timestamp_ms = None if timestamp is None else _milliseconds(timestamp, subscription)
     _refuse_existing(checkpoint_location)
-    cluster = _cluster(given)
+    cluster = _cluster(reader_options)
     try:
-        there = cluster.partitions(wanted)
+        partitions = cluster.partitions(subscription)
         if ledger is not None:
             origin = of_ledger(ledger, query)
         elif checkpoint is not None:
             origin = of_checkpoint(checkpoint)
-        elif when is not None:
-            origin = cluster.of_time(when, there)
+        elif timestamp_ms is not None:
+            origin = cluster.of_time(timestamp_ms, partitions)
         else:
-            origin = cluster.of_group(str(group), there)
-        return write_offsets(_begun(cluster, wanted, there, origin, rules))
+            origin = cluster.of_group(str(group), partitions)
+        return write_offsets(_begun(cluster, subscription, partitions, origin, rules))
     finally:
         cluster.close()
 
@@ -101,21 +101,21 @@ def _cluster(options: Mapping[str, str]) -> SourceCluster:
 
 def _begun(
     cluster: SourceCluster,
-    wanted: Subscription | None,
-    there: tuple[TopicPartition, ...],
+    subscription: Subscription | None,
+    partitions: tuple[TopicPartition, ...],
     origin: Origin,
     rules: Mapping[str, Any],
 ) -> dict[TopicPartition, int]:
-    assigned = None if wanted is None else wanted.assigned
+    assigned = None if subscription is None else subscription.assigned
     if assigned is not None:
         origin = origin.where(lambda tp: tp in assigned)
-    named = {tp.topic for tp in (origin.offsets if wanted is None else there)}
-    read = tuple(tp for tp in there if tp.topic in named)
+    named = {tp.topic for tp in (origin.offsets if subscription is None else partitions)}
+    read = tuple(tp for tp in partitions if tp.topic in named)
     return choose(origin.where(lambda tp: tp.topic in named), read, cluster.snapshot(read), **rules)
 
 
 def _require_one(*origins: object) -> None:
-    if sum(one is not None for one in origins) != 1:
+    if sum(origin is not None for origin in origins) != 1:
         raise SettingsError(
             "starting_offsets needs exactly one place to start from",
             fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
@@ -132,19 +132,19 @@ def _rules(missing: str, out_of_range: str, recreated: str) -> dict[str, Any]:
 
 def _options(options: Mapping[str, str], servers: str | None) -> dict[str, str]:
     """The reader's options as Spark keeps them, keys in lower case."""
-    given = {str(key).lower(): str(value) for key, value in options.items()}
+    reader_options = {str(key).lower(): str(value) for key, value in options.items()}
     if servers is not None:
-        given[SERVERS_OPTION] = servers
-    if not given.get(SERVERS_OPTION):
+        reader_options[SERVERS_OPTION] = servers
+    if not reader_options.get(SERVERS_OPTION):
         raise SettingsError(
             "the bootstrap servers are not known",
             fix="Give bootstrap_servers='host:port', or the reader's options=",
         )
-    return given
+    return reader_options
 
 
-def _milliseconds(timestamp: object, wanted: Subscription | None) -> int:
-    if wanted is None:
+def _milliseconds(timestamp: object, subscription: Subscription | None) -> int:
+    if subscription is None:
         raise SettingsError(
             "a timestamp alone does not name the topics to read", fix="Name them in topics="
         )
@@ -155,17 +155,21 @@ def _milliseconds(timestamp: object, wanted: Subscription | None) -> int:
                 fix="Give a time zone, datetime(..., tzinfo=timezone.utc), or milliseconds "
                 "since the epoch",
             )
-        found: object = (timestamp - _EPOCH) // dt.timedelta(milliseconds=1)
+        milliseconds: object = (timestamp - _EPOCH) // dt.timedelta(milliseconds=1)
     else:
-        found = timestamp
+        milliseconds = timestamp
     # Below zero Kafka has wishes, not times: -1 is the end of the log, -2 its beginning.
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _FOREVER:
+    if (
+        isinstance(milliseconds, bool)
+        or not isinstance(milliseconds, int)
+        or not 0 <= milliseconds < _FOREVER
+    ):
         raise SettingsError(
             f"timestamp must be a time since 1970, got {timestamp!r}",
             fix="Give a datetime with a time zone, or milliseconds since the epoch; for all "
             'records, startingOffsets="earliest"',
         )
-    return found
+    return milliseconds
 
 
 def _refuse_existing(location: str | None) -> None:
@@ -184,8 +188,8 @@ def _where(location: str) -> str:
         return location
     from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
-    found = qualified(location)
-    if found is None:
+    resolved = qualified(location)
+    if resolved is None:
         raise SettingsError(
             f"cannot tell which file system {location} is on",
             cause="Spark looks up a location without a scheme in fs.defaultFS, and this "
@@ -193,4 +197,4 @@ def _where(location: str) -> str:
             fix=f"Give the full URI: file://{location}, hdfs://..., s3a://...; or start the "
             "session first",
         )
-    return found
+    return resolved

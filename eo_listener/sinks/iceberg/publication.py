@@ -191,7 +191,7 @@ class Publication:
         Raises ForeignWriterError, and SinkError where the table was replaced.
         """
         entry = self.entry
-        known = any(move.found is not None for move in entry.moves.values())
+        known = any(move.expected is not None for move in entry.moves.values())
         found = self.ledgers.published(
             self.table, entry.query, accept_expired=self.accept_expired, known=known
         )

@@ -255,7 +255,7 @@ class IcebergSink:
         And SinkError if it is not the table that the ledger was read from.
         """
         found = find(spark, self._name)
-        if any(move.found is not None for move in entry.moves.values()):
+        if any(move.expected is not None for move in entry.moves.values()):
             if found is None:
                 raise table_dropped(self.label, "it no longer exists")
             if self._uuid not in (None, found.uuid):

@@ -137,7 +137,7 @@ def accepted(records: LedgerRecords, sink: str, entry: Entry, repair: Repair) ->
         yield Written(owner, here, key.encode(), replace(batch, moves=left).encode())
     kept = RepairRecord(
         topic=tp.topic,
-        heads={} if move.found is None else {tp: move.found},
+        heads={} if move.expected is None else {tp: move.expected},
         run_id=entry.run_id,
         verdict=GAP_ACCEPTED,
         gap=move.gap,
@@ -269,7 +269,7 @@ class KafkaLedgerRepair:
 
         def planned(records: LedgerRecords, repair: Repair) -> Iterable[Written]:
             now = records.heads(*key).get(tp)
-            before, after = ({} if one is None else {tp: one} for one in (move.found, now))
+            before, after = ({} if one is None else {tp: one} for one in (move.expected, now))
             refuse_moved(self._reader.label, before, after)
             self._refuse_begun(records, key)
             return accepted(records, sink, entry, repair)

@@ -107,14 +107,14 @@ class LedgerArrays:
 
         Answers how many there are, and how many of them are as `entry` has found them.
         """
-        found = [(tp, move.found) for tp, move in entry.moves.items()]
+        found = [(tp, move.expected) for tp, move in entry.moves.items()]
         arrays = _columns(6, ((*tp, *_was(head)) for tp, head in found))
         return Statement(self._text(_HOLD), (*arrays, sink, entry.query))
 
     def insert(self, sink: str, entry: Entry, now: datetime) -> Statement:
         """Make the heads that `entry` has found missing, in the order in which all are locked."""
         new = _columns(
-            5, (_place(tp, move) for tp, move in entry.moves.items() if move.found is None)
+            5, (_place(tp, move) for tp, move in entry.moves.items() if move.expected is None)
         )
         writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
         return Statement(self._text(_INSERT), (FORMAT, sink, entry.query, *writer, *new))
@@ -124,9 +124,9 @@ class LedgerArrays:
         moved = _columns(
             9,
             (
-                (*_place(tp, move), *_was(move.found))
+                (*_place(tp, move), *_was(move.expected))
                 for tp, move in entry.moves.items()
-                if move.found is not None
+                if move.expected is not None
             ),
         )
         writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
@@ -276,7 +276,7 @@ class Ledger:
 
     def held(self, link: Connection, entry: Entry, answer: Cursor) -> None:
         """Raise ForeignWriterError where the heads are not what `entry` has found."""
-        found = sum(move.found is not None for move in entry.moves.values())
+        found = sum(move.expected is not None for move in entry.moves.values())
         if answer.fetchone() != (found, found):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
 
@@ -294,7 +294,7 @@ class Ledger:
             run(link, ours.write_down(self.key, entry, rows=rows, now=now))
             if due is not None:
                 run(link, due)
-        new = sum(move.found is None for move in entry.moves.values())
+        new = sum(move.expected is None for move in entry.moves.values())
         if (made.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
         fault_point("sink.ledger-moved")

@@ -19,7 +19,7 @@ from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 
-_NO_LOGS = GroupSnapshot(held={}, starts={}, ends={}, topic_ids={})
+_NO_LOGS = GroupSnapshot(positions={}, starts={}, ends={}, topic_ids={})
 
 
 class CheckpointPlans:
@@ -73,7 +73,7 @@ class CheckpointPlans:
             topic_ids=logs.topic_ids,
             log_starts=logs.starts,
             log_ends=logs.ends,
-            asked=self._read_logs is not None,
+            has_log_bounds=self._read_logs is not None,
             continued=frozenset(tp for offsets in before.values() for tp in offsets)
             | ({BATCHES} if last is not None and last.others() else frozenset()),
         )

@@ -154,7 +154,7 @@ class LivePlans:
             topic_ids={topic: one for logs in found for topic, one in logs.topic_ids.items()},
             log_starts={tp: start for logs in found for tp, start in logs.starts.items()},
             log_ends={tp: end for logs in found for tp, end in logs.ends.items()},
-            asked=True,
+            has_log_bounds=True,
             continued=continued,
         )
 

@@ -40,7 +40,7 @@ class AnsweredClusterState(ClusterState):
         while isinstance(request, SnapshotRequest):
             ends = dict.fromkeys(request.partitions, 10**9)
             held = {tp: self.held[tp] for tp in request.partitions if tp in self.held}
-            snapshot = GroupSnapshot(held=held, starts={}, ends=ends, topic_ids={"t": "id"})
+            snapshot = GroupSnapshot(positions=held, starts={}, ends=ends, topic_ids={"t": "id"})
             assert self.group(request.group).on_snapshot(request, snapshot, now) == ()
             request = self.next(now)
         return request
@@ -228,7 +228,7 @@ def test_after_a_standstill_what_was_refused_is_checked_at_once() -> None:
     snapshot = b.next(0.0)
     assert isinstance(snapshot, SnapshotRequest)
     further = {P0: Position(offset=8, metadata="m8")}
-    seen = GroupSnapshot(held=further, starts={}, ends={P0: 10**9}, topic_ids={"t": "id"})
+    seen = GroupSnapshot(positions=further, starts={}, ends={P0: 10**9}, topic_ids={"t": "id"})
     assert len(b.group(snapshot.group).on_snapshot(snapshot, seen, 0.0)) == 1
     assert b.next(1.0) is None
     assert b.next(1.0 + STANDSTILL) is None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.commit.groups.group_change import Direction, GroupChange
+from eo_listener.commit.groups.group_change import Direction, GroupChange, GroupOutcome
+from eo_listener.commit.groups.group_state import Positions
 from eo_listener.errors import SettingsError
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
@@ -63,10 +64,13 @@ def test_a_group_that_moves_is_recognised() -> None:
 def test_what_the_group_holds_afterwards_counts() -> None:
     """An offset with the metadata of another commit is not this repair's."""
     change = planned({T0: 7, T1: 5})
-    wanted = change.positions()
-    assert change.missing_in({**HELD, **wanted}) == ()
-    assert change.missing_in({**HELD, T0: Position(offset=7)}) == (T0,)
-    assert change.missing_in({}) == (T0,)
+
+    def missing(positions: Positions) -> tuple[TopicPartition, ...]:
+        return GroupOutcome(change=change, group_positions=positions, errors={}).missing
+
+    assert missing({**HELD, **change.positions()}) == ()
+    assert missing({**HELD, T0: Position(offset=7)}) == (T0,)
+    assert missing({}) == (T0,)
 
 
 def test_a_mark_of_the_guard_is_named() -> None:

@@ -28,7 +28,7 @@ def by(writer: str, offset: int) -> Position:
 def snapshot(
     held: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, int] | None = None
 ) -> GroupSnapshot:
-    return GroupSnapshot(held=held, starts={}, ends=ends or {}, topic_ids={})
+    return GroupSnapshot(positions=held, starts={}, ends=ends or {}, topic_ids={})
 
 
 @pytest.mark.parametrize("soonest", [P0, P1])
@@ -50,40 +50,32 @@ def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -
     assert reported.errors == errors
 
 
-def discrepancies(
-    discrepancy: Discrepancy, found: GroupSnapshot, *partitions: TopicPartition
+def refused(
+    refusal: Refusal, snapshot: GroupSnapshot, *partitions: TopicPartition
 ) -> CommitRefused:
     wanted = {tp: by("mine/now", 5) for tp in (P0, P1, P2)}
-    (reported,) = EVENTS.discrepancies(discrepancy, list(partitions), found, wanted, {})
+    (reported,) = EVENTS.finding(refusal, list(partitions), snapshot, wanted, {})
     assert isinstance(reported, CommitRefused)
     return reported
 
 
-@pytest.mark.parametrize(
-    ("discrepancy", "refusal"),
-    [
-        (Discrepancy.BELOW_GROUP, Refusal.BELOW_GROUP),
-        (Discrepancy.WITHHELD_BEFORE, Refusal.WITHHELD_BEFORE),
-    ],
-)
-def test_a_refusal_names_who_wrote_the_first_partition(
-    discrepancy: Discrepancy, refusal: Refusal
-) -> None:
+@pytest.mark.parametrize("refusal", [Refusal.BELOW_GROUP, Refusal.WITHHELD_BEFORE])
+def test_a_refusal_names_who_wrote_the_first_partition(refusal: Refusal) -> None:
     """Whatever the order in which they were read, and nobody where a program left no metadata."""
     held = {P0: by("a/1", 7), P1: by("b/2", 8), P2: Position(offset=9)}
-    reported = discrepancies(discrepancy, snapshot(held, {P0: 100, P1: 100}), P1, P0)
-    assert (reported.refusal, reported.offered) == (refusal, Offsets({P0: 5, P1: 5}))
-    assert reported.held == Offsets({P0: 7, P1: 8})
+    reported = refused(refusal, snapshot(held, {P0: 100, P1: 100}), P1, P0)
+    assert (reported.refusal, reported.offsets) == (refusal, Offsets({P0: 5, P1: 5}))
+    assert reported.obstacles == Offsets({P0: 7, P1: 8})
     assert reported.writer is not None
     assert reported.writer.query_id == "a"
-    assert discrepancies(discrepancy, snapshot(held), P2).writer is None
+    assert refused(refusal, snapshot(held), P2).writer is None
 
 
 def test_the_end_of_the_log_was_written_by_nobody() -> None:
     """What stands in the way is where the log ends, not what the group holds."""
     found = snapshot({P0: by("a/1", 7)}, {P0: 3, P1: 4})
-    reported = discrepancies(Discrepancy.BEYOND_LOG_END, found, P0, P1)
-    assert (reported.refusal, reported.held, reported.writer) == (
+    reported = refused(Refusal.BEYOND_LOG_END, found, P0, P1)
+    assert (reported.refusal, reported.obstacles, reported.writer) == (
         Refusal.BEYOND_LOG_END,
         Offsets({P0: 3, P1: 4}),
         None,
@@ -94,12 +86,10 @@ def test_foreign_commits_are_reported_one_by_one() -> None:
     """Each run by itself; only another run of the very query is a zombie of it."""
     held = {P0: by("q/old", 1), P1: by("other/run", 2), P2: Position(offset=3, metadata="tool")}
     ours = {tp: by("q/new", 10 + tp.partition) for tp in held}
-    reported = list(
-        EVENTS.discrepancies(Discrepancy.FOREIGN, [P0, P1, P2], snapshot(held), {}, ours)
-    )
+    reported = list(EVENTS.finding(Discrepancy.FOREIGN, [P0, P1, P2], snapshot(held), {}, ours))
     assert all(isinstance(one, ForeignCommit) for one in reported)
     assert [
-        (one.found, one.ours, one.writer and one.writer.run_id, one.zombie)
+        (one.group_offsets, one.own_offsets, one.writer and one.writer.run_id, one.zombie)
         for one in reported
         if isinstance(one, ForeignCommit)
     ] == [

@@ -59,7 +59,7 @@ class Kafka:
         asked = tuple(partitions)
         here = [tp for tp in asked if tp in self.ends and tp.topic not in self.refused]
         return GroupSnapshot(
-            held={tp: self.held[tp] for tp in here if tp in self.held},
+            positions={tp: self.held[tp] for tp in here if tp in self.held},
             starts=dict.fromkeys(here, 0),
             ends={tp: self.ends[tp] for tp in here},
             topic_ids={"t": self.topic_id} if here else {},
@@ -283,7 +283,7 @@ def test_a_log_truncated_under_a_confirmed_offset_is_reported() -> None:
     group_state.compare(60.0)  # to repeat it
     (refused,) = group_state.of(CommitRefused)
     assert refused.refusal is Refusal.BEYOND_LOG_END
-    assert (refused.offered, refused.held) == (Offsets({P0: 5}), Offsets({P0: 2}))
+    assert (refused.offsets, refused.obstacles) == (Offsets({P0: 5}), Offsets({P0: 2}))
     assert not group_state.complete()
     group_state.offer({P0: by(6)})
     assert group_state.next(119.0) is None
@@ -360,7 +360,7 @@ def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
     vanished, refused = group_state.take()[-2:]
     assert isinstance(vanished, GroupOffsetsMissing)
     assert isinstance(refused, CommitRefused)
-    assert (refused.offered, refused.held) == (Offsets({P0: 5}), Offsets({P0: 2}))
+    assert (refused.offsets, refused.obstacles) == (Offsets({P0: 5}), Offsets({P0: 2}))
 
 
 def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
@@ -646,7 +646,7 @@ def test_of_several_that_are_below_the_group_counts_before_what_was_committed() 
         refused = group_state.offer({tp: offered[tp] for tp in order})
         assert refused is not None
         assert refused.refusal is Refusal.BELOW_GROUP
-        assert refused.held == Offsets({P0: 8, P1: 5})
+        assert refused.obstacles == Offsets({P0: 8, P1: 5})
 
 
 def test_an_idle_partition_that_is_gone_is_no_failure() -> None:

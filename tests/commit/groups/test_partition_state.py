@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState, RetryState
+from eo_listener.commit.groups.partition_state import (
+    Discrepancy,
+    Finding,
+    PartitionState,
+    RetryState,
+)
 from eo_listener.commit.groups.policy import OnRewind, Policy
+from eo_listener.events import Refusal
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position
 
@@ -56,25 +62,25 @@ def sent(state: PartitionState, now: float = 0.0) -> tuple[int, CommitMetadata]:
 
 
 @pytest.mark.parametrize(
-    ("found", "end", "discrepancies", "sendable"),
+    ("found", "end", "findings", "sendable"),
     [
         (None, END, [], True),
         (by(4), END, [], True),
         (by(5, run="r0"), END, [], True),  # the same offset: our metadata goes over it
-        (by(6, run="r0"), END, [Discrepancy.BELOW_GROUP], False),
-        (Position(offset=6), END, [Discrepancy.BELOW_GROUP], False),  # a tool's
-        (None, 4, [Discrepancy.BEYOND_LOG_END], False),
+        (by(6, run="r0"), END, [Refusal.BELOW_GROUP], False),
+        (Position(offset=6), END, [Refusal.BELOW_GROUP], False),  # a tool's
+        (None, 4, [Refusal.BEYOND_LOG_END], False),
         (by(4), 5, [], True),  # the end of the log is no obstacle
-        (marked(3), END, [Discrepancy.WITHHELD_BEFORE], False),
-        (marked(6), END, [Discrepancy.WITHHELD_BEFORE], False),
+        (marked(3), END, [Refusal.WITHHELD_BEFORE], False),
+        (marked(6), END, [Refusal.WITHHELD_BEFORE], False),
     ],
 )
 def test_the_first_snapshot_decides(
-    found: Position | None, end: int, discrepancies: list[Discrepancy], sendable: bool
+    found: Position | None, end: int, findings: list[Finding], sendable: bool
 ) -> None:
     """A first offer is sent if the group is not above it, has no mark, and the log reaches it."""
     state = fresh(5)
-    assert list(state.compare(found, end, REFUSE)) == discrepancies
+    assert list(state.compare(found, end, REFUSE)) == findings
     assert (state.sendable(0.0) is not None) is sendable
 
 
@@ -103,7 +109,7 @@ def test_later_snapshots_compare_with_what_was_confirmed(
 def test_a_log_that_ends_below_what_was_confirmed_is_noticed_without_an_offer() -> None:
     """It was truncated; where another writer has gone further, that one is reported."""
     state = settled(5)
-    assert list(state.compare(by(5), 4, REFUSE)) == [Discrepancy.BEYOND_LOG_END]
+    assert list(state.compare(by(5), 4, REFUSE)) == [Refusal.BEYOND_LOG_END]
     assert list(state.compare(by(5), 4, REFUSE)) == []
     assert state.sendable(0.0) is None
     assert list(settled(5).compare(by(5), 5, REFUSE)) == []
@@ -113,7 +119,7 @@ def test_a_log_that_ends_below_what_was_confirmed_is_noticed_without_an_offer() 
 def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     """Reported once, however often it is read; committed once the query has passed the group."""
     state = fresh(5)
-    assert list(state.compare(by(8, run="r0"), END, REFUSE)) == [Discrepancy.BELOW_GROUP]
+    assert list(state.compare(by(8, run="r0"), END, REFUSE)) == [Refusal.BELOW_GROUP]
     assert list(state.compare(by(8, run="r0"), END, REFUSE)) == []
     assert state.offer(by(7), REFUSE, recommit=False) == 8
     assert state.sendable(0.0) is None
@@ -161,9 +167,9 @@ def test_what_is_lost_does_not_displace_what_is_beyond_the_log_end(found: Positi
     """What was confirmed goes at once, and the newer offset when the log has reached it."""
     state = settled(5)
     assert state.offer(by(8), REFUSE, recommit=False) is None
-    assert list(state.compare(by(5), 6, REFUSE)) == [Discrepancy.BEYOND_LOG_END]
+    assert list(state.compare(by(5), 6, REFUSE)) == [Refusal.BEYOND_LOG_END]
     for _ in range(2):  # the first commit may fail
-        assert Discrepancy.BEYOND_LOG_END not in set(state.compare(found, 6, REFUSE))
+        assert Refusal.BEYOND_LOG_END not in set(state.compare(found, 6, REFUSE))
         assert (state.sendable(0.0), state.refused) == (by(5), by(8))
     state.confirm(by(5), 0.0, 60.0)
     assert list(state.compare(by(5), 6, REFUSE)) == []
@@ -177,7 +183,7 @@ def test_what_is_lost_lets_the_newer_offset_through_that_was_below_the_group() -
     for found in (None, Position(offset=3)):
         state = settled(5)
         assert state.offer(by(8), REFUSE, recommit=False) is None
-        assert Discrepancy.BELOW_GROUP in set(state.compare(by(10, run="r2"), END, REFUSE))
+        assert Refusal.BELOW_GROUP in set(state.compare(by(10, run="r2"), END, REFUSE))
         list(state.compare(found, END, REFUSE))
         assert (state.sendable(0.0), state.refused) == (by(8), None)
 
@@ -320,7 +326,7 @@ def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     """Where rewinds are allowed, another writer's higher offset still stops a newer one of ours."""
     state = settled(5)
     assert state.offer(by(7), ALLOW, recommit=False) is None
-    assert Discrepancy.BELOW_GROUP in list(state.compare(by(9, run="r2"), END, ALLOW))
+    assert Refusal.BELOW_GROUP in list(state.compare(by(9, run="r2"), END, ALLOW))
     assert state.sendable(0.0) is None
 
 
@@ -394,7 +400,7 @@ def test_a_sink_of_another_query_is_foreign() -> None:
     """One group, two queries: named as ever."""
     other = by_sink(6, query="q2")
     assert [*settled(5).compare(other, END, REFUSE)] == [Discrepancy.FOREIGN]
-    assert [*fresh(5).compare(other, END, REFUSE)] == [Discrepancy.BELOW_GROUP]
+    assert [*fresh(5).compare(other, END, REFUSE)] == [Refusal.BELOW_GROUP]
 
 
 def test_the_guards_mark_goes_over_what_a_sink_has_committed() -> None:

@@ -58,7 +58,7 @@ class Cluster:
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         starts, ends = dict.fromkeys(partitions, 2), dict.fromkeys(partitions, 12)
-        return GroupSnapshot(held={}, starts=starts, ends=ends, topic_ids={})
+        return GroupSnapshot(positions={}, starts=starts, ends=ends, topic_ids={})
 
     def close(self) -> None:
         type(self).open -= 1

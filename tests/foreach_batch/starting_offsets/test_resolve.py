@@ -28,7 +28,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 LOGS = GroupSnapshot(
-    held={}, starts={A: 5, B: 5, C: 5}, ends={A: 20, B: 20, C: 20}, topic_ids={"t": "one"}
+    positions={}, starts={A: 5, B: 5, C: 5}, ends={A: 20, B: 20, C: 20}, topic_ids={"t": "one"}
 )
 ORIGIN = Origin(what="the ledger", offsets={A: 5, B: 20, C: 12})
 

@@ -89,7 +89,7 @@ def _by_number(plan: Any, applied: Mapping[Any, Any], **how: Any) -> Judgement:
     """A batch is a replay when its number is not above that of the last."""
     last = max((head.batch_id for head in applied.values()), default=-1)
     found = judge_batch(plan, {}, **how)
-    moves = {tp: move._replace(found=applied.get(tp)) for tp, move in found.entry.moves.items()}
+    moves = {tp: move._replace(expected=applied.get(tp)) for tp, move in found.entry.moves.items()}
     if plan.batch_id <= last:
         return replace(found, verdict=BatchVerdict.REPLAY, entry=replace(found.entry, moves={}))
     return replace(found, entry=replace(found.entry, moves=moves))
@@ -131,7 +131,7 @@ def _reread(self: SinkWriter, sink: Any, frame: Any, entry: Entry, plan: Any) ->
 
 def _refreshed(sink: Any, entry: Entry) -> Entry:
     heads = sink.applied(entry.query)
-    moves = {tp: move._replace(found=heads.get(tp)) for tp, move in entry.moves.items()}
+    moves = {tp: move._replace(expected=heads.get(tp)) for tp, move in entry.moves.items()}
     return replace(entry, moves=moves)
 
 
@@ -215,13 +215,13 @@ def _gap_is_next(
 def _endless_log(
     self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: BatchVerdict
 ) -> None:
-    self._plan = replace(self._plan, log_starts={})
+    self.plan = replace(self.plan, log_starts={})
     _continue(self, tp, span, head, reached, verdict)
 
 
 def _unasked(self: Any, tp: Any, span: Any, head: Any) -> None:
     """A topic that was recreated is begun again though nobody said so."""
-    self._restart = True
+    self.restarts = True
     _begin_recreated(self, tp, span, head)
 
 
@@ -243,8 +243,8 @@ def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, gap: Any =
 
 def _kept(self: Any, ranges: Any) -> None:
     """What is left of the topic before counts as vanished forever."""
-    for tp in self._applied.keys() - ranges.keys():
-        self.errors.add(BatchErrorKind.VANISHED, tp, self._applied[tp].range)
+    for tp in self.applied.keys() - ranges.keys():
+        self.errors.add(BatchErrorKind.VANISHED, tp, self.applied[tp].range)
 
 
 BUGS = (
@@ -284,7 +284,7 @@ BUGS = (
         "plan older than the ledger",
         "restart and zombie",
         steps,
-        "is_of_another_topic",
+        "topic_was_recreated",
         always(False),
     ),
     bug("begun twice by two starts", "restart alone", resolve, "_of_now", always(set())),
@@ -301,14 +301,14 @@ BUGS = (
     Bug(
         "first under a new name",
         "renamed",
-        ((batch_guard, "doubt", always(False)), (batch_guard, "has_doubled", always(False))),
+        ((_BatchCheck, "is_doubted", always(False)), (_BatchCheck, "has_doubled", always(False))),
     ),
     bug("own name alone is asked for", "renamed", MemorySink, "moved_by", always({})),
     bug("every batch a beginning", "emptied store", PlannedBatch, "began_at", _all_unread),
     bug("skipped offsets not recorded", "emptied, accepted", batch_guard, "is_late", always(False)),
     bug("moved head judged once", "overlap", BatchRunner, "_again", _foreign_at_once),
     bug("moved head judged twice", "alone", BatchRunner, "_written", _twice_at_most),
-    bug("renamed back, not looked up", "renamed twice", batch_guard, "has_doubled", always(False)),
+    bug("renamed back, not looked up", "renamed twice", _BatchCheck, "has_doubled", always(False)),
     bug("a foreign ledger taken for ours", "ledger and zombie", SinkWriter, "write", _not_foreign),
     *counted_bugs.BUGS,
 )

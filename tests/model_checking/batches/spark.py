@@ -215,7 +215,7 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
         topic_ids={topic: one for topic, one in log.ids.items() if topic != F0.topic},
         log_starts=of_kafka(log.starts),
         log_ends=of_kafka(log.ends),
-        asked=True,
+        has_log_bounds=True,
         continued=frozenset(BATCHES if tp == F0 else tp for tp in driver.ends if driver.batch),
     )
     read = {tp: range(*span) for tp, span in batch.spans}

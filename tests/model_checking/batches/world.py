@@ -541,7 +541,7 @@ class World:
     def _starting_offsets(self, *, recreated: bool) -> dict[TopicPartition, int] | None:
         """What `starting_offsets` gives; None if it refuses."""
         starts, ends = of_kafka(self.log.starts), of_kafka(self.log.ends)
-        snapshot = GroupSnapshot(held={}, starts=starts, ends=ends, topic_ids=self.log.ids)
+        snapshot = GroupSnapshot(positions={}, starts=starts, ends=ends, topic_ids=self.log.ids)
         sinks: Any = [_Ledger(key, table.of(self.name)) for key, table in self.tables.items()]
         try:
             found = choose(

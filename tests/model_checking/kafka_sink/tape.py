@@ -79,7 +79,7 @@ class TapeClient:
         return reports
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
-        moves = tuple((tp, one.found, entry.head(tp)) for tp, one in entry.moves.items())
+        moves = tuple((tp, one.expected, entry.head(tp)) for tp, one in entry.moves.items())
         gaps = tuple((tp, one.gap) for tp, one in entry.moves.items() if one.gap is not None)
         self._ask("entry", query=entry.query, moves=moves, gaps=gaps)
         return (LEDGER,)

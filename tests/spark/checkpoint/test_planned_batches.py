@@ -181,15 +181,15 @@ def test_state_and_logs(tmp_path: Path) -> None:
     def snapshot(partitions: Collection[TopicPartition]) -> GroupSnapshot:
         asked.append(partitions)
         return GroupSnapshot(
-            held={}, starts=dict.fromkeys(partitions, 0), ends={}, topic_ids={"t": "one"}
+            positions={}, starts=dict.fromkeys(partitions, 0), ends={}, topic_ids={"t": "one"}
         )
 
     plans = CheckpointPlans(str(folder), "run", snapshot)
     plan = plans.plan(None, 0)
     assert not plan.stateful
     assert plan.topic_ids == {"t": "one"}
-    assert plan.asked
-    assert not CheckpointPlans(str(folder), "run").plan(None, 0).asked
+    assert plan.has_log_bounds
+    assert not CheckpointPlans(str(folder), "run").plan(None, 0).has_log_bounds
     assert plan.log_starts.keys() == plan.sources[0].keys() == set(asked[0])
     (folder / "state" / "0").mkdir(parents=True)
     assert plans.plan(None, 0).stateful

@@ -113,14 +113,14 @@ def test_metadata_is_kept_as_it_is(store: GroupStore, topics: Topics, broker: Br
     texts = ['{"v":1,"q":"a\\b"}', "\u00fc\U0001f600\n\t'", ""]
     wanted = {T(topic, p): Position(offset=p, metadata=text) for p, text in enumerate(texts)}
     insist(store, group, wanted)
-    assert store.snapshot(group, wanted, timeout=8).held == wanted
+    assert store.snapshot(group, wanted, timeout=8).positions == wanted
     other = SimpleGroups({"bootstrap.servers": broker.bootstrap_servers})
     try:
-        assert other.snapshot(group, wanted, timeout=8).held == wanted
+        assert other.snapshot(group, wanted, timeout=8).positions == wanted
         insist(other, group, at(9, T(topic, 0)))
     finally:
         other.close()
-    held = store.snapshot(group, [T(topic, 0)], timeout=8).held
+    held = store.snapshot(group, [T(topic, 0)], timeout=8).positions
     assert held == at(9, T(topic, 0))
 
 
@@ -240,7 +240,7 @@ def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Br
     give_token(spark, servers)
     store = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
     insist(store, "tokens", at(2, T(topic, 0)))
-    assert store.snapshot("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
+    assert store.snapshot("tokens", [T(topic, 0)], timeout=8).positions == at(2, T(topic, 0))
     store.close()
 
 
@@ -299,7 +299,7 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
     assert explain(failed.value.code).outcome_unknown
     own_broker.restart()
     insist(store, "g", at(5, T(topic, 0)))
-    assert store.snapshot("g", [T(topic, 0)], timeout=8).held == at(5, T(topic, 0))
+    assert store.snapshot("g", [T(topic, 0)], timeout=8).positions == at(5, T(topic, 0))
     store.close()
     until(lambda: not open_admins(spark), 20)
 
@@ -332,7 +332,7 @@ def test_many_groups_cost_no_threads(
     before = size()
     for group in groups[5:]:
         insist(store, group, at(3, T(topic, 0)))
-        assert store.snapshot(group, [T(topic, 0)], timeout=8).held == at(3, T(topic, 0))
+        assert store.snapshot(group, [T(topic, 0)], timeout=8).positions == at(3, T(topic, 0))
     # A few come and go with whatever else this process has to do; a leak would be hundreds.
     more = size() - before
     assert not [f"{n} {kind}" for kind, n in more.items() if n > 30 and not FREES.match(kind)]
