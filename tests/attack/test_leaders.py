@@ -38,7 +38,7 @@ def test_a_leader_that_is_away(
     logs.close()
     logs = SourceLogs(timeout=3.0)  # for the description of the topic too
     attacked.proxy.arm("ListOffsets", Refuse(ERRORS[code]), times=None)
-    with pytest.raises(KafkaError, match="reading where logs start"):
+    with pytest.raises(KafkaError, match="at which logs start"):
         logs.snapshot(options, [tp])
     logs.close()
 

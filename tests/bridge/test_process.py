@@ -72,7 +72,7 @@ def test_greeting_pings_and_signals() -> None:
     ("first", "code", "says"),
     [
         (hello({"spark.eo.mode": "x", "spark.eo.kafka.ssl.key.password": SECRET}), 78, "'member'"),
-        (hello({}, v=2), 78, "speaks format 2"),
+        (hello({}, v=2), 78, "writes format 2"),
         ({"v": 1, "conf": SECRET}, 3, "cannot be read"),
     ],
 )

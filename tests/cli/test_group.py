@@ -96,7 +96,7 @@ def test_a_group_is_seeded_from_a_checkpoint(groups: Groups, checkpoint: tuple[P
     group = unique("g")
     command = ["seed", group, *groups.at, "--from-checkpoint", folder]
     dry = run(*command)
-    assert (dry.exit_code, "3 partitions: --execute" in dry.stdout) == (0, True)
+    assert (dry.exit_code, "3 partitions, add --execute" in dry.stdout) == (0, True)
     assert groups.offsets(group) == {}
     assert "3 partitions" in run(*command, *QUICK).stdout
     # A partition that came after the checkpoint begins at its start.

@@ -219,7 +219,7 @@ def test_a_dry_run_says_what_is_given_up(
 @pytest.mark.parametrize(
     ("topic_id", "gap", "part"),
     [
-        (None, "2..21", "ends at 20"),  # what will be written there would never be read
+        (None, "2..21", "end at 20"),  # what will be written there would never be read
         ("tv9Lg1mUQ5mX5yWk4vcVXA", "2..4", "is not the topic"),  # its offsets are others
     ],
 )

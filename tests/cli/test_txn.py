@@ -163,7 +163,7 @@ def test_the_options_are_repeated() -> None:
     ("name", "part"),
     [
         (ID, "ForeignWriterError"),
-        ("eo-listener-flights", "started again"),
+        ("eo-listener-flights", "restarted"),
         ("payments", "ProducerFencedException"),
     ],
 )

@@ -10,6 +10,7 @@ _FINDING = re.compile(r"(?P<severity>fine|note|warning|problem)  (?P<what>.*)")
 _DETAIL = re.compile(r"  (?P<name>cause|fix): (?P<text>.*)")
 # A command ends where the line goes on with other words.
 _COMMAND = re.compile(r"eo-listener .*?(?= \(with |; |, | and eo-listener |$)", re.MULTILINE)
+_CHOICE = re.compile(r"; (?:or|if)\b")
 _START = re.compile(r"starting_offsets\([^()]*\)")
 _FUNCTION = re.compile(r"exactly_once\(\.\.\., ([^()]*)\)")
 _SINK = re.compile(r'KafkaSink\(\.\.\., name="(\w+)"\)')
@@ -70,7 +71,7 @@ class Finding:
     @property
     def choices(self) -> list[Choice]:
         """What it offers to type, the first choice first."""
-        return [one for one in map(Choice, self.fix.split("; or")) if one.does_something]
+        return [one for one in map(Choice, _CHOICE.split(self.fix)) if one.does_something]
 
 
 class Verdict(NamedTuple):

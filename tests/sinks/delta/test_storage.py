@@ -61,7 +61,7 @@ def test_a_storage_that_does_not_answer_after_the_commit(
     assert dict(sink.applied(QUERY)) == heads_of(entry)
     assert table.read("word") == [("a",)]
     second = entry_of(heads_of(entry), {TP: OffsetRange(1, 2)}, batch_id=1)
-    with committed(lambda: away.append(1)), pytest.raises(OutcomeUnknownError, match="not known"):
+    with committed(lambda: away.append(1)), pytest.raises(OutcomeUnknownError, match="cannot tell"):
         sink.apply(table.rows(ROW), second, plan_of(second))
 
 

@@ -263,7 +263,7 @@ def test_an_unreadable_record_of_a_query_id() -> None:
     """It stops the question what this id has moved, and none about another."""
     found = Decoder().decode({OF_HEADS: (b'{"v":2,"moved":[["query-1"]]}', 0)})
     assert found.moved_by("query-2") == {}
-    with pytest.raises(FormatError, match="not of format 1"):
+    with pytest.raises(FormatError, match="not have format 1"):
         found.moved_by("query-1")
 
 

@@ -77,8 +77,8 @@ def test_rows_that_cannot_be_a_record() -> None:
         partition=pa.array([3, -1, None, None], pa.int32()),
         headers=pa.array([None, None, [None], [{"key": None, "value": b"x"}]], HEADERS),
     )
-    assert high == "its partition is 3, and topic delays has 3"
-    assert low == "its partition is -1, and topic delays has 3"
+    assert high == "its partition is 3, but topic delays has 3 partitions"
+    assert low == "its partition is -1, but topic delays has 3 partitions"
     assert all(isinstance(reason, str) and "header" in reason for reason in headers)
 
 
@@ -93,7 +93,7 @@ def test_rows_that_cannot_be_a_record() -> None:
         ({"value": pa.string(), "headers": pa.string()}, "binary>>, got string"),
         ({"value": pa.string(), "headers": pa.list_(pa.string())}, "array<struct<key: string"),
         ({"value": pa.string(), "Value": pa.string()}, "'value', 'Value'"),
-        ({"value": pa.string(), "KEY": pa.string()}, "at most 'key'"),
+        ({"value": pa.string(), "KEY": pa.string()}, "only 'key'"),
         ({"value": pa.string(), "Eo_Poison": pa.string()}, "eo_poison"),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_header_of_others_is_none_of_ours(value: bytes) -> None:
 
 def test_a_header_of_a_newer_release() -> None:
     """It is an error: it may be a row of the batch."""
-    with pytest.raises(FormatError, match="not of format 1"):
+    with pytest.raises(FormatError, match="has format 2, not 1"):
         RowIdentity.of([(HEADER, b'{"v":2,"w":"a","n":1,"id":[0]}')])
 
 

@@ -100,7 +100,7 @@ def test_no_secret_is_shown(
 @pytest.mark.parametrize(
     ("given", "error", "match"),
     [
-        (RuntimeError(f"token {PLAIN} refused"), RetriableSinkError, "has raised RuntimeError"),
+        (RuntimeError(f"token {PLAIN} refused"), RetriableSinkError, "raised RuntimeError"),
         (None, SettingsError, "returned NoneType"),
     ],
 )

@@ -212,7 +212,7 @@ def test_executors_that_come_to_another_place(db: Database) -> None:
     gone = reach(writer, ours)
     assert gone is not None
     assert ("another server" in gone.reason, gone.passing) == (True, False)
-    assert "come in as 'postgres'" in str(reach(writer, ("else", *ours[1:])))
+    assert "connect as 'postgres'" in str(reach(writer, ("else", *ours[1:])))
     with psycopg.connect(db.dsn) as link:
         assert reach(writer, (*ours[:2], link.info.backend_pid)) is None
     away = replace(writer, access=replace(writer.access, dsn="host=127.0.0.1 port=1"))
