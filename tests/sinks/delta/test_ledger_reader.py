@@ -111,8 +111,8 @@ def test_a_ledger_in_doubt_is_said_in_the_words_of_the_sink(reading: Reading) ->
 @pytest.mark.parametrize(
     ("log", "place", "said"),
     [
-        (None, PLACE, "no Delta table at /lake/delays"),
-        (None, "lake.delays", "no Delta table lake.delays.*delta:/PATH"),
+        (None, PLACE, "at /lake/delays does not exist"),
+        (None, "lake.delays", "lake.delays does not exist.*delta:/PATH"),
         (Log(), PLACE, "Delta table at /lake/delays has no ledger"),
     ],
 )

@@ -15,9 +15,9 @@ from eo_listener.sinks.delta.catalog import check_storage
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "table or a path"),
-        ({"table": "a", "path": "/b"}, "table or a path"),
-        ({"path": ""}, "table or a path"),
+        ({}, "exactly one of"),
+        ({"table": "a", "path": "/b"}, "exactly one of"),
+        ({"path": ""}, "exactly one of"),
         ({"table": "/lake/delays"}, "/lake/delays.*path="),
         ({"table": "a.b.c.d"}, "a.b.c.d"),
         ({"table": "a b"}, "a b"),
