@@ -71,5 +71,5 @@ def test_a_machine_without_spark_can_be_all_right(
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert "problem" not in {one["level"] for one in findings}
     notes = [one["what"] for one in findings if one["level"] == "note"]
-    assert any("no Spark" in what for what in notes)
+    assert any("Spark is not installed" in what for what in notes)
     assert any("Java" in what for what in notes)

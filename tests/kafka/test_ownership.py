@@ -103,7 +103,7 @@ def test_a_group_that_cannot_be_read_back(monkeypatch: pytest.MonkeyPatch) -> No
     repair.close()
     monkeypatch.setattr(repair, "_reader", Gone())
     change = GroupChange.plan("g", {}, {TopicPartition("t", 0): 5}, AUTHOR, rewinds=False)
-    with pytest.raises(KafkaError, match=r"not known whether group g holds .* read back") as raised:
+    with pytest.raises(KafkaError, match=r"group g .*read back") as raised:
         repair.commit(change)
     assert raised.value.code == "_TRANSPORT"
     assert "Connection refused" in str(raised.value)
