@@ -61,7 +61,7 @@ def test_a_key_store_becomes_pem_that_openssl_takes(
         (REQUEST, {"password": PASSWORD}, '"location" must be a string'),
         (REQUEST, {"location": "nosuch", "password": PASSWORD}, "no such file"),
         (REQUEST, {"location": __file__, "password": PASSWORD}, "cannot be read"),
-        ("groups.steal", {"password": PASSWORD}, "different version"),
+        ("groups.steal", {"password": PASSWORD}, "of another version"),
         ("groups.commit", {"properties": {"x": PASSWORD}}, '"group" must be a string'),
     ],
 )
