@@ -46,8 +46,10 @@ def prose(path: Path) -> Iterator[str]:
     """Each paragraph that people read in a file: one line, without code."""
     text = path.read_text()
     if path.suffix == ".md":
-        text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-        paragraphs = re.split(r"\n\s*\n|\n(?=\s*[-|#])", text)
+        # A heading is no sentence, and the writer's guide shows what not to write.
+        hidden = r"```.*?```|^#.*?$|^\| rule \|.*?\n\n"
+        text = re.sub(hidden, "", text, flags=re.DOTALL | re.MULTILINE)
+        paragraphs = re.split(r"\n\s*\n|\n(?=\s*[-|])", text)
     else:
         tree = tree_of_text(text)
         paragraphs = [*_docstrings(tree), *_comments(text), *texts_of(tree)]
