@@ -94,7 +94,8 @@ class EoListenerError(Exception):
 class SettingsError(EoListenerError):
     """An argument, an option or a setting cannot be used as given.
 
-    Fix: correct what the text names. Of a source's options preflight says what else is wrong.
+    Fix: correct the setting that the text names. For a source's options, run preflight, which
+    reports everything else that is wrong.
     Type: eo-listener preflight -b SERVERS -g GROUP
     """
 
@@ -104,8 +105,8 @@ class SettingsError(EoListenerError):
 class JvmAlreadyRunningError(SettingsError):
     """The setting is valid, but the JVM that should read it is already running.
 
-    Cause: the process has started a Spark session before, or spark-submit has started its JVM.
-    Fix: call `configure` before the first session, or give the jar to spark-submit by `--jars`.
+    Cause: the process has already started a Spark session, or spark-submit has started the JVM.
+    Fix: call `configure` before the first session, or give the jar to spark-submit with `--jars`.
     Type: eo-listener jar
     """
 
@@ -113,8 +114,9 @@ class JvmAlreadyRunningError(SettingsError):
 class MissingExtraError(SettingsError, ImportError):
     """A package of an optional extra is not installed; `name` is the package, as in ImportError.
 
-    Fix: install the extra that the text names on the machine of the driver.
-    Type: pip install 'eo-listener[spark,postgres]'
+    Fix: install eo-listener with the extra that the text names, on the driver's machine. In a
+    clone, for example:
+    Type: make wheel && pip install "$(ls dist/*.whl)[spark,postgres]"
     """
 
     def __init__(self, feature: str, *, package: str, extra: str) -> None:
@@ -128,8 +130,8 @@ class MissingExtraError(SettingsError, ImportError):
 class FormatError(EoListenerError):
     """Text that another program wrote does not have the expected form.
 
-    Cause: it is damaged or edited, or a newer Spark, broker or eo_listener has written it.
-    Fix: use the newer release here too; else restore the file. Nothing of such a text is used.
+    Cause: it is damaged or was edited, or a newer Spark, broker or eo_listener wrote it.
+    Fix: use the newer release here too, or restore the file. No part of such a text is used.
     Type: eo-listener --version
     Type: eo-listener checkpoint show CHECKPOINT
     """
@@ -140,7 +142,7 @@ class GuardError(EoListenerError):
 
     `ranges` has the offsets in question, by partition.
 
-    Fix: see what is lost or doubled before you do what the text says.
+    Fix: find out what is lost or doubled before you do what the text says.
     Type: eo-listener audit --checkpoint CHECKPOINT -b SERVERS --ledger LEDGER
     Type: eo-listener ledger show LEDGER --query QUERY
     """
@@ -203,36 +205,37 @@ class ForeignWriterError(GuardError):
 
     `ranges`: the batch's offsets. Raised by the compare-and-set inside the sink's transaction.
 
-    Cause: the query runs twice, or a driver that was taken for dead still runs.
-    Fix: stop one of them; what both have read is in the sink once. Then start the query again.
+    Cause: the query runs twice, or a driver that seemed dead still runs.
+    Fix: stop one of them, then restart the query. Records that both have read are in the sink once.
     """
 
 
 class TargetRecordsError(GuardError):
     """A target holds rows twice, or has lost some, which a sink without transactions cannot undo.
 
-    `ranges`: the offsets of the target's partitions between which they are.
+    `ranges`: the offsets of the target's partitions between which these rows are.
 
-    Cause: records were lost with a broker, the retention is too short, or others write there.
-    Fix: as the text says; `on_repeated="accept"`, once, goes on in spite of it.
+    Cause: records were lost with a broker, the retention is too short, or other programs write to
+    the target.
+    Fix: do what the text says; or continue in spite of it with `on_repeated="accept"`, once.
     """
 
 
 class UnfinishedBatchError(GuardError):
     """A batch was begun without transactions and not finished, and this one does not continue it.
 
-    `ranges`: the source's offsets that were begun.
+    `ranges`: the source's offsets in the batch that was begun.
 
-    Cause: the driver died in that batch, and the query was started in another way since.
-    Fix: start it as it was started before, until that batch is applied.
+    Cause: the driver died in that batch, and the query was since started in another way.
+    Fix: start the query as before, until that batch is applied.
     """
 
 
 class InUseError(EoListenerError):
-    """A group or a ledger that is to be repaired is in use, or has moved meanwhile.
+    """A group or ledger to repair is in use, or has changed meanwhile. The repair changed nothing.
 
     Cause: the query runs, or another consumer is a member of the group.
-    Fix: stop it, then type the command again. Nothing was changed.
+    Fix: stop it, then run the command again.
     Type: eo-listener status GROUP -b SERVERS --watch 5
     """
 
@@ -244,8 +247,10 @@ class PoisonRowError(EoListenerError):
 
     `partition` and `offset` are the row's origin, None if the rows do not carry it.
 
-    Cause: producers have changed their format, or the table its columns; the text names the row.
-    Fix: filter such rows out in the transform, or keep them apart by `dead_letters=`.
+    Cause: producers changed their format, or somebody changed the table's columns; the text names
+    the row.
+    Fix: filter such rows out in the transform, or send them to a table of their own with
+    `dead_letters=`.
     Type: eo-listener ledger show LEDGER --query QUERY
     """
 
@@ -268,7 +273,7 @@ class PoisonRowError(EoListenerError):
 class UnavailableError(EoListenerError):
     """Something required is not available at the moment.
 
-    Fix: see that it is there again. A query goes on from its checkpoint, and loses nothing by it.
+    Fix: make it available again. A query continues from its checkpoint and loses nothing.
     Type: eo-listener preflight -b SERVERS
     """
 
@@ -285,8 +290,8 @@ class JavaError(UnavailableError):
 class JvmError(UnavailableError):
     """A call into Spark's JVM failed, or its answer has an unknown form.
 
-    Cause: Spark has ended, or the jar is of another version than this package.
-    Fix: give Spark the jar that belongs to this package; if the driver has ended, read its log.
+    Cause: Spark has ended, or the jar and this package have different versions.
+    Fix: give Spark the jar of this package; if the driver has ended, read its log.
     Type: eo-listener jar
     Type: eo-listener preflight
     """
@@ -295,8 +300,8 @@ class JvmError(UnavailableError):
 class StorageError(UnavailableError):
     """The storage of a checkpoint could not be listed or read.
 
-    Cause: credentials, a wrong address, or a store that is away. The query itself may run on.
-    Fix: give the storage's options by `--storage key=value`, and look whether it can be read.
+    Cause: credentials, a wrong address, or unavailable storage. The query itself may continue.
+    Fix: give the storage's options with `--storage key=value`, and check if it can be read.
     Type: eo-listener checkpoint show CHECKPOINT
     """
 
@@ -304,8 +309,8 @@ class StorageError(UnavailableError):
 class SinkError(UnavailableError):
     """The store did not apply the batch, and nothing of it was written.
 
-    Cause: the store is away or full, a right is missing, or the table is not as it was.
-    Fix: as the text says. Then start the query again: it goes on from the ledger.
+    Cause: the store is unavailable or full, a right is missing, or the table has changed.
+    Fix: do what the text says, then restart the query: it continues from the ledger.
     Type: eo-listener ledger show LEDGER --query QUERY
     """
 
@@ -314,24 +319,25 @@ class RetriableSinkError(SinkError):
     """A conflict in the store (serialization, deadlock); repeating the whole batch solves it.
 
     Cause: two writers met, the server is restarting, or a failover is in progress.
-    Fix: nothing if it is temporary: the batch is retried for `retry_timeout`. Restart a query that
-    failed with it as soon as the store answers.
+    Fix: nothing if it is temporary: the batch is retried for `retry_timeout`. If the query failed,
+    restart it as soon as the store answers.
     """
 
 
 class SinkLockedError(SinkError):
     """Somebody holds a lock in the store for longer than the time-out; the text names whom.
 
-    Cause: a driver that was stopped in its transaction, a migration, a session somebody left open.
-    Fix: let it end or end it, as the text says; then start the query again.
+    Cause: a driver that was suspended in its transaction, a migration, or a session that somebody
+    left open.
+    Fix: wait for it, or end it as the text says; then restart the query.
     """
 
 
 class OutcomeUnknownError(SinkError):
-    """The answer to COMMIT was lost: the batch may be applied, which its ledger shows.
+    """The answer to COMMIT was lost: only the ledger shows if the batch was applied.
 
-    Cause: the server went down, or the network to it.
-    Fix: start the query again. The ledger is read first, and a batch that is there is not repeated.
+    Cause: the server or the network to it went down.
+    Fix: restart the query. It reads the ledger first, and does not repeat a batch that is there.
     """
 
 
@@ -340,8 +346,8 @@ class KafkaError(UnavailableError):
 
     `code` is the name of Kafka's own error (`"GROUP_AUTHORIZATION_FAILED"`).
 
-    Cause: a broker is away, a right is missing, or the address is wrong: see `code`.
-    Fix: as the text says; preflight names each right that is missing, with the command to give it.
+    Cause: a broker is unavailable, a right is missing, or the address is wrong: see `code`.
+    Fix: do what the text says; preflight names each missing right, with the command that grants it.
     Type: eo-listener preflight -b SERVERS -g GROUP
     """
 
@@ -353,8 +359,8 @@ class KafkaError(UnavailableError):
 
 
 def install(extra: str) -> str:
-    """The command that installs one of our extras."""
-    return f"pip install 'eo-listener[{extra}]'"
+    """Return the fix for a missing extra; nothing is released, so no pip command has it."""
+    return f"Install eo-listener[{extra}], as its README shows"
 
 
 def few(things: Iterable[object], shown: int = _SHOWN) -> str:

@@ -56,7 +56,7 @@ def judge_local(facts: LocalFacts) -> Iterator[CheckFinding]:
         yield note(
             _ABOUT,
             "Spark is not installed here",
-            f"only a query on this machine needs it: {install('spark')}",
+            f"{install('spark')}, if a query runs on this machine",
         )
     if facts.java_error is not None and facts.spark is None and facts.spark_error is None:
         yield note(_ABOUT, _text(facts.java_error), facts.java_error.fix or "")
@@ -108,7 +108,7 @@ def _shim(facts: LocalFacts) -> Iterator[CheckFinding]:
                 _ABOUT,
                 f"the shim is a different version from this package ({facts.version}): "
                 f"{facts.shim}",
-                "pip install --force-reinstall eo-listener; in a checkout: make jar",
+                "in a clone, run make jar; otherwise install the wheel again",
             )
     if facts.shims:
         yield problem(

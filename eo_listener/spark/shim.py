@@ -25,7 +25,7 @@ def jar() -> Path:
     raise UnavailableError(
         f"{folder} holds several shim jars: {found}" if jars else f"{folder} has no shim jar",
         cause="each build leaves a jar" if jars else "it has not been built in this checkout",
-        fix="In a checkout, run make jar; otherwise pip install --force-reinstall eo-listener",
+        fix="In a clone, run make jar; otherwise install the wheel again",
     )
 
 

@@ -181,7 +181,7 @@ for name, package, extra in {EXTRAS}:
         assert isinstance(error, SettingsError)
         assert error.name == package, error.name
         assert f"{{name}} needs {{package}}" in str(error), error
-        assert f"pip install 'eo-listener[{{extra}}]'" in str(error), error
+        assert f"Install eo-listener[{{extra}}]" in str(error), error
     else:
         raise AssertionError(name)
     del sys.modules[package]

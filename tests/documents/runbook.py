@@ -1,4 +1,4 @@
-"""docs/reference/runbook.md: what an error, alert or log line means, and what to type."""
+"""docs/reference/runbook.md: the meaning of errors, alerts and log lines, and their commands."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _error(error: type[EoListenerError]) -> Iterator[str]:
         yield "It says one of these, with partitions and offsets:"
         yield _quoted(texts)
     if found.commands:
-        yield "Type:"
+        yield "Run:"
         yield block(found.commands)
 
 
@@ -87,7 +87,7 @@ def _lines() -> Iterator[str]:
         if alerts:
             lines = [line for one in alerts for line in alert_sections()[one].commands]
             links = ", ".join(link(one, "alerts.md") for one in alerts)
-            yield wrapped(f"Alert: {links}. Type:")
+            yield wrapped(f"Alert: {links}. Run:")
             yield block(dict.fromkeys(lines))
 
 

@@ -62,7 +62,7 @@ class Installation:
             raise SettingsError(
                 f"{home} has no Spark: it lacks jars/spark-sql_*.jar",
                 cause="SPARK_HOME names the wrong folder, or pyspark-client is installed",
-                fix=f"Correct or unset SPARK_HOME; or {install('spark')}",
+                fix=f"{install('spark')}; or correct or unset SPARK_HOME",
             )
         scala, version, major, minor = match.groups()
         if (int(major), int(minor)) < OLDEST:

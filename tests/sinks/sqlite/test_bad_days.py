@@ -35,7 +35,7 @@ def test_what_it_needs_is_named() -> None:
     answer = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
-    assert "pip install 'eo-listener[sqlite]'" in answer.stderr
+    assert "Install eo-listener[sqlite]" in answer.stderr
 
 
 def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
