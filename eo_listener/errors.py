@@ -66,8 +66,8 @@ class ExitCode(IntEnum):
 class EoListenerError(Exception):
     """Base of all errors that eo_listener raises.
 
-    `problem` says what happened, `cause` the most likely reason, `fix` what to change or type.
-    `str()` joins them into one line: "problem. Cause: ... Fix: ...". None holds a secret.
+    `problem` says what happened, `cause` is the most likely reason, `fix` the remedy. `str()` joins
+    them into one line: "problem. Cause: ... Fix: ...". None contains a secret.
     """
 
     exit_code = ExitCode.UNREACHABLE
@@ -115,7 +115,7 @@ class MissingExtraError(SettingsError, ImportError):
     """A package of an optional extra is not installed; `name` is the package, as in ImportError.
 
     Fix: install eo-listener with the extra that the text names, on the driver's machine. In a
-    clone, for example:
+    clone, run this command with that extra.
     Type: make wheel && pip install "$(ls dist/*.whl)[spark,postgres]"
     """
 

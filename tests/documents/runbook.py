@@ -52,7 +52,7 @@ def _alerts() -> str:
         for alert in alerts:
             lines[alert].append(link(kind))
     return table(
-        ("alert", "", "what it means", "its lines of the log"),
+        ("alert", "", "what it means", "its log lines"),
         (
             (link(one.name, "alerts.md"), one.severity, one.meaning, ", ".join(lines[one.name]))
             for one in alert_sections().values()
@@ -71,7 +71,7 @@ def _error(error: type[EoListenerError]) -> Iterator[str]:
     yield "\n".join([*(point(f"{label}: {text}") for label, text in said), point(ends)])
     texts = list(guard_texts(error))
     if texts:
-        yield "It says one of these, with partitions and offsets:"
+        yield "Its text is one of these, with partitions and offsets:"
         yield _quoted(texts)
     if found.commands:
         yield "Run:"
