@@ -6,7 +6,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import typer
 
@@ -16,8 +17,7 @@ from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, ou
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import LedgerPositions, Positions
 from eo_listener.audit.proof import prove, still_unclaimed
-from eo_listener.cli import audit_options as options
-from eo_listener.cli import audit_screen
+from eo_listener.cli import audit_screen, completion
 from eo_listener.cli.ledger_choice import applied_ranges, claims, merged
 from eo_listener.cli.options import (
     Json,
@@ -30,13 +30,14 @@ from eo_listener.cli.options import (
     require_cluster,
     require_names,
     storage_options,
+    with_options,
 )
 from eo_listener.cli.position_reader import AuditRequest, PositionReader
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.errors import EoListenerError, ExitCode, MissingExtraError, SettingsError
 from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.protocols import LedgerReader
-from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 from eo_listener.spark.checkpoint import shown
 
 EXAMPLE = (
@@ -44,26 +45,101 @@ EXAMPLE = (
     "--ledger postgresql://host/db"
 )
 
+_COLUMNS: Final = "topic,partition,offset"
 _PAUSE: Final = 1.0  # seconds between two readings of --wait
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AuditOptions:
+    """The options that name the places to compare."""
+
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", "-c", help="The query's checkpointLocation: a folder or a URL."
+        ),
+    ] = None
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("-g", "--group", help="A group that the query commits to; repeatable."),
+    ] = None
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--topic", help="A topic to read in addition to those found; repeatable."
+        ),
+    ] = None
+    uncommitted: Annotated[
+        list[str] | None,
+        typer.Option(help="A topic that the query does not commit to any group; repeatable."),
+    ] = None
+    ledgers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ledger",
+            autocompletion=completion.ledger,
+            help=f"A sink's ledger: {FORMS}; repeatable. For PostgreSQL's password use PGPASSWORD "
+            "or ~/.pgpass.",
+        ),
+    ] = None
+    schema: Annotated[str | None, typer.Option(help="The schema of PostgreSQL's ledgers.")] = None
+    spark_conf: SparkConf = None
+    query: Annotated[
+        str | None, typer.Option(help="The query's name in the ledger: its queryName or name=.")
+    ] = None
+    sink: Annotated[
+        str | None, typer.Option(help="Compare this sink of the ledger only, by its name.")
+    ] = None
+    storage: Storage = None
+
+    def request(
+        self, properties: Mapping[str, str] | None, *, counts_rows: bool = False
+    ) -> AuditRequest:
+        """Return the request for an audit. Raises SettingsError."""
+        require_names("group", self.groups or ())
+        require_names("topic", (*(self.topics or ()), *(self.uncommitted or ())))
+        return AuditRequest(
+            properties=properties,
+            checkpoint=self.checkpoint,
+            storage=storage_options(self.storage or ()),
+            groups=tuple(dict.fromkeys(self.groups or ())),
+            topics=tuple(self.topics or ()),
+            ledgers=list(dict.fromkeys(map(LedgerAddress.parse, self.ledgers or ()))),
+            schema=self.schema,
+            spark=spark_settings(self.spark_conf or ()),
+            query=self.query,
+            sink=self.sink,
+            uncommitted=frozenset(self.uncommitted or ()),
+            counts_rows=counts_rows,
+        )
+
+
+@with_options
 def audit(
-    checkpoint: options.CheckpointUrl = None,
+    *,
     servers: OptionalServers = None,
-    groups: options.Groups = None,
-    topics: options.Topics = None,
-    uncommitted: options.Uncommitted = None,
-    ledgers: options.Ledgers = None,
-    schema: options.Schema = None,
-    spark_conf: SparkConf = None,
-    query: options.Query = None,
-    sink: options.Sink = None,
-    rows: options.Rows = False,
-    columns: options.Columns = options.COLUMNS,
-    read_committed: options.ReadCommitted = False,
-    wait: options.Wait = None,
+    places: AuditOptions,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Count the rows of the sinks' tables by source offset.")
+    ] = False,
+    columns: Annotated[
+        str, typer.Option(help="With --rows: the columns of topic, partition and offset.")
+    ] = _COLUMNS,
+    read_committed: Annotated[
+        bool,
+        typer.Option(
+            "--read-committed", help="With --rows: the query reads committed records only."
+        ),
+    ] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds to wait until the groups are drained (lag 0, no open transaction, no "
+            "members, no batch in doubt, two equal readings); then print how the next consumer "
+            "starts."
+        ),
+    ] = None,
     properties: KafkaProperties = None,
-    storage: Storage = None,
     as_json: Json = False,
 ) -> None:
     """Show where a query stands, whether records are lost or doubled, and what to run.
@@ -72,67 +148,22 @@ def audit(
     may be left out. Changes nothing; the query may run meanwhile. Exit status: 1 when there is
     something to act on, 3 when something could not be read.
     """
-    if not (checkpoint or groups or ledgers or topics):
+    if not (places.checkpoint or places.groups or places.ledgers or places.topics):
         raise SettingsError(
             "the command names nothing to compare",
             fix="Name at least one: --checkpoint FOLDER, -b HOST:PORT -g GROUP, --ledger ADDRESS",
         )
-    require_cluster(servers, groups, topics, properties)
-    request = audit_request(
-        None if servers is None else as_properties(servers, properties),
-        checkpoint=checkpoint,
-        storage=storage,
-        groups=groups,
-        topics=topics,
-        uncommitted=uncommitted,
-        ledgers=ledgers,
-        schema=schema,
-        spark_conf=spark_conf,
-        query=query,
-        sink=sink,
-        counts_rows=rows,
-    )
-    if wait is not None and not (servers and groups):
-        raise SettingsError(
-            "--wait needs the groups to be drained", fix="Add -b HOST:PORT -g GROUP"
-        )
-    seconds = None if wait is None else require_seconds("--wait", wait, least=0.0)
-    three = _three(columns) if rows else None
-    _report(request, three, read_committed=read_committed, wait=seconds, as_json=as_json)
-
-
-def audit_request(
-    properties: Mapping[str, str] | None,
-    *,
-    checkpoint: str | None,
-    storage: Sequence[str] | None,
-    groups: Sequence[str] | None,
-    topics: Sequence[str] | None,
-    uncommitted: Sequence[str] | None,
-    ledgers: Sequence[str] | None,
-    schema: str | None,
-    spark_conf: Sequence[str] | None = None,
-    query: str | None,
-    sink: str | None,
-    counts_rows: bool = False,
-) -> AuditRequest:
-    """Return the request that a command's options describe. Raises SettingsError."""
-    require_names("group", groups or ())
-    require_names("topic", (*(topics or ()), *(uncommitted or ())))
-    return AuditRequest(
-        properties=properties,
-        checkpoint=checkpoint,
-        storage=storage_options(storage or ()),
-        groups=tuple(dict.fromkeys(groups or ())),
-        topics=tuple(topics or ()),
-        ledgers=list(dict.fromkeys(LedgerAddress.parse(address) for address in ledgers or ())),
-        schema=schema,
-        spark=spark_settings(spark_conf or ()),
-        query=query,
-        sink=sink,
-        uncommitted=frozenset(uncommitted or ()),
-        counts_rows=counts_rows,
-    )
+    require_cluster(servers, places.groups, places.topics, properties)
+    client = None if servers is None else as_properties(servers, properties)
+    request = places.request(client, counts_rows=rows)
+    if wait is not None:
+        if not (servers and places.groups):
+            raise SettingsError(
+                "--wait needs the groups to be drained", fix="Add -b HOST:PORT -g GROUP"
+            )
+        wait = require_seconds("--wait", wait, least=0.0)
+    origin = _origin_columns(columns) if rows else None
+    _report(request, origin, read_committed=read_committed, wait=wait, as_json=as_json)
 
 
 def advice_for(request: AuditRequest) -> Advice:
@@ -144,12 +175,12 @@ def advice_for(request: AuditRequest) -> Advice:
     )
 
 
-def _three(columns: str) -> tuple[str, ...]:
+def _origin_columns(columns: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in columns.split(","))
-    if len(names) != len(options.COLUMNS.split(",")) or "" in names:
+    if len(names) != len(_COLUMNS.split(",")) or "" in names:
         raise SettingsError(
             f"--columns must name three columns, got {columns!r}",
-            fix=f"Name the columns of topic, partition and offset: --columns {options.COLUMNS}",
+            fix=f"Name the columns of topic, partition and offset: --columns {_COLUMNS}",
         )
     return names
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.cli import ledger_repair as ledger_command
-from eo_listener.cli.audit import audit_request
+from eo_listener.cli.audit import AuditOptions
 from eo_listener.cli.options import as_properties
 from eo_listener.cli.serve.audit_reading import read_audit
 from eo_listener.errors import EoListenerError, ExitCode, SinkError
@@ -54,11 +54,8 @@ def ends(command: str, ledger: str, *more: str) -> tuple[int, str]:
 
 def on_the_page(ledger: str, servers: str | None = None, properties: Sequence[str] = ()) -> str:
     """What `serve` shows of it: the audit's findings, in one text."""
-    request = audit_request(
-        None if servers is None else as_properties(servers, list(properties)),
-        checkpoint=None, storage=None, groups=None, topics=None, uncommitted=None,
-        ledgers=[ledger], schema=None, query=None, sink=None,
-    )  # fmt: skip
+    client = None if servers is None else as_properties(servers, list(properties))
+    request = AuditOptions(ledgers=[ledger]).request(client)
     found = read_audit(request)
     assert not found.complete
     return " ".join(f"{one.what} {one.cause} {one.fix}" for one in found.findings)

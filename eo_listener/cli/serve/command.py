@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import typer
 
-from eo_listener.cli import audit_options
-from eo_listener.cli.audit import audit_request
+from eo_listener.cli.audit import AuditOptions
 from eo_listener.cli.group_status import StatusReader, is_pattern
 from eo_listener.cli.options import (
     BootstrapServers,
     EveryGroup,
     GroupNames,
     KafkaProperties,
-    Storage,
     as_properties,
     require_groups,
     require_names,
+    with_options,
 )
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_process import AuditProcess
@@ -29,7 +29,7 @@ from eo_listener.cli.serve.poller import STUCK, Poller
 from eo_listener.cli.serve.responses import Response, respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.cli.service import begin_log, stop_signals
-from eo_listener.cli.spark_options import SparkConf, spark_for
+from eo_listener.cli.spark_options import spark_for
 from eo_listener.errors import SettingsError, UnavailableError
 from eo_listener.model.argument_checks import require_seconds
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
@@ -42,46 +42,40 @@ _WITH_SPARK: Final = (300.0, 30.0)  # the same with a ledger in a table
 _CLOSING: Final = 5.0  # seconds; what then still waits for Kafka ends with the process
 
 
-Every = Annotated[float, typer.Option(help="Seconds between two readings of the groups.")]
-Port = Annotated[int, typer.Option(help="The port of the page; 0 for any free port.")]
-Address = Annotated[
-    str, typer.Option(help="The address to listen on. Everyone who can reach it can read the page.")
-]
-AllowHost = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A host name under which the page is requested, such as a proxy's; repeatable."
-    ),
-]
-AuditEvery = Annotated[
-    float | None,
-    typer.Option(
-        help="Seconds between two audits; 60 if not given, 300 with a ledger in a table.",
-        show_default=False,
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """The options of the page itself."""
+
+    every: Annotated[float, typer.Option(help="Seconds between two readings of the groups.")] = 10.0
+    port: Annotated[int, typer.Option(help="The port of the page; 0 for any free port.")] = _PORT
+    address: Annotated[
+        str,
+        typer.Option(help="The address to listen on. Everyone who can reach it can read the page."),
+    ] = LOOPBACK
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A host name under which the page is requested, such as a proxy's; repeatable."
+        ),
+    ] = None
+    audit_every: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds between two audits; 60 if not given, 300 with a ledger in a table.",
+            show_default=False,
+        ),
+    ] = None
 
 
+@with_options
 def serve(
+    *,
     servers: BootstrapServers,
-    groups: GroupNames = None,
+    names: GroupNames = None,
     every_group: EveryGroup = False,
     properties: KafkaProperties = None,
-    every: Every = 10.0,
-    port: Port = _PORT,
-    address: Address = LOOPBACK,
-    allow_host: AllowHost = None,
-    checkpoint: audit_options.CheckpointUrl = None,
-    ledgers: audit_options.Ledgers = None,
-    audited: audit_options.Groups = None,
-    topics: audit_options.Topics = None,
-    uncommitted: audit_options.Uncommitted = None,
-    schema: audit_options.Schema = None,
-    spark_conf: SparkConf = None,
-    query: audit_options.Query = None,
-    sink: audit_options.Sink = None,
-    storage: Storage = None,
-    audit_every: AuditEvery = None,
+    page: PageOptions,
+    places: AuditOptions,
 ) -> None:
     """Serve a page of groups, lag over time, verdicts and errors, until Ctrl-C.
 
@@ -89,65 +83,37 @@ def serve(
     -g, or else those that are named. Reads Kafka and ledgers at an interval, and changes nothing.
     The same as JSON: /api/status and /api/audit; for Prometheus: /metrics; /healthz.
     """
-    names = groups or []
+    names = names or []
     require_groups(names, every=every_group)
     require_names("group", names)
-    hosts = _require_place(address, port, allow_host)
-    every = require_seconds("--every", every, least=1.0)
+    require_port(page.port, "--port")
+    require_address(page.address, "--address")
+    hosts = AllowedHosts(page.address, page.allow_host or ())
+    every = require_seconds("--every", page.every, least=1.0)
     client = as_properties(servers, properties)
-    request = audit_request(
-        client,
-        checkpoint=checkpoint,
-        storage=storage,
-        groups=audited or [name for name in names if not is_pattern(name)],
-        topics=topics,
-        uncommitted=uncommitted,
-        ledgers=ledgers,
-        schema=schema,
-        spark_conf=spark_conf,
-        query=query,
-        sink=sink,
-    )
-    has_audit = bool(checkpoint or ledgers or audited)
-    if not has_audit:
-        _refuse(topics, uncommitted, schema, spark_conf, query, sink, storage)
-    _require_packages(request)
-    between = _between(audit_every, request)
-    audits = between if has_audit else None
-    checkpoints = _checkpoints(request)
-    watched = Watched(request.cluster, every=every, audit_every=audits, checkpoints=checkpoints)
-    begin_log(logging.INFO)
-    reader = StatusReader(client, names, every=every_group, repeated=True)
-    _Service(watched, reader, request if has_audit else None, between).run(address, port, hosts)
-
-
-def _refuse(*of_an_audit: object) -> None:
-    """Raise SettingsError if an option of an audit is given without an audit."""
-    if any(of_an_audit):
+    has_audit = bool(places.checkpoint or places.ledgers or places.groups)
+    if not has_audit and any(vars(places).values()):
         raise SettingsError(
             "options of an audit were given, but nothing to compare",
             fix="Add --checkpoint FOLDER, --ledger ADDRESS or -g GROUP",
         )
-
-
-def _between(audit_every: float | None, request: AuditRequest) -> float:
-    """Seconds between two audits. Raises SettingsError."""
+    groups = places.groups or [name for name in names if not is_pattern(name)]
+    request = replace(places, groups=groups).request(client)
+    _require_packages(request)
     usual, least = _WITH_SPARK if request.in_tables else _WITHOUT
-    return require_seconds(
-        "--audit-every", usual if audit_every is None else audit_every, least=least
-    )
-
-
-def _checkpoints(request: AuditRequest) -> dict[str, str]:
-    """The checkpoint of each audited group, without its secrets, if it is known."""
+    between = usual if page.audit_every is None else page.audit_every
+    between = require_seconds("--audit-every", between, least=least)
     place = request.checkpoint
-    return {} if place is None else dict.fromkeys(request.groups, shown(place))
-
-
-def _require_place(address: str, port: int, names: list[str] | None) -> AllowedHosts:
-    require_port(port, "--port")
-    require_address(address, "--address")
-    return AllowedHosts(address, names or ())
+    watched = Watched(
+        request.cluster,
+        every=every,
+        audit_every=between if has_audit else None,
+        checkpoints={} if place is None else dict.fromkeys(request.groups, shown(place)),
+    )
+    begin_log(logging.INFO)
+    reader = StatusReader(client, names, every=every_group, repeated=True)
+    service = _Service(watched, reader, request if has_audit else None, between)
+    service.run(page.address, page.port, hosts)
 
 
 def _require_packages(request: AuditRequest) -> None:
