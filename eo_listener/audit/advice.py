@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from eo_listener.audit.positions import LedgerPositions
+from eo_listener.audit.positions import Ends, LedgerPositions
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, literal
 from eo_listener.model.offsets_json import write_offsets
@@ -131,7 +131,7 @@ class Advice:
             f'starting_offsets(group={literal(group)}, missing="fail", options=...))'
         )
 
-    def begin_after(self, group: str, offsets: Mapping[TopicPartition, int], topics: str) -> str:
+    def begin_after(self, group: str, offsets: Ends, topics: str) -> str:
         """Start the next consumer of a drained group, or a new query, at the position of the group.
 
         auto.offset.reset=none: a consumer fails, rather than skips, if an offset is missing.

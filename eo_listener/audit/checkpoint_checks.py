@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from eo_listener.audit.advice import Advice
-from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind
+from eo_listener.audit.position_finding import Findings, PositionFinding, PositionFindingKind
 from eo_listener.audit.positions import CheckpointPositions, Positions
 from eo_listener.audit.target_checks import begin_from
 from eo_listener.errors import few
 
 
-def check_checkpoint(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+def check_checkpoint(positions: Positions, advice: Advice) -> Findings:
     """Say whether it is there and whole, and which batch is planned and not committed."""
     checkpoint = positions.checkpoint
     if checkpoint is None:

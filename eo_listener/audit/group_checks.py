@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import (
+    Findings,
     PositionFinding,
     PositionFindingKind,
     Severity,
@@ -15,6 +16,7 @@ from eo_listener.audit.position_finding import (
 )
 from eo_listener.audit.positions import (
     CheckpointPositions,
+    Ends,
     GroupPositions,
     LedgerPositions,
     Positions,
@@ -27,7 +29,7 @@ from eo_listener.model.counted_sources import BATCHES
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 
-def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+def check_groups(positions: Positions, advice: Advice) -> Findings:
     """Say of each group what is wrong with it."""
     done = durable(positions.checkpoint, positions.ledgers, positions.uncommitted)
     lacking = list(_lacking_topics(positions, done, advice))
@@ -49,13 +51,13 @@ def durable(
     checkpoint: CheckpointPositions | None,
     ledgers: Sequence[LedgerPositions],
     uncommitted: Collection[str] = (),
-) -> Mapping[TopicPartition, int]:
+) -> Ends:
     """Return the offsets that a group may hold: the end of the committed batch, or the offsets that
     every ledger has.
 
     Without the topics that are `uncommitted`: the query commits them to no group.
     """
-    ends: Mapping[TopicPartition, int] = {}
+    ends: Ends = {}
     if checkpoint is not None and checkpoint.exists:
         ends = checkpoint.done
     elif len({ledger.key.query for ledger in ledgers}) == 1:  # else nobody knows whose group it is
@@ -63,9 +65,7 @@ def durable(
     return {tp: at for tp, at in ends.items() if tp.topic not in uncommitted}
 
 
-def _lacking_topics(
-    positions: Positions, done: Mapping[TopicPartition, int], advice: Advice
-) -> Iterator[PositionFinding]:
+def _lacking_topics(positions: Positions, done: Ends, advice: Advice) -> Findings:
     """Topics that the query reads, and of which none of the groups holds an offset.
 
     Each topic may have a group of its own. So it is known only of all groups together, and while
@@ -98,7 +98,7 @@ class _GroupCheck:
         self,
         positions: Positions,
         group: GroupPositions,
-        done: Mapping[TopicPartition, int],
+        done: Ends,
         advice: Advice,
     ) -> None:
         self._positions = positions
@@ -115,7 +115,7 @@ class _GroupCheck:
         self._applied = applied_by_all(positions)
         self.about = f"group {group.name}"
 
-    def findings(self) -> Iterator[PositionFinding]:
+    def findings(self) -> Findings:
         group = self._group
         if not group.after and not group.before:
             yield self._empty()
@@ -165,7 +165,7 @@ class _GroupCheck:
             fix=self._commit(rewind=False),
         )
 
-    def _writers(self) -> Iterator[PositionFinding]:
+    def _writers(self) -> Findings:
         writers = {tp: self._group.writer(tp) for tp in self._group.after}
         strange = sorted(tp for tp, writer in writers.items() if writer is None)
         own = (self._positions.checkpoint and self._positions.checkpoint.query_id) or None
@@ -206,7 +206,7 @@ class _GroupCheck:
                 'with guard="warn"',
             )
 
-    def _lacking(self) -> Iterator[PositionFinding]:
+    def _lacking(self) -> Findings:
         lacking = sorted(self._done.keys() - self._group.after.keys())
         if lacking:
             yield PositionFindingKind.GROUP_LACKS.finding(
@@ -224,7 +224,7 @@ class _GroupCheck:
                 ahead[tp] = OffsetRange(limit, at.offset)
         return ahead
 
-    def _ahead(self) -> Iterator[PositionFinding]:
+    def _ahead(self) -> Findings:
         ahead = self._ahead_of_query()
         if ahead:
             yield PositionFindingKind.GROUP_AHEAD.finding(
@@ -251,7 +251,7 @@ class _GroupCheck:
             done = max(done, checkpoint.ahead.get(tp, done))
         return max(done, self._applied.get(tp, done))
 
-    def _behind(self) -> Iterator[PositionFinding]:
+    def _behind(self) -> Findings:
         behind = {
             tp: OffsetRange(self._group.after[tp].offset, done)
             for tp, done in self._done.items()

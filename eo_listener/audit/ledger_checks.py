@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from eo_listener.audit.advice import FROM_EARLIEST, STOP, Advice
 from eo_listener.audit.position_finding import (
+    Findings,
     PositionFinding,
     PositionFindingKind,
+    Ranges,
     Severity,
     listed,
     single,
@@ -15,6 +17,7 @@ from eo_listener.audit.position_finding import (
 )
 from eo_listener.audit.positions import (
     CheckpointPositions,
+    Ends,
     LedgerPositions,
     Positions,
     StorePositions,
@@ -59,9 +62,7 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
     )
 
 
-def other_names(
-    ledger: LedgerPositions, store: StorePositions, positions: Positions
-) -> Iterator[PositionFinding]:
+def other_names(ledger: LedgerPositions, store: StorePositions, positions: Positions) -> Findings:
     """Say under which other names the checkpoint's query id has a ledger of the same sink."""
     names = [key.query for key in store.renamed if key.sink == ledger.key.sink]
     if names and positions.query is None:
@@ -84,7 +85,7 @@ def _carried_over(
     return f"name it as the ledger does, {options}; or, if it was renamed, {rename}; or {back}"
 
 
-def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+def check_ledgers(positions: Positions, advice: Advice) -> Findings:
     """Say of each ledger what is wrong with it."""
     for store in positions.stores:
         if not store.ledgers:
@@ -159,7 +160,7 @@ class _LedgerCheck:
             0 if checkpoint.committed is None else checkpoint.committed + 1
         )
 
-    def findings(self) -> Iterator[PositionFinding]:
+    def findings(self) -> Findings:
         ledger = self._ledger
         yield from self._recorded()
         yield from check_targets(ledger, self._advice)
@@ -195,7 +196,7 @@ class _LedgerCheck:
             <= checkpoint.planned
         )
 
-    def _was_taken_back(self, severity: Severity) -> Iterator[PositionFinding]:
+    def _was_taken_back(self, severity: Severity) -> Findings:
         """Describe a table that was rolled back; a note if the checkpoint is no further."""
         back = self._ledger.taken_back
         if back is not None:
@@ -213,7 +214,7 @@ class _LedgerCheck:
             restart = self._begin
         return f"{back.fix}; or, if that was intended, {restart}" if back.fix else restart
 
-    def _foreign(self, checkpoint: CheckpointPositions) -> Iterator[PositionFinding]:
+    def _foreign(self, checkpoint: CheckpointPositions) -> Findings:
         """Heads that agree with the checkpoint, though its query has not moved them.
 
         A query that has read nothing yet moves no ledger: it may have begun from this one.
@@ -238,7 +239,7 @@ class _LedgerCheck:
                 ranges=single(foreign),
             )
 
-    def _recorded(self) -> Iterator[PositionFinding]:
+    def _recorded(self) -> Findings:
         """Check the ledger's history."""
         for kind, ranges, text, cause in (
             (
@@ -269,9 +270,7 @@ class _LedgerCheck:
                 ranges=self._ledger.gaps,
             )
 
-    def _lacking(
-        self, done: Mapping[TopicPartition, int], began: Mapping[TopicPartition, int]
-    ) -> Iterator[PositionFinding]:
+    def _lacking(self, done: Ends, began: Ends) -> Findings:
         lacking = {
             tp: OffsetRange(began.get(tp, 0), until)
             for tp, until in done.items()
@@ -294,7 +293,7 @@ class _LedgerCheck:
                 ranges=single(lacking),
             )
 
-    def _behind(self, done: Mapping[TopicPartition, int]) -> Iterator[PositionFinding]:
+    def _behind(self, done: Ends) -> Findings:
         behind = {
             tp: OffsetRange(head.range.until, done[tp])
             for tp, head in self._ledger.heads.items()
@@ -319,9 +318,7 @@ class _LedgerCheck:
             ranges=single(behind),
         )
 
-    def _deleted(
-        self, behind: Mapping[TopicPartition, OffsetRange]
-    ) -> dict[TopicPartition, OffsetRange]:
+    def _deleted(self, behind: Ranges) -> dict[TopicPartition, OffsetRange]:
         """Return the offsets of these ranges that Kafka no longer has."""
         source = self._positions.source
         if source is None:
@@ -332,9 +329,7 @@ class _LedgerCheck:
             if tp in source.logs and source.logs[tp].start > offsets.start
         }
 
-    def _ahead(
-        self, done: Mapping[TopicPartition, int], planned: Mapping[TopicPartition, int]
-    ) -> Iterator[PositionFinding]:
+    def _ahead(self, done: Ends, planned: Ends) -> Findings:
         ahead: dict[TopicPartition, OffsetRange] = {}
         between: dict[TopicPartition, OffsetRange] = {}
         for tp, head in self._ledger.heads.items():
@@ -361,7 +356,7 @@ class _LedgerCheck:
                 ranges=single(between),
             )
 
-    def _accepts(self, between: Mapping[TopicPartition, OffsetRange]) -> bool:
+    def _accepts(self, between: Ranges) -> bool:
         """Return True if what a planned batch has before these offsets was given up."""
         done = {} if self._checkpoint is None else self._checkpoint.done
         return all(
@@ -376,7 +371,7 @@ class _LedgerCheck:
             return False
         return head.query_id == checkpoint.query_id and head.batch_id <= checkpoint.planned
 
-    def _is_ahead(self, ahead: Mapping[TopicPartition, OffsetRange]) -> PositionFinding:
+    def _is_ahead(self, ahead: Ranges) -> PositionFinding:
         return PositionFindingKind.LEDGER_AHEAD.finding(
             self.about,
             f"it is ahead of the checkpoint, by {size(ahead):,} records: {listed(ahead)}; "
@@ -386,7 +381,7 @@ class _LedgerCheck:
             ranges=single(ahead),
         )
 
-    def _who(self, ranges: Mapping[TopicPartition, OffsetRange]) -> str:
+    def _who(self, ranges: Ranges) -> str:
         own = self._checkpoint.query_id if self._checkpoint is not None else None
         head = self._ledger.heads[min(ranges)]
         run = f"run {head.run_id}, batch {head.batch_id}"
@@ -408,7 +403,7 @@ def _every(ranges: Mapping[TopicPartition, tuple[OffsetRange, ...]]) -> str:
     )
 
 
-def _differing(positions: Positions) -> Iterator[PositionFinding]:
+def _differing(positions: Positions) -> Findings:
     """Compare several sinks of one query; with a checkpoint each was compared with that."""
     by_query: dict[str, list[LedgerPositions]] = {}
     for ledger in positions.ledgers:

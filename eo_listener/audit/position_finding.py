@@ -192,17 +192,21 @@ class PositionFinding:
         )
 
 
-def single(ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, Intervals]:
+Findings = Iterator[PositionFinding]
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+def single(ranges: Ranges) -> dict[TopicPartition, Intervals]:
     """The same, as a finding has them: several ranges of each partition."""
     return {tp: (offsets,) for tp, offsets in ranges.items()}
 
 
-def size(ranges: Mapping[TopicPartition, OffsetRange]) -> int:
+def size(ranges: Ranges) -> int:
     """How many offsets these are."""
     return sum(offsets.until - offsets.start for offsets in ranges.values())
 
 
-def listed(ranges: Mapping[TopicPartition, OffsetRange]) -> str:
+def listed(ranges: Ranges) -> str:
     """Return a few of the ranges as text."""
     return few(f"{tp} {offsets}" for tp, offsets in sorted(ranges.items()))
 

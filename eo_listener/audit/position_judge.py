@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.checkpoint_checks import check_checkpoint
 from eo_listener.audit.group_checks import check_groups
 from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.ledger_checks import check_ledgers
-from eo_listener.audit.position_finding import Harm, PositionFinding, PositionFindingKind, Severity
+from eo_listener.audit.position_finding import (
+    Findings,
+    Harm,
+    PositionFinding,
+    PositionFindingKind,
+    Severity,
+)
 from eo_listener.audit.positions import LedgerPositions, Positions
 from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
 from eo_listener.audit.source_checks import check_source
@@ -17,7 +23,7 @@ from eo_listener.errors import EoListenerError, few
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 
-def judge_positions(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+def judge_positions(positions: Positions, advice: Advice) -> Findings:
     """Say what is right and wrong; what was not read is not judged."""
     yield from check_source(positions, advice)
     yield from check_checkpoint(positions, advice)
@@ -43,7 +49,7 @@ def judge_rows(
     advice: Advice,
     count: int,
     without: int = 0,
-) -> Iterator[PositionFinding]:
+) -> Findings:
     """Yield the findings of a table's proof: one for each kind, with the number of offsets.
 
     The table has `count` rows, `without` of them without topic, partition or offset.
@@ -82,7 +88,7 @@ def _of_kind(
     kind: AuditFindingKind,
     findings: list[AuditFinding],
     advice: Advice,
-) -> Iterator[PositionFinding]:
+) -> Findings:
     count = sum(finding.range.until - finding.range.start for finding in findings)
     about = f"rows of {table}"
     shown = few(f"{finding.partition} {finding.range}" for finding in findings)

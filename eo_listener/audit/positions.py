@@ -19,6 +19,9 @@ from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
+Ends = Mapping[TopicPartition, int]
+"""The next offset of each partition."""
+
 
 def _none() -> Mapping[TopicPartition, Any]:
     return MappingProxyType({})
@@ -49,11 +52,11 @@ class CheckpointPositions:
     #: The newest planned batch.
     planned: int | None = None
     #: The offsets at which the newest committed batch ended.
-    done: Mapping[TopicPartition, int] = field(default_factory=_none)
+    done: Ends = field(default_factory=_none)
     #: The offsets at which the newest planned batch ends.
-    ahead: Mapping[TopicPartition, int] = field(default_factory=_none)
+    ahead: Ends = field(default_factory=_none)
     #: The offsets at which the query began to read, as far as they are recorded.
-    began: Mapping[TopicPartition, int] = field(default_factory=_none)
+    began: Ends = field(default_factory=_none)
     #: The files that cannot be used.
     damaged: tuple[str, ...] = ()
     #: True if it has sources that are not Kafka.
@@ -100,7 +103,7 @@ class LedgerPositions:
     key: LedgerKey
     heads: Mapping[TopicPartition, Head]
     #: The start of the first batch of each partition.
-    began: Mapping[TopicPartition, int] = field(default_factory=_none)
+    began: Ends = field(default_factory=_none)
     #: The losses that were accepted.
     gaps: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
     #: Offsets between two batches that no accepted gap explains.
@@ -116,7 +119,7 @@ class LedgerPositions:
     #: The targets that were deleted or recreated since.
     replaced: tuple[str, ...] = ()
     #: The position of each partition when the ledger was read again.
-    later: Mapping[TopicPartition, int] = field(default_factory=_none)
+    later: Ends = field(default_factory=_none)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -193,7 +196,7 @@ class Positions:
         return own if read - own else None
 
 
-def lowest(every: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+def lowest(every: Iterable[Ends]) -> dict[TopicPartition, int]:
     """The least offset of each partition, among those that have it."""
     least: dict[TopicPartition, int] = {}
     for offsets in every:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import (
+    Findings,
     Harm,
-    PositionFinding,
     PositionFindingKind,
+    Ranges,
     Severity,
     listed,
     single,
     size,
 )
-from eo_listener.audit.positions import LedgerPositions, Positions, SourcePositions, lowest
+from eo_listener.audit.positions import Ends, LedgerPositions, Positions, SourcePositions, lowest
 from eo_listener.audit.target_checks import begin_from
 from eo_listener.errors import few
 from eo_listener.model.counted_sources import BATCHES
@@ -40,7 +41,7 @@ def held_positions(positions: Positions) -> dict[TopicPartition, int]:
     return {**_greatest(groups), **_greatest((*done, *ends))}
 
 
-def _greatest(every: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+def _greatest(every: Iterable[Ends]) -> dict[TopicPartition, int]:
     greatest: dict[TopicPartition, int] = {}
     for offsets in every:
         for tp, offset in offsets.items():
@@ -107,7 +108,7 @@ def commit_checkpoint(
     return advice.commit_checkpoint(group, rewind=rewind, topics=topics)
 
 
-def check_source(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+def check_source(positions: Positions, advice: Advice) -> Findings:
     """Say what is wrong with the logs, as far as the query is concerned."""
     source = positions.source
     if source is None:
@@ -135,9 +136,7 @@ def check_source(positions: Positions, advice: Advice) -> Iterator[PositionFindi
         )
 
 
-def _gone(
-    offsets: Mapping[TopicPartition, int], source: SourcePositions, advice: Advice
-) -> Iterator[PositionFinding]:
+def _gone(offsets: Ends, source: SourcePositions, advice: Advice) -> Findings:
     topics = {tp.topic for tp in source.logs}
     gone = sorted(tp for tp in offsets if tp not in source.logs)
     for topic in sorted({tp.topic for tp in gone}):
@@ -155,7 +154,7 @@ def _gone(
         )
 
 
-def _recreated(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+def _recreated(positions: Positions, advice: Advice) -> Findings:
     recreated = recreated_partitions(positions)
     for topic in sorted({tp.topic for tp in recreated}):
         ids = {pair for tp, pair in recreated.items() if tp.topic == topic}
@@ -184,10 +183,10 @@ def _recreated(positions: Positions, advice: Advice) -> Iterator[PositionFinding
 
 def _beyond(
     positions: Positions,
-    offsets: Mapping[TopicPartition, int],
+    offsets: Ends,
     source: SourcePositions,
     advice: Advice,
-) -> Iterator[PositionFinding]:
+) -> Findings:
     recreated = recreated_partitions(positions)
     beyond = {
         tp: OffsetRange(source.logs[tp].end, offset)
@@ -220,9 +219,7 @@ def _beyond(
     )
 
 
-def _deleted(
-    positions: Positions, source: SourcePositions, advice: Advice
-) -> Iterator[PositionFinding]:
+def _deleted(positions: Positions, source: SourcePositions, advice: Advice) -> Findings:
     """Records that were deleted before the query, or whoever starts from the group, read them."""
     next_read = _next_read(positions)
     lost = {
@@ -277,9 +274,7 @@ def _is_accepted(positions: Positions, tp: TopicPartition, loss: OffsetRange) ->
     return bool(ledgers) and all(ledger.accepts(tp, loss) for ledger in ledgers)
 
 
-def _accepted(
-    positions: Positions, lost: Mapping[TopicPartition, OffsetRange], advice: Advice
-) -> str:
+def _accepted(positions: Positions, lost: Ranges, advice: Advice) -> str:
     """Record the loss in each ledger: with a command, if the ledger stands right before the loss.
 
     After it a batch of the old checkpoint would begin before the head, and be refused.
@@ -302,7 +297,7 @@ def _accepted(
     return consent
 
 
-def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:
+def _next_read(positions: Positions) -> Ends:
     """Return the position at which the query continues: from its checkpoint, its ledgers, or the
     groups.
 
@@ -316,9 +311,7 @@ def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:
     return lowest(ledger.ends for ledger in positions.ledgers) or lowest(groups)
 
 
-def _below(
-    offsets: Mapping[TopicPartition, int], source: SourcePositions
-) -> dict[TopicPartition, OffsetRange]:
+def _below(offsets: Ends, source: SourcePositions) -> dict[TopicPartition, OffsetRange]:
     return {
         tp: OffsetRange(offset, source.logs[tp].start)
         for tp, offset in offsets.items()
@@ -326,7 +319,7 @@ def _below(
     }
 
 
-def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionFinding]:
+def _transactions(source: SourcePositions, advice: Advice) -> Findings:
     still_open = {
         tp: OffsetRange(log.stable, log.end)
         for tp, log in source.logs.items()

@@ -6,16 +6,14 @@ without the topics that its rows are in, and these without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from eo_listener.audit.advice import FROM_EARLIEST, Advice
-from eo_listener.audit.position_finding import PositionFinding, PositionFindingKind
+from eo_listener.audit.position_finding import Findings, PositionFindingKind
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.errors import few
 from eo_listener.model.ledger_place import target_first
 
 
-def check_targets(ledger: LedgerPositions, advice: Advice) -> Iterator[PositionFinding]:
+def check_targets(ledger: LedgerPositions, advice: Advice) -> Findings:
     """Say which targets are gone, or are other topics than those that were written."""
     if ledger.replaced:
         yield PositionFindingKind.TARGET_RECREATED.finding(

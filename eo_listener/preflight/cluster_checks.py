@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from eo_listener.client_config.admin_commands import grant_command
 from eo_listener.errors import counted
 from eo_listener.model.commit_metadata import MAX_BYTES
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts
-from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
+from eo_listener.preflight.findings import Findings, fine, note, problem, warning
 
 _RETENTION = "offsets.retention.minutes"
 _CHECK = "offsets.retention.check.interval.ms"
@@ -18,7 +16,7 @@ _PROTOCOLS = "group.coordinator.rebalance.protocols"
 _TRANSACTION_TIMEOUT = 60_000  # what the committer asks for, as librdkafka does by itself
 
 
-def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
+def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Findings:
     """Say what is right and wrong with it."""
     about = f"cluster {facts.servers}"
     yield fine(about, f"reached, {counted(facts.brokers, 'broker')}")
@@ -34,7 +32,7 @@ def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding
     yield from _limits(about, facts, plan)
 
 
-def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
+def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Findings:
     minutes = facts.number(_RETENTION)
     if minutes is None:
         yield note(about, f"this broker does not report {_RETENTION}")
@@ -62,7 +60,7 @@ def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[Che
         yield fine(about, settings + checked)
 
 
-def _limits(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
+def _limits(about: str, facts: ClusterFacts, plan: CheckPlan) -> Findings:
     longest = facts.number(_METADATA)
     if longest is not None and longest < MAX_BYTES:
         yield problem(

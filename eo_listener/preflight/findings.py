@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,6 +60,9 @@ class CheckFinding:
                 f"cannot read a finding of the preflight ({type(error).__name__})",
                 fix="Report this: both sides are eo_listener's",
             ) from error
+
+
+Findings = Iterator[CheckFinding]
 
 
 def fine(about: str, what: str) -> CheckFinding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from eo_listener.client_config.admin_commands import grant_command
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
@@ -13,7 +13,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import CheckPlan, GroupFacts, TopicFacts
-from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
+from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
 
 # Operations that imply another one, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
@@ -53,7 +53,7 @@ UNKNOWN = NO_TOPIC | {"_UNKNOWN_TOPIC"}
 _NEEDED = ("READ", "DESCRIBE")
 
 
-def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
+def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Findings:
     """Say what is right and wrong with it."""
     about = f"topic {topic.name}"
     resource = ["--topic", topic.name]
@@ -94,7 +94,7 @@ _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
 def judge_group(
     group: GroupFacts, topics: Mapping[str, TopicFacts], servers: str, plan: CheckPlan
-) -> Iterator[CheckFinding]:
+) -> Findings:
     """Say what is right and wrong with it; `topics` are those that it holds offsets of."""
     about = f"group {group.name}"
     yield from judge_group_rights(about, group, servers, plan)
@@ -125,9 +125,7 @@ def judge_group(
         yield _transactional_id(about, group.name, servers, plan)
 
 
-def judge_group_rights(
-    about: str, group: GroupFacts, servers: str, plan: CheckPlan
-) -> Iterator[CheckFinding]:
+def judge_group_rights(about: str, group: GroupFacts, servers: str, plan: CheckPlan) -> Findings:
     """Say whether the client may commit to it, or why that could not be found out."""
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
@@ -162,7 +160,7 @@ def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> C
     )
 
 
-def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
+def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
     other_members = tuple(member for member in group.members if member.instance != INSTANCE_ID)
     if group.members and plan.running and plan.mode == "member" and not other_members:
         yield fine(about, "its only member is the committer")
@@ -208,7 +206,7 @@ def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFindin
 
 def _held(
     about: str, positions: Mapping[TopicPartition, Position], topics: Mapping[str, TopicFacts]
-) -> Iterator[CheckFinding]:
+) -> Findings:
     written = {tp: CommitMetadata.parse(position.metadata) for tp, position in positions.items()}
     strange = sorted(tp for tp, writer in written.items() if writer is None)
     marked = sorted(tp for tp, writer in written.items() if writer and writer.withheld)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from eo_listener.errors import EoListenerError, install
-from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
+from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
 
 _ABOUT: Final = "this machine"
 _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)(?:\.jar)?")
@@ -42,7 +41,7 @@ class LocalFacts:
     shim_error: EoListenerError | None = None
 
 
-def judge_local(facts: LocalFacts) -> Iterator[CheckFinding]:
+def judge_local(facts: LocalFacts) -> Findings:
     """Say what is right and wrong with them."""
     yield fine(
         _ABOUT,
@@ -67,7 +66,7 @@ def judge_local(facts: LocalFacts) -> Iterator[CheckFinding]:
     yield from _shim(facts)
 
 
-def _spark(facts: LocalFacts) -> Iterator[CheckFinding]:
+def _spark(facts: LocalFacts) -> Findings:
     yield fine(_ABOUT, f"Spark {facts.spark} (Scala {facts.scala}) in {facts.home}")
     if facts.pyspark is not None and facts.pyspark != facts.spark:
         yield warning(
@@ -97,7 +96,7 @@ def _spark(facts: LocalFacts) -> Iterator[CheckFinding]:
         )
 
 
-def _shim(facts: LocalFacts) -> Iterator[CheckFinding]:
+def _shim(facts: LocalFacts) -> Findings:
     if facts.shim_error is not None:
         yield _failed(facts.shim_error)
     elif facts.shim is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from eo_listener.preflight.facts import (
     TopicFacts,
     Tried,
 )
-from eo_listener.preflight.findings import CheckFinding
+from eo_listener.preflight.findings import Findings
 from eo_listener.preflight.kafka_checks import UNKNOWN, judge_group, judge_topic
 from eo_listener.preflight.sink_checks import (
     TRANSACTIONS,
@@ -86,7 +86,7 @@ class Request:
             running=self.running,
         )
 
-    def findings(self, cluster: Cluster) -> Iterator[CheckFinding]:
+    def findings(self, cluster: Cluster) -> Findings:
         """Look at all of it, and judge. Raises KafkaError when nothing can be reached."""
         facts, plan = cluster.cluster(), self.plan
         yield from judge_cluster(facts, plan)
@@ -138,7 +138,7 @@ class Request:
 
 def _sink_findings(
     sink: SinkPlan, cluster: Cluster, facts: ClusterFacts, plan: CheckPlan
-) -> Iterator[CheckFinding]:
+) -> Findings:
     targets = (*sink.topics, *(() if sink.dead_letters is None else (sink.dead_letters,)))
     names = {*targets, sink.ledger_topic, *([TRANSACTIONS] if sink.transactions else [])}
     topics = cluster.topics(frozenset(names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Mapping
 
 from eo_listener.client_config.admin_commands import (
     alter_topic,
@@ -21,7 +21,7 @@ from eo_listener.preflight.facts import (
     TopicFacts,
     Tried,
 )
-from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
+from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
 from eo_listener.preflight.kafka_checks import UNKNOWN, judge_group_rights, missing, refused
 
 Settings = Mapping[str, str] | None
@@ -40,7 +40,7 @@ _NO_ID = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 def judge_target(
     topic: TopicFacts, settings: Settings, servers: str, sink: SinkPlan, plan: CheckPlan
-) -> Iterator[CheckFinding]:
+) -> Findings:
     """Judge a topic that rows, or dead letters, are written to."""
     about = f"topic {topic.name}"
     needed = ("WRITE",) if sink.transactions else ("READ", "WRITE", "DESCRIBE_CONFIGS")
@@ -98,7 +98,7 @@ def judge_ledger(
     cluster: ClusterFacts,
     sink: SinkPlan,
     plan: CheckPlan,
-) -> Iterator[CheckFinding]:
+) -> Findings:
     """Judge the ledger's topic; `creation` is the trial of making it.
 
     That is None where the topic is there, or the sink is not to make it.
@@ -136,9 +136,7 @@ def judge_ledger(
         )
 
 
-def judge_transactions(
-    cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan
-) -> Iterator[CheckFinding]:
+def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -> Findings:
     """Judge what the brokers allow; `log` is the topic that they keep transactions in."""
     about = f"cluster {cluster.servers}"
     longest = cluster.number(_MOST)
@@ -212,7 +210,7 @@ def judge_transactional_id(
     return note(about, f"permission for it could not be tried ({tried.error})")
 
 
-def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
+def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Findings:
     """Judge the group that a sink moves with its batches."""
     about = f"group {group.name}"
     yield from judge_group_rights(about, group, servers, plan)

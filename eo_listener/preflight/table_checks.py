@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 from eo_listener.errors import EoListenerError, few
 from eo_listener.model.ledger import StoredLedger
-from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
+from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
 from eo_listener.preflight.table_facts import (
     DELTA,
     ICEBERG,
@@ -39,7 +39,7 @@ _LEAST_RETENTION: Final = timedelta(days=7)
 _AGE: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 
 
-def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
+def judge_runtime(kind: str, facts: RuntimeFacts) -> Findings:
     """Check that the query's Spark has what its sink needs."""
     about, library = f"Spark {facts.spark}", _LIBRARY[kind]
     if facts.runtime is None:
@@ -72,7 +72,7 @@ def judge_runtime(kind: str, facts: RuntimeFacts) -> Iterator[CheckFinding]:
         )
 
 
-def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding]:
+def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Findings:
     """Check that an IcebergSink can write its table."""
     about = f"Iceberg table {plan.name}"
     if facts.release:
@@ -104,7 +104,7 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding
         yield from judge_ledgers(about, plan, facts.ledgers)
 
 
-def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:
+def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
     """Check that a DeltaSink can write its table."""
     about = f"Delta table {plan.name}"
     if facts.release:
@@ -130,7 +130,7 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:
     yield from judge_ledgers(about, plan, facts.ledgers)
 
 
-def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Iterator[CheckFinding]:
+def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Findings:
     """Report the table's ledgers of the query, and of others."""
     if facts.error is not None:
         yield _failed(about, facts.error)
@@ -174,7 +174,7 @@ def _iceberg_release(about: str, facts: IcebergFacts) -> CheckFinding:
     )
 
 
-def _absent_iceberg(about: str, plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding]:
+def _absent_iceberg(about: str, plan: TablePlan, facts: IcebergFacts) -> Findings:
     if facts.namespace is None:
         yield note(
             about,
@@ -194,7 +194,7 @@ def _absent_iceberg(about: str, plan: TablePlan, facts: IcebergFacts) -> Iterato
         yield _not_made(about, plan)
 
 
-def _absent_delta(about: str, plan: TablePlan, facts: DeltaFacts) -> Iterator[CheckFinding]:
+def _absent_delta(about: str, plan: TablePlan, facts: DeltaFacts) -> Findings:
     if not facts.database:
         yield problem(
             about,
@@ -216,7 +216,7 @@ def _not_made(about: str, plan: TablePlan) -> CheckFinding:
     )
 
 
-def _storage(about: str, storage: Storage | None) -> Iterator[CheckFinding]:
+def _storage(about: str, storage: Storage | None) -> Findings:
     if storage is None:
         return
     if storage.writable is None:
@@ -235,7 +235,7 @@ def _storage(about: str, storage: Storage | None) -> Iterator[CheckFinding]:
         )
 
 
-def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Iterator[CheckFinding]:
+def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findings:
     properties = facts.properties
     if facts.wap is not None and _is_true(properties.get(_WAP)):
         yield problem(
@@ -276,9 +276,7 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Itera
         )
 
 
-def _delta_settings(
-    about: str, table: str, properties: Mapping[str, str]
-) -> Iterator[CheckFinding]:
+def _delta_settings(about: str, table: str, properties: Mapping[str, str]) -> Findings:
     if _is_true(properties.get(APPEND_ONLY)):
         yield note(
             about,
