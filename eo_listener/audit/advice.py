@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.audit.positions import Ends, LedgerPositions
+from eo_listener.errors import few
 from eo_listener.model.ledger import LedgerKey
-from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, literal
+from eo_listener.model.ledger_place import LedgerPlace, LedgerStore, literal, target_first
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.typed_command import CLIENT, SPARK, STORAGE, ClusterCommands, typed_command
 from eo_listener.offsets import OffsetRange, TopicPartition
@@ -58,6 +59,42 @@ class Advice:
         """See what each file of the checkpoint says."""
         same = [STORAGE] if self.cluster.storage else []
         return typed_command(["checkpoint", "show", self.checkpoint or "CHECKPOINT"], *same)
+
+    def begin_from(self, ledger: LedgerPositions) -> str:
+        """Begin at a ledger's position; under another name if its rows are gone."""
+        if not ledger.replaced:
+            return self.begin_from_ledger(ledger)
+        return (
+            'give the sink another name, KafkaSink(..., name="NEW"), and audit it with --sink NEW. '
+            f"If the topic is empty, {FROM_EARLIEST}; or, if it is a copy that matches the ledger, "
+            f"{self.begin_from_ledger(ledger)}, with the sink under its old name"
+        )
+
+    def catch_up(self, ledger: LedgerPositions, restart: str) -> str:
+        """Continue if a ledger is behind the checkpoint; `restart` begins at its position."""
+        if ledger.replaced:
+            return self.begin_from(ledger)
+        if not ledger.targets:
+            return restart
+        return target_first(
+            f"topic {few(ledger.targets)} has these records",
+            all_there='exactly_once(..., on_gap="accept"), until a batch is committed',
+            none_there=restart,
+        )
+
+    def begin_or_restore(self, ledger: LedgerPositions, restart: str) -> str:
+        """Continue if a ledger lacks partitions that the query has read; `restart` begins at it."""
+        begins = 'exactly_once(..., on_first="accept") begins and records it'
+        if not ledger.targets:
+            return (
+                "restore the ledger together with its store; for a sink that is new to the "
+                f"query, {begins}"
+            )
+        return target_first(
+            f"topic {few(ledger.targets)} has these records",
+            all_there=f"or, if the sink is new to the query, {begins}",
+            none_there=restart,
+        )
 
     def begin_from_ledger(self, ledger: LedgerPositions, *, recreated: bool = False) -> str:
         """Start a query with a new checkpoint at the position of a ledger."""

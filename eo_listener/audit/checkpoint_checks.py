@@ -5,7 +5,6 @@ from __future__ import annotations
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.position_finding import Findings, PositionFinding, PositionFindingKind
 from eo_listener.audit.positions import CheckpointPositions, Positions
-from eo_listener.audit.target_checks import begin_from
 from eo_listener.errors import few
 
 
@@ -59,7 +58,7 @@ def _way_on(positions: Positions, advice: Advice) -> str:
     if len({ledger.key.query for ledger in ledgers}) > 1:
         return "name the query with --query NAME to see how to continue"
     if ledgers:
-        return begin_from(ledgers[0], advice)
+        return advice.begin_from(ledgers[0])
     for group in positions.groups:
         if group.after:
             return advice.begin_from_group(group.name)

@@ -23,7 +23,6 @@ from eo_listener.audit.positions import (
     StorePositions,
 )
 from eo_listener.audit.source_checks import misplaced
-from eo_listener.audit.target_checks import begin_from, begin_or_restore, check_targets, way_on
 from eo_listener.errors import few
 from eo_listener.model.ledger import Head, LedgerKey, TakenBack
 from eo_listener.model.ledger_place import literal
@@ -126,7 +125,7 @@ class _LedgerCheck:
         If another sink of the query stands elsewhere, no start fits both.
         """
         if self._ledger.replaced:
-            return begin_from(self._ledger, self._advice)
+            return self._advice.begin_from(self._ledger)
         begin = self._advice.begin_from_ledger(self._ledger)
         different = [
             self._positions.named(other_ledger)
@@ -154,16 +153,20 @@ class _LedgerCheck:
     def _is_one_batch(self) -> bool:
         """True if one batch is planned: with more the query went on while it was read."""
         checkpoint = self._checkpoint
-        if checkpoint is None or checkpoint.planned is None:
-            return False
-        return checkpoint.planned == (
-            0 if checkpoint.committed is None else checkpoint.committed + 1
-        )
+        return checkpoint is not None and checkpoint.planned == checkpoint.newest + 1
 
     def findings(self) -> Findings:
         ledger = self._ledger
         yield from self._recorded()
-        yield from check_targets(ledger, self._advice)
+        if ledger.replaced:
+            yield PositionFindingKind.TARGET_RECREATED.finding(
+                ledger.label,
+                f"topic {few(ledger.replaced)}, to which its rows went, was deleted, or deleted "
+                "and recreated; its batches will be refused",
+                cause="the rows that the ledger records as applied went to the older topic and "
+                "were deleted with it",
+                fix=self._advice.begin_from(ledger),
+            )
         if ledger.begun is not None:
             yield PositionFindingKind.BATCH_BEGUN.finding(
                 severity=Severity.NOTE if self._is_at_work(ledger.begun) else Severity.WARNING,
@@ -190,11 +193,7 @@ class _LedgerCheck:
         checkpoint = self._checkpoint
         if checkpoint is None or checkpoint.planned is None:
             return False
-        return (
-            (-1 if checkpoint.committed is None else checkpoint.committed)
-            < batch
-            <= checkpoint.planned
-        )
+        return checkpoint.newest < batch <= checkpoint.planned
 
     def _was_taken_back(self, severity: Severity) -> Findings:
         """Describe a table that was rolled back; a note if the checkpoint is no further."""
@@ -287,7 +286,7 @@ class _LedgerCheck:
                 "sink is newer than the query"
                 if back is None
                 else back.cause,
-                fix=begin_or_restore(self._ledger, self._begin)
+                fix=self._advice.begin_or_restore(self._ledger, self._begin)
                 if back is None
                 else self._to_undo(back),
                 ranges=single(lacking),
@@ -312,7 +311,7 @@ class _LedgerCheck:
             "the query no longer writes to, name the other sink with --sink"
             if back is None
             else back.cause,
-            fix=way_on(self._ledger, self._advice, self._begin)
+            fix=self._advice.catch_up(self._ledger, self._begin)
             if back is None
             else self._to_undo(back),
             ranges=single(behind),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from types import MappingProxyType
+from typing import Final
 
 from eo_listener.audit.intervals import Intervals, union
 from eo_listener.errors import counted, few
@@ -35,34 +36,44 @@ class Harm(Enum):
     ACCEPTED = "lost and accepted"
 
 
+_UNCOMPARED: Final = True
+
+
 class PositionFindingKind(Enum):
     """The kind of a finding; programs rely on these values, and they do not change.
 
     Each has the severity and the harm that its findings have unless a check decides otherwise.
+    `uncompared`: something could not be compared, so that a loss cannot be excluded.
     """
 
     severity: Severity
     harm: Harm
+    uncompared: bool
 
     def __new__(  # noqa: PYI034  # Python 3.10 has no Self
-        cls, value: str, severity: Severity, harm: Harm = Harm.NONE
+        cls,
+        value: str,
+        severity: Severity,
+        harm: Harm = Harm.NONE,
+        uncompared: bool = False,  # the members are tuples
     ) -> PositionFindingKind:
         kind = object.__new__(cls)
         kind._value_ = value
         kind.severity = severity
         kind.harm = harm
+        kind.uncompared = uncompared
         return kind
 
     AGREED = "agreed", Severity.FINE
-    TOPIC_GONE = "topic gone", Severity.PROBLEM
-    TOPIC_RECREATED = "topic recreated", Severity.PROBLEM
-    BEYOND_END = "beyond the end of the log", Severity.PROBLEM
+    TOPIC_GONE = "topic gone", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
+    TOPIC_RECREATED = "topic recreated", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
+    BEYOND_END = "beyond the end of the log", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
     RETENTION = "deleted before it was read", Severity.PROBLEM, Harm.LOST
     OPEN_TRANSACTION = "open transaction", Severity.NOTE
     HANGING_TRANSACTION = "hanging transaction", Severity.WARNING
     NEW_PARTITIONS = "new partitions", Severity.NOTE
-    CHECKPOINT_MISSING = "no checkpoint", Severity.PROBLEM
-    CHECKPOINT_DAMAGED = "checkpoint damaged", Severity.PROBLEM
+    CHECKPOINT_MISSING = "no checkpoint", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
+    CHECKPOINT_DAMAGED = "checkpoint damaged", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
     BATCH_IN_DOUBT = "batch in doubt", Severity.NOTE
     NOT_KAFKA = "sources that are not Kafka", Severity.NOTE
     GROUP_EMPTY = "group empty", Severity.WARNING
@@ -74,26 +85,26 @@ class PositionFindingKind(Enum):
     GROUP_UNSTABLE = "transaction on the group", Severity.NOTE
     GROUP_DRAINED = "group drained", Severity.FINE
     GROUP_NOT_DRAINED = "group not drained", Severity.WARNING
-    LEDGER_EMPTY = "ledger empty", Severity.PROBLEM
-    LEDGER_RENAMED = "ledger under another name", Severity.PROBLEM
+    LEDGER_EMPTY = "ledger empty", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
+    LEDGER_RENAMED = "ledger under another name", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
     LEDGER_LACKS = "ledger lacks partitions", Severity.PROBLEM, Harm.LOST
     LEDGER_BEHIND = "ledger behind", Severity.PROBLEM, Harm.LOST
-    LEDGER_TAKEN_BACK = "ledger taken back", Severity.WARNING
+    LEDGER_TAKEN_BACK = "ledger taken back", Severity.WARNING, Harm.NONE, _UNCOMPARED
     LEDGER_AHEAD = "ledger ahead", Severity.WARNING
     LEDGER_MISFIT = "ledger does not fit the plan", Severity.PROBLEM
-    LEDGER_FOREIGN = "ledger of another query", Severity.WARNING
-    TARGET_RECREATED = "target recreated", Severity.PROBLEM
+    LEDGER_FOREIGN = "ledger of another query", Severity.WARNING, Harm.NONE, _UNCOMPARED
+    TARGET_RECREATED = "target recreated", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
     SINKS_DIFFER = "sinks differ", Severity.WARNING
     HISTORY_MISSING = "history with missing offsets", Severity.PROBLEM, Harm.LOST
     HISTORY_REPEATED = "history with repeated offsets", Severity.PROBLEM, Harm.DOUBLED
     GAP_ACCEPTED = "gap accepted", Severity.NOTE, Harm.ACCEPTED
-    BATCH_BEGUN = "batch begun", Severity.WARNING
+    BATCH_BEGUN = "batch begun", Severity.WARNING, Harm.NONE, _UNCOMPARED
     ROWS_MISSING = "rows missing", Severity.PROBLEM, Harm.LOST
     ROWS_DOUBLED = "rows doubled", Severity.PROBLEM, Harm.DOUBLED
     ROWS_WRONG = "rows that should not be there", Severity.PROBLEM
     ROWS_UNPROVABLE = "rows that cannot be proved", Severity.NOTE, Harm.UNPROVED
     ROWS_EXPLAINED = "rows explained", Severity.NOTE
-    NOT_READ = "not read", Severity.PROBLEM
+    NOT_READ = "not read", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
 
     def finding(
         self,
@@ -117,25 +128,6 @@ class PositionFindingKind(Enum):
             ranges=ranges,
             harm=self.harm if harm is None else harm,
         )
-
-
-_UNCERTAIN = frozenset(
-    {
-        PositionFindingKind.TOPIC_GONE,
-        PositionFindingKind.TOPIC_RECREATED,
-        PositionFindingKind.BEYOND_END,
-        PositionFindingKind.CHECKPOINT_MISSING,
-        PositionFindingKind.CHECKPOINT_DAMAGED,
-        PositionFindingKind.LEDGER_EMPTY,
-        PositionFindingKind.LEDGER_RENAMED,
-        PositionFindingKind.LEDGER_FOREIGN,
-        PositionFindingKind.LEDGER_TAKEN_BACK,
-        PositionFindingKind.TARGET_RECREATED,
-        PositionFindingKind.BATCH_BEGUN,
-        PositionFindingKind.NOT_READ,
-    }
-)
-"""Kinds for which something could not be compared, so that a loss cannot be excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +162,7 @@ class PositionFinding:
         return {
             "kind": self.kind.value,
             "severity": self.severity.value,
-            "about": self.about,
-            "what": self.what,
-            "cause": self.cause,
-            "fix": self.fix,
+            **{name: getattr(self, name) for name in ("about", "what", "cause", "fix")},
             "harm": self.harm.value,
             "offsets": sum(
                 offsets.until - offsets.start
@@ -265,7 +254,7 @@ class AuditOutcome:
         unproved = self.count(Harm.UNPROVED)
         if not parts:
             uncertain = unproved or any(
-                finding.kind in _UNCERTAIN
+                finding.kind.uncompared
                 for finding in self.findings
                 if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
             )

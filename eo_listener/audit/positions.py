@@ -63,6 +63,11 @@ class CheckpointPositions:
     counted: bool = False
 
     @property
+    def newest(self) -> int:
+        """The newest committed batch; -1 if there is none."""
+        return -1 if self.committed is None else self.committed
+
+    @property
     def has_done_nothing(self) -> bool:
         """True if no batch is committed yet, as far as its files say."""
         return self.exists and self.committed is None and not self.damaged

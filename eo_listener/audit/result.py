@@ -24,51 +24,51 @@ class AuditFindingKind(Enum):
     a record that was lost first and compacted since looks like one that was compacted first.
     """
 
-    MARKER = "transaction marker"
-    ABORTED = "record of an aborted transaction"
+    gravity: Gravity
+    """The weight of a finding of this kind."""
+
+    def __new__(  # noqa: PYI034  # Python 3.10 has no Self
+        cls, value: str, gravity: Gravity = Gravity.WRONG
+    ) -> AuditFindingKind:
+        kind = object.__new__(cls)
+        kind._value_ = value
+        kind.gravity = gravity
+        return kind
+
+    MARKER = "transaction marker", Gravity.EXPLAINED
+    ABORTED = "record of an aborted transaction", Gravity.EXPLAINED
     OPEN = "record of an open transaction that the ledger has passed"
-    COMPACTED = "compacted since, and not in the store"
-    MARKER_OR_COMPACTED = "transaction marker, or compacted since and not in the store"
-    ACCEPTED = "lost, and recorded in the ledger as accepted"
-    RETENTION = "deleted from Kafka since, and not in the store"
-    GONE = "the partition is no longer in Kafka"
+    COMPACTED = "compacted since, and not in the store", Gravity.UNPROVABLE
+    MARKER_OR_COMPACTED = (
+        "transaction marker, or compacted since and not in the store",
+        Gravity.UNPROVABLE,
+    )
+    ACCEPTED = "lost, and recorded in the ledger as accepted", Gravity.EXPLAINED
+    RETENTION = "deleted from Kafka since, and not in the store", Gravity.UNPROVABLE
+    GONE = "the partition is no longer in Kafka", Gravity.UNPROVABLE
     MISSING = "in Kafka and not in the store"
-    UNRECORDED = "in Kafka and not in the store; the ledger no longer shows if they were applied"
+    UNRECORDED = (
+        "in Kafka and not in the store; the ledger no longer shows if they were applied",
+        Gravity.UNPROVABLE,
+    )
     TAIL = "in Kafka and not in the store, up to the ledger's head"
     UNEXPLAINED = "not in Kafka, although nothing deletes single records there"
     DUPLICATE = "in the store more than once"
-    COUNTED = "batches of sources other than Kafka, whose records cannot be compared"
+    COUNTED = (
+        "batches of sources other than Kafka, whose records cannot be compared",
+        Gravity.UNPROVABLE,
+    )
     UNCLAIMED = "in the store and not in the ledger"
     RECREATED = "of an older topic of the same name"
-    EITHER_TOPIC = "in the store, of this topic or an older one of its name: their rows look alike"
+    EITHER_TOPIC = (
+        "in the store, of this topic or an older one of its name: their rows look alike",
+        Gravity.UNPROVABLE,
+    )
     EITHER_QUERY = (
-        "in the store, with fewer rows than queries that have applied it: their rows look alike"
+        "in the store, with fewer rows than queries that have applied it: their rows look alike",
+        Gravity.UNPROVABLE,
     )
     MOVED_BACK = "beyond the end of Kafka's log, which has moved back"
-
-    @property
-    def gravity(self) -> Gravity:
-        """How grave it is."""
-        if self in _EXPLAINED:
-            return Gravity.EXPLAINED
-        return Gravity.UNPROVABLE if self in _UNPROVABLE else Gravity.WRONG
-
-
-_EXPLAINED = frozenset(
-    {AuditFindingKind.MARKER, AuditFindingKind.ABORTED, AuditFindingKind.ACCEPTED}
-)
-_UNPROVABLE = frozenset(
-    {
-        AuditFindingKind.RETENTION,
-        AuditFindingKind.GONE,
-        AuditFindingKind.COMPACTED,
-        AuditFindingKind.MARKER_OR_COMPACTED,
-        AuditFindingKind.COUNTED,
-        AuditFindingKind.EITHER_TOPIC,
-        AuditFindingKind.EITHER_QUERY,
-        AuditFindingKind.UNRECORDED,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from eo_listener.audit.position_finding import (
     size,
 )
 from eo_listener.audit.positions import Ends, LedgerPositions, Positions, SourcePositions, lowest
-from eo_listener.audit.target_checks import begin_from
 from eo_listener.errors import few
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
@@ -168,7 +167,7 @@ def _recreated(positions: Positions, advice: Advice) -> Findings:
             f"topic {topic}",
             f"it is not the topic that was read: its id was {was} and is now {now}",
             cause="it was deleted and recreated, so every offset now names another record",
-            fix=begin_from(ledger, advice)
+            fix=advice.begin_from(ledger)
             if ledger.replaced
             else advice.begin_from_ledger(ledger, recreated=True),
             ranges=single(

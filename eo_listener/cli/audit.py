@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from eo_listener.audit.advice import Advice
-from eo_listener.audit.drain_check import check_drained
+from eo_listener.audit.group_checks import check_drained
 from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, outcome
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import LedgerPositions, Positions

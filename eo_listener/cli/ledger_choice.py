@@ -71,8 +71,7 @@ class LedgerChoice:
         A query that runs on a copy of the checkpoint has the same id. So if exactly one ledger
         stands at the checkpoint's newest batch, or at the next one, that ledger is meant.
         """
-        committed = None if self.checkpoint is None else self.checkpoint.committed
-        last = -1 if committed is None else committed
+        last = -1 if self.checkpoint is None else self.checkpoint.newest
         newest = set()
         for sink in {key.sink for key in moved}:
             keys = sorted(key for key in moved if key.sink == sink)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 from eo_listener.errors import FormatError
@@ -38,12 +38,7 @@ class CheckFinding:
 
     def document(self) -> dict[str, str]:
         """Its form in JSON."""
-        return {
-            "level": self.level.value,
-            "about": self.about,
-            "what": self.what,
-            "advice": self.advice,
-        }
+        return {**asdict(self), "level": self.level.value}
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> CheckFinding:

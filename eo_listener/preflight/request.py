@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from eo_listener.client_config.cluster import principal
@@ -103,17 +103,7 @@ class Request:
 
     def text(self) -> str:
         """Its form in JSON, with what is secret in it."""
-        return json.dumps(
-            {
-                "properties": dict(self.properties),
-                "groups": self.groups,
-                "topics": self.topics,
-                "mode": self.mode,
-                "recommit_interval": self.recommit_interval,
-                "running": self.running,
-                "sink": None if self.sink is None else asdict(self.sink),
-            }
-        )
+        return json.dumps(asdict(replace(self, properties=dict(self.properties))))
 
     @classmethod
     def parse(cls, text: str) -> Request:

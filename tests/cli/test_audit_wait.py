@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 
 from eo_listener import cli
 from eo_listener.audit.advice import Advice
-from eo_listener.audit.drain_check import check_drained
 from eo_listener.audit.evidence import LogFacts
+from eo_listener.audit.group_checks import check_drained
 from eo_listener.audit.position_finding import PositionFindingKind
 from eo_listener.audit.positions import (
     CheckpointPositions,

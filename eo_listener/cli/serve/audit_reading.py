@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from eo_listener.audit.advice import commits_at_once
@@ -75,7 +75,7 @@ def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditR
         reader.close()
     result = outcome([*judge_positions(positions, advice_for(request)), *reader.failures])
     rows = list(side_by_side(positions))
-    last = [ledger.document() for ledger in ledgers]
+    last = [asdict(ledger) for ledger in ledgers]
     return AuditReading(
         document={**document(positions, result), "last_batches": last},
         verdict=result.verdict,

@@ -121,11 +121,11 @@ def _ledger(ledger: LastBatches) -> Element:
 
 def _batch(batch: WholeBatch) -> list[str | Element]:
     return [
-        str(batch.batch_id),
-        batch.run_id[:8],
+        str(batch.batch),
+        batch.run[:8],
         number(batch.partitions),
         number(batch.offsets),
         number(batch.rows),
-        number(batch.gaps),
+        number(batch.gap_offsets),
         cut(batch.applied_at or "-"),
     ]

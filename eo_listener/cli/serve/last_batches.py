@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.model.ledger import UNKNOWN_TIME, AppliedBatch
@@ -14,48 +14,29 @@ BATCHES_SHOWN: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class WholeBatch:
-    """The moves of one batch. `rows`, `gaps` and `applied_at` are None without a history."""
+    """The moves of one batch, as in the JSON; None is unknown without a history."""
 
-    batch_id: int
-    run_id: str
+    batch: int
+    run: str
     partitions: int = 0
     offsets: int = 0
     rows: int | None = None
-    gaps: int | None = None
+    gap_offsets: int | None = None
     applied_at: str | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Its form in JSON."""
-        return {
-            "batch": self.batch_id,
-            "run": self.run_id,
-            "partitions": self.partitions,
-            "offsets": self.offsets,
-            "rows": self.rows,
-            "gap_offsets": self.gaps,
-            "applied_at": self.applied_at,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastBatches:
-    """The last batches of one sink and query, the newest first. `begun` is not finished."""
+    """The last batches of one sink and query, as in the JSON, the newest first.
+
+    `begun` is a batch that is not finished.
+    """
 
     store: str
     sink: str
     query: str
     begun: int | None
     batches: tuple[WholeBatch, ...]
-
-    def document(self) -> dict[str, Any]:
-        """Its form in JSON."""
-        return {
-            "store": self.store,
-            "sink": self.sink,
-            "query": self.query,
-            "begun": self.begun,
-            "batches": [one.document() for one in self.batches],
-        }
 
 
 def last_batches(
@@ -83,12 +64,12 @@ def last_batches(
 def _applied(history: Iterable[AppliedBatch]) -> Iterator[WholeBatch]:
     for entry in history:
         yield WholeBatch(
-            batch_id=entry.head.batch_id,
-            run_id=entry.head.run_id,
+            batch=entry.head.batch_id,
+            run=entry.head.run_id,
             partitions=1,
             offsets=entry.head.range.until - entry.head.range.start,
             rows=entry.rows,
-            gaps=0 if entry.gap is None else entry.gap.until - entry.gap.start,
+            gap_offsets=0 if entry.gap is None else entry.gap.until - entry.gap.start,
             applied_at=entry.applied_at,
         )
 
@@ -96,8 +77,8 @@ def _applied(history: Iterable[AppliedBatch]) -> Iterator[WholeBatch]:
 def _heads(ledger: LedgerPositions) -> Iterator[WholeBatch]:
     for head in ledger.heads.values():
         yield WholeBatch(
-            batch_id=head.batch_id,
-            run_id=head.run_id,
+            batch=head.batch_id,
+            run=head.run_id,
             partitions=1,
             offsets=head.range.until - head.range.start,
         )
@@ -107,19 +88,19 @@ def _newest(parts: Iterable[WholeBatch], count: int) -> list[WholeBatch]:
     """The parts of a batch added up; by time, as a new checkpoint counts its batches from 0."""
     batches: dict[tuple[int, str], WholeBatch] = {}
     for part in parts:
-        key = (part.batch_id, part.run_id)
+        key = (part.batch, part.run)
         if key in batches:
             _add(batches[key], part)
         else:
             batches[key] = part
-    ordered = sorted(batches.values(), key=lambda batch: (batch.applied_at or "", batch.batch_id))
+    ordered = sorted(batches.values(), key=lambda batch: (batch.applied_at or "", batch.batch))
     return ordered[-count:][::-1]
 
 
 def _add(batch: WholeBatch, part: WholeBatch) -> None:
     batch.partitions += 1
     batch.offsets += part.offsets
-    if batch.gaps is not None and part.gaps is not None:
-        batch.gaps += part.gaps
+    if batch.gap_offsets is not None and part.gap_offsets is not None:
+        batch.gap_offsets += part.gap_offsets
     if part.applied_at is not None:
         batch.applied_at = max(part.applied_at, batch.applied_at or "")

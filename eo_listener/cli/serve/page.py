@@ -10,7 +10,6 @@ from eo_listener.cli.options import utc
 from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.audit_section import audit_section, found_to_act_on
 from eo_listener.cli.serve.elements import cut, html, node
-from eo_listener.cli.serve.error_log import LoggedError
 from eo_listener.cli.serve.groups_section import (
     alarms,
     by_gravity,
@@ -19,7 +18,7 @@ from eo_listener.cli.serve.groups_section import (
     legend,
     path_of,
 )
-from eo_listener.cli.serve.readings import Moment, Reading, Unknown
+from eo_listener.cli.serve.readings import LoggedError, Moment, Reading, Unknown
 from eo_listener.cli.serve.watched import Groups, View
 from eo_listener.cli.status_screen import length
 from eo_listener.version import __version__
@@ -165,7 +164,7 @@ def _error(error: LoggedError) -> Element:
         else f", {error.times:,} times since {utc(round(error.first * 1000))}"
     )
     when = f"{utc(round(error.last * 1000))}{times}"
-    return node("li", node("small", when), " ", f"{cut(error.about)}: {cut(error.text, _TEXT)}")
+    return node("li", node("small", when), " ", f"{cut(error.about)}: {cut(error.error, _TEXT)}")
 
 
 def _footer(view: View) -> Element:

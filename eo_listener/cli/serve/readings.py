@@ -1,14 +1,17 @@
-"""The newest reading of something that is read again and again, for as long as it is current."""
+"""The newest reading, for as long as it is current; and the last errors, each once."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 _T = TypeVar("_T")
+_KEPT: Final = 30  # errors
+_LENGTH: Final = 2_000  # characters of an error
 
 
 class Moment(NamedTuple):
@@ -82,3 +85,35 @@ class Newest(Generic[_T]):
         if age > self._keeps:
             return Unknown(since, f"no answer for {age:.0f} s")
         return reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedError:
+    """One error, as in the JSON; `first` and `last` are in seconds since 1970."""
+
+    about: str
+    error: str
+    first: float
+    last: float
+    times: int = 1
+
+
+class ErrorLog:
+    """At most 30 errors, the newest last. The same text about the same thing is counted."""
+
+    def __init__(self) -> None:
+        self._errors: deque[LoggedError] = deque(maxlen=_KEPT)
+
+    def add(self, about: str, error: str, at: float) -> None:
+        """Log an error; `at` is in seconds since 1970."""
+        added = LoggedError(about=about[:_LENGTH], error=error[:_LENGTH], first=at, last=at)
+        for logged in self._errors:
+            if (logged.about, logged.error) == (added.about, added.error):
+                self._errors.remove(logged)
+                added = replace(logged, last=at, times=logged.times + 1)
+                break
+        self._errors.append(added)
+
+    def newest(self) -> tuple[LoggedError, ...]:
+        """All of them, the newest first."""
+        return tuple(reversed(self._errors))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from http import HTTPStatus
 from importlib import resources
@@ -92,7 +92,7 @@ def _encoded(document: dict[str, Any]) -> bytes:
 def _unknown(view: View, unknown: Unknown) -> Response:
     """No number: whoever reads the document must not take an old one for one of now."""
     since = None if unknown.since is None else unknown.since.wall
-    errors = [error.document() for error in view.errors]
+    errors = [asdict(error) for error in view.errors]
     answer = {"error": unknown.error, "known_until": since, "errors": errors}
     return _document(HTTPStatus.SERVICE_UNAVAILABLE, answer)
 
@@ -110,7 +110,7 @@ def _groups(view: View, reading: Reading[Groups]) -> bytes:
             "servers": view.servers,
             "read_at": reading.at.wall,
             "groups": [group.document() for group in reading.value],
-            "errors": [error.document() for error in view.errors],
+            "errors": [asdict(error) for error in view.errors],
         }
     )
 

@@ -11,9 +11,8 @@ from typing import Final, Protocol
 from eo_listener.cli.group_status import GroupStatus, advised
 from eo_listener.cli.options import escaped
 from eo_listener.cli.serve.audit_reading import AuditReading
-from eo_listener.cli.serve.error_log import ErrorLog, LoggedError
 from eo_listener.cli.serve.lag_history import LagHistory, Point
-from eo_listener.cli.serve.readings import Moment, Newest, Reading, Unknown
+from eo_listener.cli.serve.readings import ErrorLog, LoggedError, Moment, Newest, Reading, Unknown
 from eo_listener.errors import EoListenerError, KafkaError
 from eo_listener.model.typed_command import ClusterCommands
 

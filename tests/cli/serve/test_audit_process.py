@@ -105,7 +105,7 @@ def test_one_spark_for_all_audits(
         store.write_with(checkpoint, 1)
         found = process.read()
         assert (found.to_act_on, found.rows[0][0][-1]) == (0, "6")
-        assert [one.batch_id for one in found.ledgers[0].batches] == [1, 0]
+        assert [one.batch for one in found.ledgers[0].batches] == [1, 0]
         assert jvms(process) == [first]
         os.kill(first, signal.SIGKILL)
         found = process.read()

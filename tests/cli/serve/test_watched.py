@@ -15,12 +15,11 @@ import pytest
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.cli.serve import poller
 from eo_listener.cli.serve.audit_reading import AuditReading
-from eo_listener.cli.serve.error_log import ErrorLog
 from eo_listener.cli.serve.groups_section import chart
 from eo_listener.cli.serve.lag_history import LagHistory, Point
 from eo_listener.cli.serve.last_batches import last_batches
 from eo_listener.cli.serve.poller import Poller
-from eo_listener.cli.serve.readings import Moment, Newest, Reading, Unknown
+from eo_listener.cli.serve.readings import ErrorLog, Moment, Newest, Reading, Unknown
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.errors import KafkaError, MissingExtraError
 from eo_listener.model.ledger import UNKNOWN_TIME, AppliedBatch, Head, LedgerKey
@@ -129,8 +128,8 @@ def test_errors_are_counted_and_bounded() -> None:
     assert {(one.times, one.first, one.last) for one in newest} == {(3, 0.0, 2.0)}
     for number in range(1000):
         log.add("groups", f"{number} " + "x" * 100_000, 10.0)
-    assert sum(len(one.text) for one in log.newest()) <= 30 * 2000
-    assert log.newest()[0].text.startswith("999 ")
+    assert sum(len(one.error) for one in log.newest()) <= 30 * 2000
+    assert log.newest()[0].error.startswith("999 ")
 
 
 def test_it_reads_at_an_interval_and_survives_a_fault(
@@ -315,10 +314,10 @@ def positions(**others: Any) -> LedgerPositions:
 def test_a_batch_is_added_up_over_its_partitions() -> None:
     """The newest first; `rows` are those of the whole batch, and count once."""
     found = last_batches(positions(), history(4), count=3)
-    assert [one.batch_id for one in found.batches] == [3, 2, 1]
+    assert [one.batch for one in found.batches] == [3, 2, 1]
     newest, with_gap, _ = found.batches
-    assert (newest.partitions, newest.offsets, newest.rows, newest.gaps) == (2, 20, 17, 0)
-    assert with_gap.gaps == 6
+    assert (newest.partitions, newest.offsets, newest.rows, newest.gap_offsets) == (2, 20, 17, 0)
+    assert with_gap.gap_offsets == 6
     assert newest.applied_at == "2026-11-23 12:00:03"
 
 
@@ -326,17 +325,17 @@ def test_a_new_checkpoint_counts_from_zero() -> None:
     """Its batches are newer, by their time, than higher numbers of the one before."""
     both = [*history(9), *history(2, run="s", hour=13)]
     found = last_batches(positions(), both, count=3)
-    assert [(one.batch_id, one.run_id) for one in found.batches] == [(1, "s"), (0, "s"), (8, "r")]
+    assert [(one.batch, one.run) for one in found.batches] == [(1, "s"), (0, "s"), (8, "r")]
 
 
 def test_a_ledger_without_a_history_has_its_heads() -> None:
     """As Kafka's: the last batch of each partition."""
     found = last_batches(positions(begun=6), [])
-    assert [(one.batch_id, one.rows) for one in found.batches] == [(5, None), (4, None)]
-    assert found.document()["begun"] == 6
+    assert [(one.batch, one.rows) for one in found.batches] == [(5, None), (4, None)]
+    assert found.begun == 6
 
 
 def test_repairs_of_a_topic_are_no_batches() -> None:
     """Its ledger remembers what they have found, and not the batches in between."""
     found = [replace(one, rows=None, applied_at=UNKNOWN_TIME) for one in history(2)]
-    assert [one.batch_id for one in last_batches(positions(), found).batches] == [5, 4]
+    assert [one.batch for one in last_batches(positions(), found).batches] == [5, 4]
