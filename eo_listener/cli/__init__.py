@@ -1,4 +1,4 @@
-"""The command `eo-listener`: one module a subcommand; errors become one line here."""
+"""The command `eo-listener`: a module for each subcommand; errors become one line here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from eo_listener.cli import (
     checkpoint,
     follow,
     group,
-    jar,
     ledger,
     preflight,
     serve,
@@ -27,6 +26,7 @@ from eo_listener.cli import (
 )
 from eo_listener.cli.options import escaped
 from eo_listener.errors import EoListenerError, ExitCode
+from eo_listener.spark import shim
 
 
 class _Stopped(Exception):  # noqa: N818  # not always an error
@@ -122,7 +122,12 @@ app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(group.app, name="group")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(txn.app, name="txn")
-app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)
+
+
+@app.command(epilog='Example: spark-submit --jars "$(eo-listener jar)" job.py')
+def jar() -> None:
+    """Print the path of the jar for Spark's JVM, and nothing else."""
+    print(shim.jar())
 
 
 def main() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli.checkpoint_argument import open_checkpoint
 from eo_listener.cli.options import (
     Json,
     Storage,
@@ -19,13 +18,16 @@ from eo_listener.cli.options import (
     new_table,
     print_json,
     print_line,
+    storage_options,
     utc,
 )
-from eo_listener.errors import ExitCode
+from eo_listener.errors import ExitCode, SettingsError
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
+    Checkpoint,
     CheckpointContents,
+    Location,
     SourceContents,
     read_contents,
 )
@@ -36,18 +38,16 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Location = Annotated[
-    str,
-    typer.Argument(
-        metavar="CHECKPOINT",
-        help="The checkpoint of a query: a folder, or a URL such as s3a://bucket/folder.",
-    ),
-]
-
 
 @app.command(epilog="Example: eo-listener checkpoint show s3a://bucket/flights-checkpoint")
 def show(
-    location: Location,
+    location: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="The checkpoint of a query: a folder, or a URL such as s3a://bucket/folder.",
+        ),
+    ],
     batch: Annotated[
         int | None,
         typer.Option(
@@ -72,6 +72,18 @@ def show(
         _print(str(checkpoint.location), contents)
     if contents.findings:
         raise typer.Exit(ExitCode.FOUND)
+
+
+def open_checkpoint(location: str, storage: Iterable[str] | None) -> Checkpoint:
+    """The checkpoint there. Raises SettingsError, StorageError, and CheckpointError."""
+    checkpoint = Checkpoint(Location(location, storage_options(storage or ())))
+    if not checkpoint.exists():
+        raise SettingsError(
+            f"no checkpoint exists at {checkpoint.location}",
+            cause="the path is wrong, or the query was never started with it",
+            fix="Give the query's checkpointLocation; without a scheme it is a local folder",
+        )
+    return checkpoint
 
 
 def _print(where: str, contents: CheckpointContents) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from eo_listener.cli import completion
-from eo_listener.cli.group_changes import LEAVE, POLICIES, ChangeOptions, Rules, change_group
+from eo_listener.cli.group_changes import LEAVE, POLICIES, ChangeOptions, change_group
 from eo_listener.cli.group_origins import NamedOrigin, OriginOptions, Topics
 from eo_listener.cli.options import (
     BootstrapServers,
@@ -74,8 +74,7 @@ def seed(
     moves within --watch seconds.
     """
     named = NamedOrigin(group=group, command="group seed", options=origin)
-    rules = Rules.of(missing, change.out_of_range, change.recreated)
-    change_group(named, as_properties(servers, properties), rules, change)
+    change_group(named, as_properties(servers, properties), missing, change)
 
 
 @app.command(
@@ -97,8 +96,7 @@ def rewind(
     Spark query does not begin there: it goes by its checkpoint.
     """
     named = NamedOrigin(group=group, command="group rewind", options=origin)
-    rules = Rules.of(LEAVE, change.out_of_range, change.recreated)
-    change_group(named, as_properties(servers, properties), rules, change, rewinds=True)
+    change_group(named, as_properties(servers, properties), LEAVE, change, rewinds=True)
 
 
 @app.command(
@@ -131,8 +129,7 @@ def import_(
     """
     options = OriginOptions(file=file, topics=topics)
     named = NamedOrigin(group=group, command="group import", options=options, by_time=by_time)
-    rules = Rules.of(missing, change.out_of_range, change.recreated)
-    change_group(named, as_properties(servers, properties), rules, change)
+    change_group(named, as_properties(servers, properties), missing, change)
 
 
 @app.command(
@@ -175,9 +172,7 @@ def export(
         partitions = tuple(tp for tp in reader.partitions() if not named or tp.topic in named)
         by_group = {group: reader.group(group, partitions, stable=True) for group in groups}
     _refuse_absent(by_group, named)
-    exported = (
-        _exported(client, by_group, times=times) if form is _Format.JSON else _plain(by_group)
-    )
+    exported = _exported(client, by_group, with_ids=form is _Format.JSON, times=times)
     text = (
         write_csv(exported)
         if form is _Format.CSV
@@ -205,12 +200,15 @@ def _exported(
     properties: Mapping[str, str],
     by_group: Mapping[str, Mapping[TopicPartition, Position]],
     *,
+    with_ids: bool,
     times: bool,
 ) -> list[ExportedGroup]:
-    """Return the JSON document: topic ids and, if requested, times."""
-    every = {tp for positions in by_group.values() for tp in positions}
-    with closing(SourceCluster(properties)) as cluster:
-        ids = cluster.snapshot(every).topic_ids
+    """Return the groups with their metadata, and the requested ids of topics and times."""
+    ids: Mapping[str, str] = {}
+    if with_ids:
+        with closing(SourceCluster(properties)) as cluster:
+            every = {tp for positions in by_group.values() for tp in positions}
+            ids = cluster.snapshot(every).topic_ids
     exported = []
     for group, positions in by_group.items():
         offsets = {tp: position.offset for tp, position in positions.items()}
@@ -227,19 +225,6 @@ def _exported(
         )
         exported.append(ExportedGroup(group=group, partitions=partitions))
     return exported
-
-
-def _plain(by_group: Mapping[str, Mapping[TopicPartition, Position]]) -> list[ExportedGroup]:
-    return [
-        ExportedGroup(
-            group=group,
-            partitions=tuple(
-                ExportedPartition(partition=tp, offset=position.offset)
-                for tp, position in sorted(positions.items())
-            ),
-        )
-        for group, positions in by_group.items()
-    ]
 
 
 def _write(output: Path | None, text: str) -> None:

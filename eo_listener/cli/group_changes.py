@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -39,34 +40,12 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
 )
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.kafka.group_repair import GroupRepair
-from eo_listener.model.argument_checks import require_one_of, require_seconds
+from eo_listener.model.argument_checks import choice, require_one_of, require_seconds
 from eo_listener.offsets import Position, TopicPartition
 
 LEAVE: Final = "leave"
 POLICIES: Final = tuple(policy.value for policy in Policy)
-RECREATED: Final = tuple(policy.value for policy in Recreated)
 _ARGUMENT: Final = re.compile(r'\b(missing|out_of_range|recreated)="(\w+)"')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """Policies for a partition without a usable offset in the origin; as in `choose_for_group`."""
-
-    missing: Policy | None
-    out_of_range: Policy
-    recreated: Recreated
-
-    @classmethod
-    def of(cls, missing: str, out_of_range: str, recreated: str) -> Rules:
-        """Read the options. Raises SettingsError."""
-        require_one_of("--missing", missing, [*POLICIES, LEAVE])
-        require_one_of("--out-of-range", out_of_range, POLICIES)
-        require_one_of("--recreated", recreated, RECREATED)
-        return cls(
-            missing=None if missing == LEAVE else Policy(missing),
-            out_of_range=Policy(out_of_range),
-            recreated=Recreated(recreated),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +63,7 @@ class ChangeOptions:
         str,
         typer.Option(
             "--recreated",
-            autocompletion=completion.one_of(RECREATED),
+            autocompletion=completion.one_of(policy.value for policy in Recreated),
             help="For a topic recreated since then: earliest (its start) or fail.",
         ),
     ] = "fail"
@@ -98,16 +77,30 @@ class ChangeOptions:
     execute: Execute = False
     as_json: Json = False
 
+    def chooser(self, missing: str) -> Callable[..., dict[TopicPartition, int]]:
+        """Return `choose_for_group` with the policies of the options. Raises SettingsError."""
+        require_one_of("--missing", missing, [*POLICIES, LEAVE])
+        return partial(
+            choose_for_group,
+            missing=None if missing == LEAVE else Policy(missing),
+            out_of_range=choice(Policy, "--out-of-range", self.out_of_range),
+            recreated=choice(Recreated, "--recreated", self.recreated),
+        )
+
 
 def change_group(
     origin_named: NamedOrigin,
     properties: Mapping[str, str],
-    rules: Rules,
+    missing: str,
     options: ChangeOptions,
     *,
     rewinds: bool = False,
 ) -> None:
-    """Read the origin, plan, and with `execute` commit; print what was or would be done."""
+    """Read the origin, plan, and with `execute` commit; print what was or would be done.
+
+    `missing` is the policy for a partition that neither the origin nor the group has.
+    """
+    choose = options.chooser(missing)
     require_names("group", [origin_named.group])
     watch = require_seconds("--watch", options.watch, least=0.0)
     with (
@@ -117,7 +110,7 @@ def change_group(
         repair.refuse_members()
         positions = repair.held()
         origin, author = origin_named.read(cluster, positions, properties)
-        offsets = _wanted(cluster, origin, positions, rules)
+        offsets = _new_offsets(cluster, origin, positions, choose)
         change = GroupChange.plan(origin_named.group, positions, offsets, author, rewinds=rewinds)
         outcome: GroupOutcome | None = None
         if options.execute and change.positions():
@@ -131,26 +124,18 @@ def change_group(
         outcome.require_all()
 
 
-def _wanted(
+def _new_offsets(
     cluster: SourceCluster,
     origin: Origin,
     positions: Mapping[TopicPartition, Position],
-    rules: Rules,
+    choose: Callable[..., dict[TopicPartition, int]],
 ) -> dict[TopicPartition, int]:
     if not origin.offsets:
         raise SettingsError(f"{origin.what} has no offsets", fix="Check the origin of the offsets")
     topics = {tp.topic for tp in origin.offsets}
     partitions = [tp for tp in cluster.partitions(None) if tp.topic in topics]
     try:
-        return choose_for_group(
-            origin,
-            partitions,
-            positions,
-            cluster.snapshot(partitions),
-            missing=rules.missing,
-            out_of_range=rules.out_of_range,
-            recreated=rules.recreated,
-        )
+        return choose(origin, partitions, positions, cluster.snapshot(partitions))
     except (GuardError, SettingsError) as error:
         error.fix = _as_options(error.fix)
         raise

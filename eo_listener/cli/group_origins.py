@@ -16,7 +16,7 @@ from uuid import uuid4
 import typer
 
 from eo_listener.cli import completion
-from eo_listener.cli.checkpoint_argument import end_of, newest_of, open_checkpoint
+from eo_listener.cli.checkpoint import open_checkpoint
 from eo_listener.cli.options import Storage, require_names, utc
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.errors import (
@@ -26,7 +26,7 @@ from eo_listener.errors import (
     StorageError,
     few,
 )
-from eo_listener.foreach_batch.starting_offsets.origins import of_heads
+from eo_listener.foreach_batch.starting_offsets.origins import newest_batch, of_batch, of_heads
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -35,6 +35,7 @@ from eo_listener.model.offsets_file import ExportedGroup, read_exported
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key
+from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint
 from eo_listener.spark.checkpoint.errors import Unreadable
 from eo_listener.spark.checkpoint.log_files import parse_offsets as read_strictly
 
@@ -198,8 +199,8 @@ class NamedOrigin:
         options = self.options
         if options.checkpoint is not None:
             checkpoint = open_checkpoint(options.checkpoint, options.storage)
-            batch = newest_of(checkpoint)  # once: a live query goes on
-            origin = end_of(checkpoint, batch)
+            batch = newest_batch(checkpoint, str(checkpoint.location))  # once: a live query goes on
+            origin = _end_of(checkpoint, batch)
             author = replace(author, query_id=_short(checkpoint.query_id()), batch_id=batch.batch)
         elif (address := options.address()) is not None:
             origin, head, query = options.read_ledger(address, properties)
@@ -280,6 +281,19 @@ class NamedOrigin:
                 fix="Check the bootstrap servers, or name the other topics with --topic",
             )
         return origin
+
+
+def _end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
+    """Return the end of a batch. Raises SettingsError if it has read nothing from Kafka."""
+    where = f"checkpoint {checkpoint.location}, query id {checkpoint.query_id()}"
+    origin = of_batch(where, batch)
+    if not origin.offsets:
+        raise SettingsError(
+            f"{origin.what} has no Kafka offsets",
+            cause="the query reads other sources only, or has not read its topics yet",
+            fix="Run eo-listener checkpoint show CHECKPOINT to see what it holds",
+        )
+    return origin
 
 
 def _short(query_id: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from itertools import groupby
 from typing import Annotated
 
@@ -13,18 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli import ledger_repair
-from eo_listener.cli.ledger_repair import Address, Query, Schema, Servers, Sink, client_properties
+from eo_listener.cli.ledger_repair import Address, LedgerOptions, client_properties
 from eo_listener.cli.options import (
     Json,
-    KafkaProperties,
     cell,
     console,
     named,
     new_table,
     print_json,
     print_line,
+    with_options,
 )
-from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
+from eo_listener.cli.spark_options import spark_for, spark_settings
 from eo_listener.errors import ExitCode
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.model.protocols import LedgerReader
@@ -38,14 +38,11 @@ app = typer.Typer(
 
 
 @app.command(epilog="Example: eo-listener ledger show sqlite:delays.db --query delays --history 20")
+@with_options
 def show(
+    *,
     address: Address,
-    schema: Schema = None,
-    servers: Servers = None,
-    properties: KafkaProperties = None,
-    spark_conf: SparkConf = None,
-    sink: Sink = None,
-    query: Query = None,
+    options: LedgerOptions,
     history: Annotated[
         int, typer.Option(min=0, help="Show the N newest applied ranges of each partition.")
     ] = 0,
@@ -55,12 +52,18 @@ def show(
 
     Exit status: 1 if no ledger has that name, 3 if it may not be read.
     """
-    spark = spark_settings(spark_conf or ())
-    with _reader(address, schema, servers, properties, spark, query) as reader:
+    settings, parsed = spark_settings(options.spark_conf or ()), LedgerAddress.parse(address)
+    client = client_properties(parsed, options.servers, options.properties)
+    with (
+        closing(spark_for([parsed], settings)) as spark,
+        closing(
+            parsed.open(client, schema=options.schema, spark=spark, query=options.query)
+        ) as reader,
+    ):
         ledgers = {
             key: (ledger, _newest(reader, key, history))
             for key, ledger in sorted(reader.ledgers().items())
-            if sink in (None, key.sink) and query in (None, key.query)
+            if options.sink in (None, key.sink) and options.query in (None, key.query)
         }
         label = reader.label
     if as_json:
@@ -73,24 +76,6 @@ def show(
 
 app.command(epilog=ledger_repair.RENAME)(ledger_repair.rename)
 app.command(epilog=ledger_repair.ACCEPT)(ledger_repair.accept)
-
-
-@contextmanager
-def _reader(
-    address: str,
-    schema: str | None,
-    servers: str | None,
-    properties: list[str] | None,
-    settings: Mapping[str, str],
-    query: str | None,
-) -> Iterator[LedgerReader]:
-    named = LedgerAddress.parse(address)
-    client = client_properties(named, servers, properties)
-    with (
-        closing(spark_for([named], settings)) as spark,
-        closing(named.open(client, schema=schema, spark=spark, query=query)) as reader,
-    ):
-        yield reader
 
 
 def _newest(reader: LedgerReader, key: LedgerKey, count: int) -> list[AppliedBatch]:

@@ -65,18 +65,6 @@ Address = Annotated[
         help=f"{FORMS}. kafka:TOPIC needs -b.",
     ),
 ]
-Schema = Annotated[
-    str | None, typer.Option(help="PostgreSQL: the ledger's schema. Default: from the search_path.")
-]
-Servers = Annotated[
-    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, for kafka:TOPIC.")
-]
-Sink = Annotated[
-    str | None, typer.Option(help="The sink's key, as `ledger show` prints it: its table or topic.")
-]
-Query = Annotated[
-    str | None, typer.Option(help="The name of the query: name= of exactly_once, or queryName.")
-]
 
 
 def client_properties(
@@ -92,16 +80,34 @@ def client_properties(
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RepairOptions:
+class LedgerOptions:
+    """The options that name a ledger in its store."""
+
+    schema: Annotated[
+        str | None,
+        typer.Option(help="PostgreSQL: the ledger's schema. Default: from the search_path."),
+    ] = None
+    servers: Annotated[
+        str | None,
+        typer.Option("-b", "--bootstrap-server", help="Kafka's address, for kafka:TOPIC."),
+    ] = None
+    properties: KafkaProperties = None
+    spark_conf: SparkConf = None
+    sink: Annotated[
+        str | None,
+        typer.Option(help="The sink's key, as `ledger show` prints it: its table or topic."),
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(help="The name of the query: name= of exactly_once, or queryName."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RepairOptions(LedgerOptions):
     """The options of each repair."""
 
-    schema: Schema = None
-    servers: Servers = None
-    properties: KafkaProperties = None
     clients: Clients = None
-    spark_conf: SparkConf = None
-    sink: Sink = None
-    query: Query = None
     watch: Annotated[
         float,
         typer.Option(

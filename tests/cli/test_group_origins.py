@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.cli.group_changes import Rules, _as_options
+from eo_listener.cli.group_changes import ChangeOptions, _as_options
 from eo_listener.cli.group_origins import NamedOrigin, OriginOptions, parse_offsets, parse_time
 from eo_listener.errors import (
     EoListenerError,
@@ -272,5 +272,7 @@ def test_a_fix_names_the_options_of_the_command() -> None:
 )
 def test_rules_that_are_none(given: tuple[str, str, str]) -> None:
     """Are refused by the option's name."""
+    missing, out_of_range, recreated = given
+    options = ChangeOptions(out_of_range=out_of_range, recreated=recreated)
     with pytest.raises(SettingsError):
-        Rules.of(*given)
+        options.chooser(missing)
