@@ -147,12 +147,12 @@ def headings(positions: Positions) -> list[str]:
 
 def _table(positions: Positions, rows: list[PartitionPositions], result: AuditOutcome) -> Table:
     """Partitions that something was found of come first."""
-    first, *rest = headings(positions)
-    table = new_table((first, *rest), rest)
-    for row, is_wrong in shown_rows(rows, result):
-        style = "red" if is_wrong else ""
-        table.add_row(*(Text(text, style=style) for text in cells(positions, row)))
-    return table
+    names = headings(positions)
+    lines = (
+        [Text(text, style="red" if is_wrong else "") for text in cells(positions, row)]
+        for row, is_wrong in shown_rows(rows, result)
+    )
+    return new_table(names, names[1:], lines)
 
 
 def cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:

@@ -12,13 +12,12 @@ from rich.text import Text
 from eo_listener.cli.options import (
     Json,
     Storage,
-    cell,
     console,
     named,
-    new_table,
     print_json,
     print_line,
     storage_options,
+    table_of,
     utc,
 )
 from eo_listener.errors import ExitCode, SettingsError
@@ -114,13 +113,17 @@ def _print(where: str, contents: CheckpointContents) -> None:
 
 
 def _table(contents: CheckpointContents) -> Table:
-    doubted = contents.in_doubt is not None
-    numbers = ["partition", "began at", "next offset", *(["in doubt up to"] if doubted else [])]
-    table = new_table(["source", "topic", *numbers], numbers)
-    for source in contents.sources:
-        for cells in _cells(source):
-            table.add_row(*map(named, cells if doubted else cells[:-1]))
-    return table
+    numbers = ("partition", "began at", "next offset", "in doubt up to")
+    rows = [
+        {"source": source.id, "topic": tp.topic}
+        | dict(zip(numbers, (tp.partition, *offsets), strict=True))
+        for source in contents.sources
+        for tp, offsets in _partitions(source)
+    ]
+    if contents.in_doubt is None:
+        for row in rows:
+            del row["in doubt up to"]
+    return table_of(rows, numbers)
 
 
 def _others(contents: CheckpointContents) -> Iterator[str]:
@@ -158,11 +161,6 @@ def _partitions(source: SourceContents) -> Iterator[tuple[TopicPartition, list[i
     of_each = [offsets or Offsets() for offsets in (source.initial, source.ended, source.planned)]
     for tp in sorted({tp for offsets in of_each for tp in offsets}):
         yield tp, [offsets.get(tp) for offsets in of_each]
-
-
-def _cells(source: SourceContents) -> Iterator[tuple[str, ...]]:
-    for tp, offsets in _partitions(source):
-        yield (source.id, tp.topic, str(tp.partition), *map(cell, offsets))
 
 
 def _document(where: str, contents: CheckpointContents) -> Mapping[str, object]:

@@ -17,13 +17,12 @@ from eo_listener.cli.group_origins import NamedOrigin
 from eo_listener.cli.options import (
     Execute,
     Json,
-    cell,
     console,
     named,
-    new_table,
     print_json,
     print_line,
     require_names,
+    table_of,
 )
 from eo_listener.commit.groups.group_change import (
     Direction,
@@ -156,11 +155,19 @@ def _print(
     missing = frozenset(() if outcome is None else outcome.missing)
     out = console()
     print_line(out, f"group {change.group}, by {origin.what}")
-    numbers = ("partition", "holds", "will hold" if not executed else "holds now")
-    table = new_table(("topic", *numbers, "", "was committed by"), numbers)
-    for step in change.partitions:
-        table.add_row(*map(named, _cells(change, step, after, missing)))
-    out.print(table)
+    result = "holds now" if executed else "will hold"
+    rows = [
+        {
+            "topic": step.partition.topic,
+            "partition": step.partition.partition,
+            "holds": step.position and step.position.offset,
+            result: after.get(step.partition),
+            "": _word(change, step, missing),
+            "was committed by": step.writer,
+        }
+        for step in change.partitions
+    ]
+    out.print(table_of(rows, ("partition", "holds", result)))
     for line in _notes(change):
         print_line(out, line)
     count = len(change.positions())
@@ -177,25 +184,12 @@ def _print(
         out.print(named(f"dry run, nothing was changed. To commit {partitions}, add --execute"))
 
 
-def _cells(
-    change: GroupChange,
-    step: PartitionChange,
-    after: Mapping[TopicPartition, int],
-    missing: Collection[TopicPartition],
-) -> tuple[str, ...]:
-    word = step.direction.value
+def _word(change: GroupChange, step: PartitionChange, missing: Collection[TopicPartition]) -> str:
     if step.partition in missing:
-        word = "not moved"
-    elif not change.moves(step) and step.direction is not Direction.SAME:
-        word = "left as it is"
-    return (
-        step.partition.topic,
-        str(step.partition.partition),
-        cell(step.position and step.position.offset),
-        str(after.get(step.partition, "-")),
-        word,
-        cell(step.writer),
-    )
+        return "not moved"
+    if not change.moves(step) and step.direction is not Direction.SAME:
+        return "left as it is"
+    return step.direction.value
 
 
 def _after(change: GroupChange, outcome: GroupOutcome | None) -> dict[TopicPartition, int]:

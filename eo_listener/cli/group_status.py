@@ -141,7 +141,15 @@ class StatusReader:
         return frozenset(pattern for pattern in self._patterns if not is_pattern(pattern))
 
     def read(self) -> tuple[GroupStatus, ...]:
-        """Read them all."""
+        """Read them all. A KafkaError names the options of the command that may be wrong."""
+        try:
+            return self._statuses()
+        except KafkaError as error:
+            fix = error.fix or "Check the permissions of this client"
+            error.fix = f"{fix} (-b/--bootstrap-server, -X)"
+            raise
+
+    def _statuses(self) -> tuple[GroupStatus, ...]:
         by_group = self._held()
         at, now_ms = time.monotonic(), round(time.time() * 1000)
         topics = {tp.topic for group in by_group.values() for tp in group.positions}
@@ -267,14 +275,4 @@ def _matcher(pattern: str) -> re.Pattern[str]:
     parts = {"*": ".*", "?": "."}
     return re.compile(
         "".join(parts.get(character) or re.escape(character) for character in pattern), re.DOTALL
-    )
-
-
-def advised(error: KafkaError) -> KafkaError:
-    """The error, with the options of the command that may be wrong."""
-    return KafkaError(
-        error.problem,
-        code=error.code,
-        cause=error.cause,
-        fix=f"{error.fix or 'Check the permissions of this client'} (-b/--bootstrap-server, -X)",
     )

@@ -16,12 +16,11 @@ from eo_listener.cli import ledger_repair
 from eo_listener.cli.ledger_repair import Address, LedgerOptions, client_properties
 from eo_listener.cli.options import (
     Json,
-    cell,
     console,
     named,
-    new_table,
     print_json,
     print_line,
+    table_of,
     with_options,
 )
 from eo_listener.cli.spark_options import spark_for, spark_settings
@@ -105,39 +104,42 @@ def _print(label: str, ledgers: _Found) -> None:
         if ledger.taken_back is not None:
             back = ledger.taken_back
             print_line(out, f"{back.cause}. Fix: {back.fix}" if back.fix else back.cause)
-        out.print(_table_of_heads(ledger))
+        if ledger.heads:
+            out.print(_table_of_heads(ledger))
         if history:
             out.print(_table_of_history(history))
 
 
 def _table_of_heads(ledger: StoredLedger) -> Table:
-    """As wide as 80 columns where names are short: ids and times may stand in two lines."""
-    numbers = ("next offset", "batch")
-    table = new_table(("partition", *numbers, "last range", "query and run", "moved at"), numbers)
-    for tp, head in sorted(ledger.heads.items()):
-        cells = (
-            *(str(tp), str(head.range.until), str(head.batch_id), str(head.range)),
-            f"{head.query_id[:8]} {head.run_id[:8]}",
-            _time(ledger.moved_at.get(tp, "-")),
-        )
-        table.add_row(*map(named, cells))
-    return table
+    """As wide as 80 columns if names are short: ids and times may stand in two lines."""
+    rows = [
+        {
+            "partition": tp,
+            "next offset": head.range.until,
+            "batch": head.batch_id,
+            "last range": head.range,
+            "query and run": f"{head.query_id[:8]} {head.run_id[:8]}",
+            "moved at": _time(ledger.moved_at.get(tp, "-")),
+        }
+        for tp, head in sorted(ledger.heads.items())
+    ]
+    return table_of(rows, ("next offset", "batch"))
 
 
 def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
-    names = ("partition", "batch", "rows", "range", "verdict", "gap", "applied at")
-    table = new_table(names, ("batch", "rows"), title="history")
-    for entry in history:
-        numbers = (
-            entry.partition,
-            entry.head.batch_id,
-            entry.rows,
-            entry.head.range,
-            entry.verdict,
-            entry.gap,
-        )
-        table.add_row(*map(named, (*map(cell, numbers), _time(entry.applied_at))))
-    return table
+    rows = [
+        {
+            "partition": entry.partition,
+            "batch": entry.head.batch_id,
+            "rows": entry.rows,
+            "range": entry.head.range,
+            "verdict": entry.verdict,
+            "gap": entry.gap,
+            "applied at": _time(entry.applied_at),
+        }
+        for entry in history
+    ]
+    return table_of(rows, ("batch", "rows"), title="history")
 
 
 def _time(text: str) -> str:

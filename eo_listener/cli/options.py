@@ -6,13 +6,13 @@ import datetime as dt
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -225,15 +225,28 @@ def cell(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def new_table(columns: Iterable[str], numeric: Iterable[str] = (), *, title: str = "") -> Table:
+def new_table(
+    columns: Iterable[str],
+    numeric: Container[str],
+    rows: Iterable[Iterable[object]],
+    *,
+    title: str = "",
+) -> Table:
     """A table whose cells wrap rather than lose a part; numbers stand at the right."""
     table = Table(title=named(title) if title else None, title_justify="left")
-    numbers = frozenset(numeric)
     for name in columns:
-        table.add_column(
-            named(name), justify="right" if name in numbers else "left", overflow="fold"
-        )
+        justify: Literal["right", "left"] = "right" if name in numeric else "left"
+        table.add_column(named(name), justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(each if isinstance(each, Text) else named(cell(each)) for each in row))
     return table
+
+
+def table_of(
+    rows: Sequence[Mapping[str, object]], numeric: Container[str] = (), *, title: str = ""
+) -> Table:
+    """A table of rows that map each heading to a cell, all with the same headings."""
+    return new_table(rows[0] if rows else (), numeric, (row.values() for row in rows), title=title)
 
 
 def print_line(out: Console, text: str) -> None:

@@ -17,12 +17,11 @@ from eo_listener.cli.options import (
     KafkaProperties,
     as_properties,
     console,
-    named,
-    new_table,
     print_json,
     print_line,
     require_cluster,
     require_names,
+    table_of,
     with_options,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
@@ -326,11 +325,15 @@ def _unreachable(request: Request, error: KafkaError) -> CheckFinding:
 def _print(findings: Sequence[CheckFinding]) -> None:
     """A table, and below it what to do: a line each, whole, since some are commands to copy."""
     out = console()
-    table = new_table(("", "about", "found"))
-    for finding in findings:
-        level = Text(finding.level.value, style=_COLOURS[finding.level])
-        table.add_row(level, named(finding.about), named(finding.what))
-    out.print(table)
+    rows = [
+        {
+            "": Text(finding.level.value, style=_COLOURS[finding.level]),
+            "about": finding.about,
+            "found": finding.what,
+        }
+        for finding in findings
+    ]
+    out.print(table_of(rows))
     for finding in findings:
         if finding.advice:
             print_line(out, f"{finding.level.value}, {finding.about}: {finding.advice}")

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from eo_listener.cli.group_status import GroupStatus, StatusReader, advised
+from eo_listener.cli.group_status import GroupStatus, StatusReader
 from eo_listener.cli.options import (
     BootstrapServers,
     EveryGroup,
@@ -64,7 +64,7 @@ def status(
         watch = require_seconds("--watch", watch, least=0.2)
     client = as_properties(servers, properties)
     with closing(StatusReader(client, names, every=every, repeated=watch is not None)) as reader:
-        statuses = _read(reader)
+        statuses = reader.read()
         if watch is None:
             _print(reader, statuses, as_json)
         else:
@@ -74,13 +74,6 @@ def status(
     lacking = any(group.group in reader.named and not group.rows for group in statuses)
     if not statuses or lacking or any(_over(group, max_lag) for group in statuses if group.rows):
         raise typer.Exit(ExitCode.FOUND)
-
-
-def _read(reader: StatusReader) -> tuple[GroupStatus, ...]:
-    try:
-        return reader.read()
-    except KafkaError as error:
-        raise advised(error) from error
 
 
 def _over(group: GroupStatus, max_lag: int | None) -> bool:
@@ -102,14 +95,14 @@ def _watch(
             while True:
                 time.sleep(every)
                 try:
-                    _print(reader, _read(reader), as_json)
+                    _print(reader, reader.read(), as_json)
                 except KafkaError as error:
                     _print_error(reader, names, error, as_json)
         with Live(_screen(reader, statuses), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
                 try:
-                    statuses = _read(reader)
+                    statuses = reader.read()
                     live.update(_screen(reader, statuses), refresh=True)
                 except KafkaError as error:
                     problem = Text(f"as of the last answer; now: {error}", style="red")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from eo_listener.cli.group_status import GroupStatus
-from eo_listener.cli.options import cell, named, new_table
-from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.cli.options import cell, named, new_table, table_of
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
 from eo_listener.model.typed_command import ClusterCommands
@@ -21,6 +20,9 @@ _COLOURS = {
     LagVerdict.STOP: "red",
     LagVerdict.REWIND: "red",
 }
+_NUMBERS = frozenset(
+    {"partition", "committed", "stable", "log end", "lag", "age", "batch", "partitions", "lag 0 in"}
+)
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
@@ -59,33 +61,25 @@ def length(seconds: float | None) -> str:
 def _partitions(group: GroupStatus) -> RenderableType:
     if not group.rows:
         return named(f"group {group.group} holds no offsets: check the name and the cluster")
-    opened = group.held_up
     behind = any(row.age(group.now_ms) is not None for row in group.rows)
     watched = any(group.verdicts.values())
-    numbers = ["partition", "committed", *(["stable"] if opened else []), "log end", "lag"]
-    numbers += ["age"] if behind else []
-    texts = [*(["verdict"] if watched else []), "query"]
-    names = ["topic", *numbers, *texts, "batch"]
-    table = new_table(names, [*numbers, "batch"], title=f"group {group.group}")
-    for row in group.rows:
-        verdict = group.verdicts.get(row.partition)
-        table.add_row(
-            named(row.partition.topic),
-            str(row.partition.partition),
-            cell(row.committed),
-            *([cell(row.stable_end)] if opened else []),
-            cell(row.log_end),
-            cell(row.lag),
-            *([length(row.age(group.now_ms))] if behind else []),
-            *([_verdict(verdict)] if watched else []),
-            named(query_of(row)),
-            _batch(row.writer),
-        )
+    rows = [
+        {
+            "topic": row.partition.topic,
+            "partition": row.partition.partition,
+            "committed": row.committed,
+            **({"stable": row.stable_end} if group.held_up else {}),
+            "log end": row.log_end,
+            "lag": row.lag,
+            **({"age": length(row.age(group.now_ms))} if behind else {}),
+            **({"verdict": _verdict(group.verdicts.get(row.partition))} if watched else {}),
+            "query": query_of(row),
+            "batch": row.writer and row.writer.batch,
+        }
+        for row in group.rows
+    ]
+    table = table_of(rows, _NUMBERS, title=f"group {group.group}")
     return Group(table, *(Text(line) for line in _summary(group)))
-
-
-def _batch(writer: CommitMetadata | None) -> str:
-    return cell(writer and writer.batch)
 
 
 def _summary(group: GroupStatus) -> list[str]:
@@ -105,19 +99,21 @@ def _summary(group: GroupStatus) -> list[str]:
 
 def _groups(statuses: Sequence[GroupStatus]) -> RenderableType:
     watched = any(group.verdict for group in statuses)
-    numbers = ("partitions", "lag", "age", "lag 0 in", "batch")
     verdict = ("verdict", "lag 0 in") if watched else ()
-    table = new_table(("group", "partitions", "lag", "age", *verdict, "query", "batch"), numbers)
-    for group in statuses:
-        if group.error is not None:
-            table.add_row(named(group.group), Text(group.error, style="red"))
-            continue
-        newest = group.newest
-        cells = [named(group.group), Text(str(len(group.rows))), Text(_total(group)), _age(group)]
-        if watched:
-            cells += [_verdict(group.verdict), Text(length(group.drained_in))]
-        table.add_row(*cells, named(newest.author if newest else "-"), _batch(newest))
-    return table
+    columns = ("group", "partitions", "lag", "age", *verdict, "query", "batch")
+    return new_table(columns, _NUMBERS, (_line(group, watched=watched) for group in statuses))
+
+
+def _line(group: GroupStatus, *, watched: bool) -> Iterator[object]:
+    yield group.group
+    if group.error is not None:
+        yield Text(group.error, style="red")
+        return
+    yield from (len(group.rows), _total(group), length(group.age))
+    if watched:
+        yield from (_verdict(group.verdict), length(group.drained_in))
+    newest = group.newest
+    yield from (newest and newest.author, newest and newest.batch)
 
 
 def _total(group: GroupStatus) -> str:
@@ -125,10 +121,6 @@ def _total(group: GroupStatus) -> str:
     if group.stable_lag is None or group.stable_lag == group.lag:
         return cell(group.lag)
     return f"{cell(group.lag)} ({group.stable_lag} stable)"
-
-
-def _age(group: GroupStatus) -> Text:
-    return Text(length(group.age))
 
 
 def query_of(row: PartitionLag) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from eo_listener.cli.group_status import GroupStatus, advised
+from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import escaped
 from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.lag_history import LagHistory, Point
 from eo_listener.cli.serve.readings import ErrorLog, LoggedError, Moment, Newest, Reading, Unknown
-from eo_listener.errors import EoListenerError, KafkaError
+from eo_listener.errors import EoListenerError
 from eo_listener.model.typed_command import ClusterCommands
 
 _KEEPS: Final = 30.0  # seconds that a reading may take, in addition to two intervals
@@ -89,10 +89,7 @@ class Watched:
     def read_groups(self, reader: GroupReader) -> None:
         """Read them once. Raises EoListenerError."""
         at = self._now()
-        try:
-            statuses = reader.read()
-        except KafkaError as error:
-            raise advised(error) from error
+        statuses = reader.read()
         with self._lock:
             self._history.add(at.monotonic, statuses)
             for group in statuses:
