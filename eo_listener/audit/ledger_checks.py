@@ -158,6 +158,8 @@ class _LedgerCheck:
     def findings(self) -> Findings:
         ledger = self._ledger
         yield from self._recorded()
+        # In a database rows and ledger are one copy; a ledger in a topic can be restored, deleted
+        # or cut back without the topics of its rows, and these without it.
         if ledger.replaced:
             yield PositionFindingKind.TARGET_RECREATED.finding(
                 ledger.label,

@@ -3,17 +3,179 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from eo_listener.cli import follow_options as options
-from eo_listener.cli.options import print_json, with_options
+from eo_listener.cli import completion
+from eo_listener.cli.options import (
+    KafkaProperties,
+    OptionalServers,
+    Storage,
+    as_properties,
+    print_json,
+    storage_options,
+    with_options,
+)
 from eo_listener.cli.service import begin_log, stop_signals
+from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
+from eo_listener.commit.tracking.group_names import require_group
+from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.errors import ExitCode, SettingsError
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
-from eo_listener.follow.config import read
-from eo_listener.model.argument_checks import require_seconds
+from eo_listener.follow.checkpoint_tracker import INTERVAL
+from eo_listener.follow.config import parse_groups, read
+from eo_listener.follow.notices import NoticeLog
+from eo_listener.kafka.group_stores import open_groups
+from eo_listener.model.argument_checks import choice, require_seconds
+from eo_listener.observers.log import EventLogger
+
+Once = Annotated[
+    bool, typer.Option("--once", help="Commit the offsets that are durable now, then exit.")
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        help="With --once: seconds for the whole run, half of them for reading storage. "
+        "Default: 60."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="With --once: print one JSON document.")]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TargetOptions:
+    """The options that name what is followed."""
+
+    checkpoints: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="Checkpoints of queries: folders, or URLs such as s3a://bucket/folder.",
+        ),
+    ] = None
+    servers: OptionalServers = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-g",
+            "--group",
+            help="The group of all topics, or TOPIC=GROUP for one topic; repeatable.",
+        ),
+    ] = None
+    properties: KafkaProperties = None
+    storage: Storage = None
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file with many checkpoints, their servers and groups."),
+    ] = None
+    name: Annotated[
+        str | None, typer.Option(help="The query's name in the commits. For a single checkpoint.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions:
+    """The options that say how it is followed, by the names of the config file."""
+
+    interval: Annotated[
+        float | None,
+        typer.Option(help=f"Seconds between two reads of a checkpoint. Default: {INTERVAL:.0f}."),
+    ] = None
+    recommit_interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds between two commits of all offsets, which keep them from expiring. "
+            f"Default: {RECOMMIT_INTERVAL:.0f}."
+        ),
+    ] = None
+    guard: Annotated[
+        str | None,
+        typer.Option(
+            "--guard",
+            autocompletion=completion.one_of(mode.value for mode in GuardMode),
+            help="If a batch does not continue the batch before it: withhold or warn. "
+            "Default: withhold.",
+        ),
+    ] = None
+    on_rewind: Annotated[
+        str | None,
+        typer.Option(
+            "--on-rewind",
+            autocompletion=completion.one_of(choice.value for choice in OnRewind),
+            help="If a checkpoint is behind its group: refuse or allow. Default: refuse.",
+        ),
+    ] = None
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            autocompletion=completion.one_of(mode.value for mode in CommitMode),
+            help="Commit as: simple, member or transactional. Default: simple.",
+        ),
+    ] = None
+
+
+def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
+    """Build the targets that the command line names. Raises SettingsError."""
+    if not options.checkpoints:
+        raise SettingsError(
+            "no checkpoint is named", fix="Run eo-listener follow FOLDER, or use --config"
+        )
+    if options.servers is None:
+        raise SettingsError("no Kafka cluster is named", fix="Add -b HOST:PORT")
+    if not options.group:
+        raise SettingsError("no group is named", fix="Add -g GROUP")
+    if options.name is not None and len(options.checkpoints) > 1:
+        raise SettingsError(
+            "--name is for a single checkpoint",
+            cause=f"{len(options.checkpoints)} are named",
+            fix="Use --config, in which each checkpoint has a name of its own",
+        )
+    cluster = Cluster.of(as_properties(options.servers, options.properties))
+    return tuple(
+        FollowedCheckpoint(
+            location=location,
+            cluster=cluster,
+            groups=parse_groups(options.group),
+            storage=storage_options(options.storage or ()),
+            name=options.name,
+        )
+        for location in options.checkpoints
+    )
+
+
+def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> Follower:
+    """Wire a follower; `service` is by the names of the config file. Raises SettingsError."""
+    for target in targets:
+        own = dict(target.cluster.properties)
+        servers = own.pop("bootstrap.servers")
+        as_properties(servers, [f"{key}={value}" for key, value in own.items()])
+    guard = choice(GuardMode, "--guard", service.get("guard", GuardMode.WITHHOLD))
+    mode = choice(CommitMode, "--mode", service.get("mode", CommitMode.SIMPLE))
+    if mode is CommitMode.TRANSACTIONAL:
+        for group in {group for target in targets for group in target.groups.values()}:
+            require_group(group, "a group", only_ascii=True)
+    return Follower(
+        targets,
+        lambda cluster: open_groups(dict(cluster.properties), mode.value),
+        observers=(EventLogger(), NoticeLog()),
+        guard=guard,
+        policy=Policy(
+            on_rewind=choice(OnRewind, "--on-rewind", service.get("on_rewind", OnRewind.REFUSE)),
+            accept_marks=guard is not GuardMode.WITHHOLD,
+        ),
+        interval=require_seconds("--interval", service.get("interval", INTERVAL), least=0.1),
+        recommit_interval=require_seconds(
+            "--recommit-interval", service.get("recommit_interval", RECOMMIT_INTERVAL), least=1.0
+        ),
+    )
+
 
 EXAMPLE = "Example: eo-listener follow s3a://bucket/flights-c -b localhost:9092 -g flights-to-pg"
 
@@ -25,11 +187,11 @@ _TICK = 1.0
 @with_options
 def follow(
     *,
-    named: options.TargetOptions,
-    how: options.ServiceOptions,
-    once: options.Once = False,
-    timeout: options.Timeout = None,
-    as_json: options.Json = False,
+    named: TargetOptions,
+    how: ServiceOptions,
+    once: Once = False,
+    timeout: Timeout = None,
+    as_json: Json = False,
 ) -> None:
     """Commit for queries, from their checkpoints alone.
 
@@ -41,7 +203,7 @@ def follow(
     targets: tuple[FollowedCheckpoint, ...]
     service: dict[str, Any] = {}
     if named.config is None:
-        targets = options.typed_targets(named)
+        targets = typed_targets(named)
     elif any(value for key, value in vars(named).items() if key != "config"):
         raise SettingsError(
             "--config cannot be combined with checkpoints, servers or groups on the command line",
@@ -52,7 +214,7 @@ def follow(
         targets, service = config.targets, dict(config.service)
     service.update({key: value for key, value in vars(how).items() if value is not None})
     begin_log(logging.WARNING if once else logging.INFO)
-    follower = options.build(targets, service)
+    follower = build(targets, service)
     if once:
         _once(follower, require_seconds("--timeout", timeout or _ONCE, least=1.0), as_json)
     else:

@@ -3,31 +3,436 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Final
+from uuid import uuid4
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli import ledger_repair
-from eo_listener.cli.ledger_repair import Address, LedgerOptions, client_properties
+from eo_listener.cli import completion
+from eo_listener.cli.java_client import Clients, java_transactions
 from eo_listener.cli.options import (
+    Execute,
     Json,
+    KafkaProperties,
+    as_properties,
     console,
     named,
+    parse_partition,
     print_json,
     print_line,
+    require_cluster,
     table_of,
     with_options,
 )
-from eo_listener.cli.spark_options import spark_for, spark_settings
-from eo_listener.errors import ExitCode
-from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
+from eo_listener.errors import EoListenerError, ExitCode, KafkaError, SettingsError, counted
+from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.model.argument_checks import require_seconds
+from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger
+from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.model.protocols import LedgerReader
-from eo_listener.sinks.ledger_address import LedgerAddress
+from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
+from eo_listener.sinks.ledger_repair import (
+    LedgerRepair,
+    Ledgers,
+    choose_key,
+    plan_acceptance,
+    plan_rename,
+    refuse_moved,
+    refuse_unsettled,
+    refuse_users,
+)
+
+RENAME: Final = (
+    "Example: eo-listener ledger rename postgresql://me@host/db --query old --to-query new"
+)
+ACCEPT: Final = (
+    "Example: eo-listener ledger accept sqlite:delays.db --partition flights-0 --gap 10..15"
+)
+_TIMEOUT: Final = 10.0  # seconds, for the log of a gap
+_GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
+
+
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEDGER",
+        autocompletion=completion.ledger,
+        help=f"{FORMS}. kafka:TOPIC needs -b.",
+    ),
+]
+
+
+def client_properties(
+    address: LedgerAddress, servers: str | None, properties: list[str] | None
+) -> dict[str, str] | None:
+    """Those of a Kafka client, of -b or else of the servers that a topic names itself; or None.
+
+    Raises SettingsError, for properties without a cluster too.
+    """
+    servers = servers or address.servers
+    require_cluster(servers, properties)
+    return None if servers is None else as_properties(servers, properties)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LedgerOptions:
+    """The options that name a ledger in its store."""
+
+    schema: Annotated[
+        str | None,
+        typer.Option(help="PostgreSQL: the ledger's schema. Default: from the search_path."),
+    ] = None
+    servers: Annotated[
+        str | None,
+        typer.Option("-b", "--bootstrap-server", help="Kafka's address, for kafka:TOPIC."),
+    ] = None
+    properties: KafkaProperties = None
+    spark_conf: SparkConf = None
+    sink: Annotated[
+        str | None,
+        typer.Option(help="The sink's key, as `ledger show` prints it: its table or topic."),
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(help="The name of the query: name= of exactly_once, or queryName."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RepairOptions(LedgerOptions):
+    """The options of each repair."""
+
+    clients: Clients = None
+    watch: Annotated[
+        float,
+        typer.Option(
+            help="With --execute: seconds during which the ledger must not change before the "
+            "command changes it."
+        ),
+    ] = 5.0
+    execute: Execute = False
+    as_json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GapOptions(RepairOptions):
+    """The same, with a cluster that may be that of the source alone."""
+
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bootstrap-server",
+            help="Kafka's address: of the source, whose log the gap is compared with; also "
+            "for kafka:TOPIC.",
+        ),
+    ] = None
+
+
+@with_options
+def rename(
+    *,
+    address: Address,
+    to_query: Annotated[str | None, typer.Option(help="The new name of the query.")] = None,
+    to_sink: Annotated[
+        str | None,
+        typer.Option(
+            help="The new key of the sink: its table, after ALTER TABLE; for Kafka its name= or "
+            "topics. Not for Iceberg and Delta, whose tables carry their ledger with them."
+        ),
+    ] = None,
+    options: RepairOptions,
+) -> None:
+    """Carry a ledger over to the new name of its query or of its table.
+
+    Heads and history, in one transaction, or in one commit of a table of Iceberg's or Delta's, that
+    compares each head with what was read before.
+    """
+    watch = require_seconds("--watch", options.watch, least=0.0)
+    with _opened(address, options) as repair:
+        ledgers, heads, old = _chosen(repair, options)
+        table = None if to_sink is None else repair.key_of(to_sink)
+        plan = plan_rename(heads, old, sink=table, query=to_query)
+        repair.check_rename(plan)
+        steps = _Steps(repair, ledgers, (plan.old, plan.new), as_json=options.as_json)
+        steps.say(
+            f"from  query {plan.old.query!r} of {plan.old.sink}",
+            f"to    query {plan.new.query!r} of {plan.new.sink}",
+        )
+        if options.execute:
+            steps.execute(watch, lambda: repair.rename(plan))
+    steps.conclude(
+        f"{counted(len(plan.heads), 'head')} and their history",
+        "renamed",
+        {
+            "from": plan.old._asdict(),
+            "to": plan.new._asdict(),
+            "heads": len(plan.heads),
+        },
+    )
+
+
+@with_options
+def accept(
+    *,
+    address: Address,
+    partition: Annotated[
+        str, typer.Option(help="The partition, as the error of the query names it: flights-0.")
+    ],
+    gap: Annotated[
+        str, typer.Option(help="The offsets to give up, as the error names them: 10..15.")
+    ],
+    options: GapOptions,
+) -> None:
+    """Accept one gap: the offsets from the first number up to the second are not in the sink.
+
+    The next batch may then begin at the second offset. The history keeps the gap forever. Every
+    other gap is still refused, unlike with `on_gap="accept"`. With -b the gap is compared with the
+    log: it is refused beyond the log's end, and the command shows what Kafka still has of it.
+    """
+    watch = require_seconds("--watch", options.watch, least=0.0)
+    tp, offsets = parse_partition(partition), parse_gap(gap)
+    with _opened(address, options) as repair:
+        ledgers, heads, key = _chosen(repair, options)
+        entry = plan_acceptance(heads[key], key, tp, offsets, run_id=str(uuid4()))
+        cluster = client_properties(
+            LedgerAddress.parse(address), options.servers, options.properties
+        )
+        given_up = compare_gap(cluster, tp, offsets, heads[key][tp])
+        steps = _Steps(repair, ledgers, (key,), as_json=options.as_json)
+        at = f"query {key.query!r} of {key.sink}: {tp} is at {offsets.start}"
+        steps.say(at, *given_up.lines)
+        if options.execute:
+            steps.execute(watch, lambda: repair.accept(key.sink, entry))
+    steps.conclude(
+        f"the gap {offsets} of {tp}",
+        "accepted",
+        {
+            **key._asdict(),
+            **tp._asdict(),
+            "gap": list(offsets),
+            **given_up.document(),
+        },
+    )
+
+
+def parse_gap(text: str) -> OffsetRange:
+    """Read `10..15`. Raises SettingsError."""
+    match = _GAP.fullmatch(text)
+    if match is None:
+        raise SettingsError(
+            f"--gap must be two offsets, got {text!r}",
+            fix="Write 10..15 for the offsets 10 to 14: the second is the next offset to read",
+        )
+    return OffsetRange(int(match["start"]), int(match["until"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapInLog:
+    """A gap and its log. `unknown` is the reason why they were not compared; `log` is None then."""
+
+    gap: OffsetRange
+    log: OffsetRange | None = None
+    unknown: str = ""
+
+    @property
+    def in_log(self) -> OffsetRange | None:
+        """The part of the gap that the log still has, or None."""
+        if self.log is None or self.gap.until <= self.log.start:
+            return None
+        return OffsetRange(max(self.gap.start, self.log.start), self.gap.until)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Describe the offsets to give up."""
+        count = self.gap.until - self.gap.start
+        given_up = f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"
+        in_log = self.in_log
+        if self.log is None:
+            return (given_up, f"not compared with the source's log: {self.unknown}")
+        if in_log is None:
+            later = OffsetRange(self.gap.until, self.log.start)
+            lines = [given_up, "Kafka has deleted all of these records"]
+            if later.start < later.until:
+                lines.append(f"the log begins at {later.until}: {later} will be another gap")
+            return tuple(lines)
+        count = in_log.until - in_log.start
+        return (
+            given_up,
+            f"Kafka still has {count:,} of these offsets, {in_log}: no batch will read them",
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document; `in_log` is None if it was not compared, `not_compared` is the
+        reason.
+        """
+        in_log = self.in_log
+        return {
+            "offsets": self.gap.until - self.gap.start,
+            "in_log": None
+            if self.log is None
+            else 0
+            if in_log is None
+            else in_log.until - in_log.start,
+            "not_compared": self.unknown or None,
+        }
+
+
+def compare_gap(
+    properties: Mapping[str, str] | None, tp: TopicPartition, gap: OffsetRange, head: Head
+) -> GapInLog:
+    """Compare a gap with the log of its partition; without a cluster it is not compared.
+
+    Raises SettingsError if the gap reaches beyond the end of the log, or the topic differs from the
+    ledger's.
+    """
+    if properties is None:
+        return GapInLog(gap=gap, unknown="add -b HOST:PORT")
+    servers = properties.get("bootstrap.servers", "")
+    try:
+        with closing(Logs(properties)) as logs:
+            snapshot = logs.snapshot(NOTHING_HELD, [tp], time.monotonic() + _TIMEOUT)
+        snapshot = snapshot.whole()
+    except KafkaError as error:
+        return GapInLog(gap=gap, unknown=str(error))
+    if tp not in snapshot.ends:
+        return GapInLog(gap=gap, unknown=f"{servers} does not have {tp}")
+    topic_id = snapshot.topic_ids.get(tp.topic)
+    if None not in (topic_id, head.topic_id) and topic_id != head.topic_id:
+        raise SettingsError(
+            f"topic {tp.topic} at {servers} is not the topic in the ledger: its id was "
+            f"{head.topic_id} and is now {topic_id}",
+            cause="it was deleted and recreated, so every offset names another record; or this "
+            "is another cluster",
+            fix="Check -b: it names the source's cluster; use kafka://HOST:PORT/TOPIC for a "
+            "ledger on another cluster. For a recreated topic, run eo-listener audit",
+        )
+    log = OffsetRange(snapshot.starts[tp], snapshot.ends[tp])
+    if gap.until > log.until:
+        raise SettingsError(
+            f"the gap {gap} reaches beyond the end of the log: {tp} at {servers} ends at "
+            f"{log.until}",
+            cause="the number is wrong; records written there later would never be read",
+            fix="Give the gap as the query's error or the audit names it; it can end at "
+            f"{log.until} at most",
+        )
+    return GapInLog(gap=gap, log=log)
+
+
+class _Steps:
+    """Prints and checks around a repair of `keys`, the first of which has heads."""
+
+    def __init__(
+        self,
+        repair: LedgerRepair,
+        ledgers: Mapping[LedgerKey, StoredLedger],
+        keys: tuple[LedgerKey, ...],
+        *,
+        as_json: bool,
+    ) -> None:
+        self._repair = repair
+        self._ledgers = ledgers
+        self._keys = keys
+        self._as_json = as_json
+        self._executed = False
+        label = repair.reader.label
+        for key in keys:
+            if key in ledgers:
+                refuse_unsettled(label, ledgers[key])
+        self._refuse_users()
+        self._remarks = repair.remarks
+
+    def say(self, *lines: str) -> None:
+        """Print what is planned, and what it means to others, before it is done."""
+        if not self._as_json:
+            for line in (*lines, *self._remarks):
+                print_line(console(), line)
+
+    def execute(self, watch: float, do: Callable[[], None]) -> None:
+        """Repair, if nothing has moved for that many seconds."""
+        time.sleep(watch)
+        now, _ = _read(self._repair)
+        for key in self._keys:
+            before, after = (
+                state[key].heads if key in state else {} for state in (self._ledgers, now)
+            )
+            refuse_moved(self._repair.reader.label, before, after)
+        self._refuse_users()
+        do()
+        self._executed = True
+
+    def conclude(self, subject: str, done: str, document: Mapping[str, Any]) -> None:
+        """Print the end of it."""
+        if self._as_json:
+            more = {"remarks": list(self._remarks), "executed": self._executed}
+            print_json({**document, **more})
+        elif self._executed:
+            print_line(console(), f"{done}: {subject}")
+        else:
+            print_line(
+                console(), f"dry run, nothing was changed. To have {subject} {done}, add --execute"
+            )
+
+    def _refuse_users(self) -> None:
+        users = [user for key in self._keys for user in self._repair.users(key)]
+        refuse_users(self._repair.reader.label, tuple(users))
+
+
+@contextmanager
+def _opened(address: str, options: RepairOptions) -> Iterator[LedgerRepair]:
+    settings = spark_settings(options.spark_conf or ())
+    named = LedgerAddress.parse(address)
+    properties = client_properties(named, options.servers, options.properties)
+    with ExitStack() as stack:
+        spark = stack.enter_context(closing(spark_for([named], settings)))
+        java, no_java = None, None
+        if named.store is LedgerStore.KAFKA:
+            java, no_java = _java(stack, named.of_cluster(properties), options.clients)
+        repair = named.open_repair(
+            properties, schema=options.schema, spark=spark, java=java, no_java=no_java
+        )
+        yield stack.enter_context(closing(repair))
+
+
+def _java(
+    stack: ExitStack, properties: Mapping[str, str], clients: Path | None
+) -> tuple[JavaTransactions | None, str | None]:
+    """Return the client that queries Kafka's coordinators, or the reason for its absence: only an
+    explicitly named client must exist.
+    """
+    try:
+        return stack.enter_context(java_transactions(properties, clients)), None
+    except EoListenerError as error:
+        if clients is not None:
+            raise
+        return None, str(error)
+
+
+def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers]:
+    """All ledgers, and the heads of those that have any."""
+    ledgers = repair.reader.ledgers()
+    return ledgers, {key: ledger.heads for key, ledger in ledgers.items() if ledger.heads}
+
+
+def _chosen(
+    repair: LedgerRepair, options: RepairOptions
+) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers, LedgerKey]:
+    """The same, and the one that is named. Raises SettingsError unless it is one."""
+    ledgers, heads = _read(repair)
+    return ledgers, heads, choose_key(heads, repair.reader.label, options.sink, options.query)
+
 
 app = typer.Typer(
     help="Show the ledger of a sink, or repair it. A dry run without --execute.",
@@ -73,8 +478,8 @@ def show(
         raise typer.Exit(ExitCode.FOUND)
 
 
-app.command(epilog=ledger_repair.RENAME)(ledger_repair.rename)
-app.command(epilog=ledger_repair.ACCEPT)(ledger_repair.accept)
+app.command(epilog=RENAME)(rename)
+app.command(epilog=ACCEPT)(accept)
 
 
 def _newest(reader: LedgerReader, key: LedgerKey, count: int) -> list[AppliedBatch]:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from eo_listener.client_config.cluster import principal
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.errors import SettingsError
-from eo_listener.preflight.cluster_checks import judge_cluster
 from eo_listener.preflight.facts import (
     CheckPlan,
     ClusterFacts,
@@ -20,7 +19,7 @@ from eo_listener.preflight.facts import (
     Tried,
 )
 from eo_listener.preflight.findings import Findings
-from eo_listener.preflight.kafka_checks import UNKNOWN, judge_group, judge_topic
+from eo_listener.preflight.kafka_checks import UNKNOWN, judge_cluster, judge_group, judge_topic
 from eo_listener.preflight.sink_checks import (
     TRANSACTIONS,
     judge_ledger,

@@ -23,7 +23,7 @@ from eo_listener.audit.position_finding import PositionFindingKind
 from eo_listener.audit.positions import Positions
 from eo_listener.audit.proof import prove
 from eo_listener.audit.result import AuditFindingKind
-from eo_listener.cli import audit_screen
+from eo_listener.cli import audit as audit_command
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import entry_of
@@ -154,7 +154,7 @@ def test_people_are_told_which_command_has_no_dry_run(capsys: pytest.CaptureFixt
     """`follow --once` commits as soon as it is typed; what changes nothing yet is not named so."""
 
     def shown(given: made_up.Given) -> list[str]:
-        audit_screen.show(Positions(**given), made_up.judged(given))
+        audit_command.show(Positions(**given), made_up.judged(given))
         return capsys.readouterr().out.splitlines()
 
     lines = shown(made_up.done(60) | made_up.grouped(90))

@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from eo_listener.cli import group_status
-from eo_listener.cli.group import _refuse_absent, _write
-from eo_listener.cli.group_changes import _document, _print
+from eo_listener.cli.group import _document, _print, _refuse_absent, _write
 from eo_listener.cli.group_status import StatusReader
 from eo_listener.cli.status_screen import screen
 from eo_listener.commit.groups.group_change import GroupChange, GroupOutcome

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.cli.group_changes import ChangeOptions, _as_options
+from eo_listener.cli.group import ChangeOptions, _as_options
 from eo_listener.cli.group_origins import NamedOrigin, OriginOptions, parse_offsets, parse_time
 from eo_listener.errors import (
     EoListenerError,

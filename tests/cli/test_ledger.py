@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from eo_listener.cli import ledger as ledger_show
-from eo_listener.cli import ledger_repair as ledger_command
-from eo_listener.cli.ledger_repair import client_properties
+from eo_listener.cli import ledger as ledger_command
+from eo_listener.cli.ledger import client_properties
 from eo_listener.errors import GapError, InUseError, SettingsError
 from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
@@ -75,8 +74,8 @@ def test_show_fits_a_terminal_of_80_columns(store: Store) -> None:
         history = list(reader.history(KEY))
     text = io.StringIO()
     out = Console(width=80, file=text)
-    out.print(ledger_show._table_of_heads(ledger))
-    out.print(ledger_show._table_of_history(history))
+    out.print(ledger_command._table_of_heads(ledger))
+    out.print(ledger_command._table_of_history(history))
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     words = ["flights-0", "5..10", "query-1", "run-1", "2026-11-21", "12:01:00Z", "partition"]

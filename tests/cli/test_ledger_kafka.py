@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eo_listener.cli import java_client
-from eo_listener.cli import ledger_repair as ledger_command
+from eo_listener.cli import ledger as ledger_command
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.errors import InUseError, JavaError, SettingsError
 from eo_listener.kafka.logs import NOTHING_HELD, Logs

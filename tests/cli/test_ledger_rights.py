@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.cli import ledger_repair as ledger_command
+from eo_listener.cli import ledger as ledger_command
 from eo_listener.cli.audit import AuditOptions
 from eo_listener.cli.options import as_properties
 from eo_listener.cli.serve.audit_reading import read_audit

@@ -11,8 +11,13 @@ import pytest
 
 from eo_listener.audit.positions import CheckpointPositions, Positions
 from eo_listener.cli import position_reader
-from eo_listener.cli.ledger_choice import LedgerChoice, claims
-from eo_listener.cli.position_reader import AuditRequest, CheckpointReading, PositionReader
+from eo_listener.cli.position_reader import (
+    AuditRequest,
+    CheckpointReading,
+    LedgerChoice,
+    PositionReader,
+    claims,
+)
 from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger, TakenBack
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts

@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import Result
 
 from eo_listener.cli import txn
-from eo_listener.cli.txn_screen import Commands, consequence, document, print_reading, whose
+from eo_listener.cli.txn import Commands, consequence, document, print_reading, whose
 from eo_listener.errors import (
     EoListenerError,
     InUseError,

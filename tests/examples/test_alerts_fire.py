@@ -19,8 +19,7 @@ import pytest
 import yaml
 
 from eo_listener.cli.group_status import GroupStatus
-from eo_listener.cli.serve.hosts import AllowedHosts
-from eo_listener.cli.serve.page_server import PageServer
+from eo_listener.cli.serve.page_server import AllowedHosts, PageServer
 from eo_listener.cli.serve.poller import Poller
 from eo_listener.cli.serve.responses import respond
 from eo_listener.cli.serve.watched import Watched

@@ -13,10 +13,9 @@ from eo_listener.errors import FormatError, JavaError, SettingsError
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight import kafka_checks
-from eo_listener.preflight.cluster_checks import judge_cluster
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, Member, TopicFacts
 from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
-from eo_listener.preflight.kafka_checks import judge_group, judge_topic
+from eo_listener.preflight.kafka_checks import judge_cluster, judge_group, judge_topic
 from eo_listener.preflight.local_checks import LocalFacts, judge_local
 from eo_listener.preflight.request import Request
 from eo_listener.spark.session.local_facts import read_local_facts

@@ -7,9 +7,8 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from eo_listener.audit.position_finding import Severity
-from eo_listener.cli.serve.audit_reading import AuditReading, ShownFinding
+from eo_listener.cli.serve.audit_reading import AuditReading, LastBatches, ShownFinding, WholeBatch
 from eo_listener.cli.serve.elements import cut, node, number, table
-from eo_listener.cli.serve.last_batches import LastBatches, WholeBatch
 from eo_listener.errors import counted
 
 _FINDINGS: Final = 50

@@ -23,8 +23,7 @@ from eo_listener.cli.options import (
 )
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_process import AuditProcess
-from eo_listener.cli.serve.hosts import AllowedHosts
-from eo_listener.cli.serve.page_server import PageServer
+from eo_listener.cli.serve.page_server import AllowedHosts, PageServer
 from eo_listener.cli.serve.poller import STUCK, Poller
 from eo_listener.cli.serve.responses import Response, respond
 from eo_listener.cli.serve.watched import Watched

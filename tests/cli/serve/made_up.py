@@ -9,8 +9,7 @@ from typing import Any
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_reading import AuditReading, read_audit
-from eo_listener.cli.serve.hosts import AllowedHosts
-from eo_listener.cli.serve.page_server import PageServer
+from eo_listener.cli.serve.page_server import AllowedHosts, PageServer
 from eo_listener.cli.serve.readings import Moment
 from eo_listener.cli.serve.responses import respond
 from eo_listener.cli.serve.watched import Watched

@@ -13,8 +13,7 @@ import pytest
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import escaped
 from eo_listener.cli.position_reader import AuditRequest
-from eo_listener.cli.serve.attention import GroupAlarm, alarm
-from eo_listener.cli.serve.groups_section import AT_ONCE, path_of
+from eo_listener.cli.serve.groups_section import AT_ONCE, GroupAlarm, alarm, path_of
 from eo_listener.cli.serve.page import group_page, overview
 from eo_listener.cli.serve.watched import View, Watched
 from eo_listener.errors import KafkaError

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from eo_listener.cli.serve.groups_section import path_of
-from eo_listener.cli.serve.hosts import AllowedHosts
+from eo_listener.cli.serve.page_server import AllowedHosts
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.model.lag_window import LagVerdict
 from tests.browser import Browser, chromium, program

@@ -14,10 +14,9 @@ import pytest
 
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.cli.serve import poller
-from eo_listener.cli.serve.audit_reading import AuditReading
+from eo_listener.cli.serve.audit_reading import AuditReading, last_batches
 from eo_listener.cli.serve.groups_section import chart
 from eo_listener.cli.serve.lag_history import LagHistory, Point
-from eo_listener.cli.serve.last_batches import last_batches
 from eo_listener.cli.serve.poller import Poller
 from eo_listener.cli.serve.readings import ErrorLog, Moment, Newest, Reading, Unknown
 from eo_listener.cli.serve.watched import Watched
