@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from eo_listener.audit.advice import Advice
+from eo_listener.audit.intervals import size
 from eo_listener.audit.position_finding import (
     Findings,
     PositionFinding,
@@ -13,7 +14,6 @@ from eo_listener.audit.position_finding import (
     Severity,
     listed,
     single,
-    size,
 )
 from eo_listener.audit.positions import (
     CheckpointPositions,
@@ -86,11 +86,9 @@ def _lacking_topics(positions: Positions, done: Ends, advice: Advice) -> Finding
             f"the group holds no offset of topic {few(lacking)}, which the query has read",
             cause="the offsets expired, were deleted or were never committed; or another "
             "group, not named here, holds them",
-            fix=(
-                "name every group that the query commits to (-g GROUP) and each topic that "
-                "it commits to no group (--uncommitted TOPIC); to commit to this group: "
-                f"{commit_checkpoint(positions, advice, group, rewind=False, topics=topics)}"
-            ),
+            fix="name every group that the query commits to (-g GROUP) and each topic that "
+            "it commits to no group (--uncommitted TOPIC); to commit to this group: "
+            f"{commit_checkpoint(positions, advice, group, rewind=False, topics=topics)}",
         )
 
 
@@ -190,10 +188,8 @@ class _GroupCheck:
                 cause="a second driver, another query or a tool uses the same group, and the "
                 "last commit wins; or this query has a new checkpoint and has not yet "
                 "passed the earlier commits",
-                fix=(
-                    "stop the other program, or give each query a group of its own; then "
-                    f"{self._commit(rewind=bool(self._ahead_of_query()))}"
-                ),
+                fix="stop the other program, or give each query a group of its own; then "
+                f"{self._commit(rewind=bool(self._ahead_of_query()))}",
             )
         marked = sorted(
             tp for tp, writer in writers.items() if writer is not None and writer.withheld
@@ -231,7 +227,7 @@ class _GroupCheck:
             yield PositionFindingKind.GROUP_AHEAD.finding(
                 self.about,
                 f"it is ahead of what the query has done: {listed(ahead)}; a consumer that "
-                f"starts from it skips {size(ahead):,} records",
+                f"starts from it skips {size(ahead.values()):,} records",
                 cause="another driver or tool has committed, or the checkpoint or the store was "
                 "restored from an older copy",
                 fix=self._commit(rewind=True),
@@ -268,7 +264,7 @@ class _GroupCheck:
             yield PositionFindingKind.GROUP_BEHIND.finding(
                 self.about,
                 f"it is behind what the query has done: {listed(behind)}; its lag appears "
-                f"{size(behind):,} records too high",
+                f"{size(behind.values()):,} records too high",
                 cause="no listener is running, or its commits fail (see the query's log)",
                 fix=self._commit(rewind=False),
                 ranges=single(behind),

@@ -12,6 +12,11 @@ from eo_listener.offsets import OffsetRange
 Intervals = tuple[OffsetRange, ...]
 
 
+def size(ranges: Iterable[OffsetRange]) -> int:
+    """The number of offsets in all the ranges."""
+    return sum(until - start for start, until in ranges)
+
+
 def union(ranges: Iterable[OffsetRange]) -> Intervals:
     """The union of ranges in any order; those that are empty or reversed count for nothing."""
     intervals: list[OffsetRange] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eo_listener.audit.advice import FROM_EARLIEST, STOP, Advice
+from eo_listener.audit.intervals import size
 from eo_listener.audit.position_finding import (
     Findings,
     PositionFinding,
@@ -13,7 +14,6 @@ from eo_listener.audit.position_finding import (
     Severity,
     listed,
     single,
-    size,
 )
 from eo_listener.audit.positions import (
     CheckpointPositions,
@@ -303,11 +303,11 @@ class _LedgerCheck:
         if not behind:
             return
         gone, back = self._deleted(behind), self._ledger.taken_back
-        rest = f", of which Kafka has deleted up to {size(gone):,}" if gone else ""
+        rest = f", of which Kafka has deleted up to {size(gone.values()):,}" if gone else ""
         yield PositionFindingKind.LEDGER_BEHIND.finding(
             self.about,
-            f"it is behind the checkpoint: {listed(behind)}; {size(behind):,} records that the "
-            f"query has processed are not in the sink{rest}",
+            f"it is behind the checkpoint: {listed(behind)}; {size(behind.values()):,} records "
+            f"that the query has processed are not in the sink{rest}",
             cause="the store was restored from an older copy, the query ran batches without "
             "exactly_once, or rows of the ledger were edited; to leave out a sink that "
             "the query no longer writes to, name the other sink with --sink"
@@ -375,7 +375,7 @@ class _LedgerCheck:
     def _is_ahead(self, ahead: Ranges) -> PositionFinding:
         return PositionFindingKind.LEDGER_AHEAD.finding(
             self.about,
-            f"it is ahead of the checkpoint, by {size(ahead):,} records: {listed(ahead)}; "
+            f"it is ahead of the checkpoint, by {size(ahead.values()):,} records: {listed(ahead)}; "
             "batches that do not end where the ledger's did will be refused",
             cause=self._who(ahead),
             fix=f"stop the other driver, if it is running; {self._begin}",

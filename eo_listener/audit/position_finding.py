@@ -9,7 +9,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-from eo_listener.audit.intervals import Intervals, union
+from eo_listener.audit.intervals import Intervals, size, union
 from eo_listener.errors import counted, few
 from eo_listener.offsets import OffsetRange, TopicPartition
 
@@ -164,11 +164,7 @@ class PositionFinding:
             "severity": self.severity.value,
             **{name: getattr(self, name) for name in ("about", "what", "cause", "fix")},
             "harm": self.harm.value,
-            "offsets": sum(
-                offsets.until - offsets.start
-                for intervals in self.ranges.values()
-                for offsets in intervals
-            ),
+            "offsets": sum(map(size, self.ranges.values())),
             "ranges": list(islice(self._rows(), SHOWN)),
         }
 
@@ -188,11 +184,6 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 def single(ranges: Ranges) -> dict[TopicPartition, Intervals]:
     """The same, as a finding has them: several ranges of each partition."""
     return {tp: (offsets,) for tp, offsets in ranges.items()}
-
-
-def size(ranges: Ranges) -> int:
-    """How many offsets these are."""
-    return sum(offsets.until - offsets.start for offsets in ranges.values())
 
 
 def listed(ranges: Ranges) -> str:
@@ -223,11 +214,7 @@ class AuditOutcome:
             if finding.harm is harm:
                 for tp, ranges in finding.ranges.items():
                     by_partition.setdefault(tp, []).extend(ranges)
-        return sum(
-            offsets.until - offsets.start
-            for every in by_partition.values()
-            for offsets in union(every)
-        )
+        return sum(size(union(ranges)) for ranges in by_partition.values())
 
     def document(self) -> dict[str, object]:
         """Its form in JSON."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.group_checks import check_groups
-from eo_listener.audit.intervals import Intervals
+from eo_listener.audit.intervals import Intervals, size
 from eo_listener.audit.ledger_checks import check_ledgers
 from eo_listener.audit.position_finding import (
     Findings,
@@ -88,7 +88,7 @@ def _of_kind(
     findings: list[AuditFinding],
     advice: Advice,
 ) -> Findings:
-    count = sum(finding.range.until - finding.range.start for finding in findings)
+    count = size(finding.range for finding in findings)
     about = f"rows of {table}"
     shown = few(f"{finding.partition} {finding.range}" for finding in findings)
     text = f"{count:,} offsets, {kind.value}: {shown}"

@@ -194,10 +194,10 @@ class Positions:
         done = {} if self.checkpoint is None else self.checkpoint.done
         read = frozenset(tp.topic for tp in done if tp != BATCHES)
         committed = read - self.uncommitted
-        elsewhere = frozenset[str]().union(
+        other_topics = frozenset[str]().union(
             *(other_group.topics for other_group in self.groups if other_group is not group)
         )
-        own = (group.topics & read) or (committed - elsewhere) or committed
+        own = (group.topics & read) or (committed - other_topics) or committed
         return own if read - own else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from eo_listener.audit.advice import Advice
+from eo_listener.audit.intervals import size
 from eo_listener.audit.position_finding import (
     Findings,
     Harm,
@@ -13,7 +14,6 @@ from eo_listener.audit.position_finding import (
     Severity,
     listed,
     single,
-    size,
 )
 from eo_listener.audit.positions import Ends, LedgerPositions, Positions, SourcePositions, lowest
 from eo_listener.errors import few
@@ -229,8 +229,9 @@ def _deleted(positions: Positions, source: SourcePositions, advice: Advice) -> F
     if lost and positions.checkpoint is not None and positions.checkpoint.damaged:
         yield PositionFindingKind.RETENTION.finding(
             f"cluster {source.servers}",
-            f"Kafka has deleted up to {size(lost):,} records after the newest readable batch of "
-            f"the checkpoint: {listed(lost)}; the audit cannot tell if the query had read them",
+            f"Kafka has deleted up to {size(lost.values()):,} records after the newest readable "
+            f"batch of the checkpoint: {listed(lost)}; the audit cannot tell if the query had read "
+            "them",
             cause="newer batches cannot be read",
             fix="repair the checkpoint first, then run the audit again",
             ranges=single(lost),
@@ -239,7 +240,7 @@ def _deleted(positions: Positions, source: SourcePositions, advice: Advice) -> F
     elif lost:
         yield PositionFindingKind.RETENTION.finding(
             f"cluster {source.servers}",
-            f"Kafka has deleted up to {size(lost):,} records before the query read them: "
+            f"Kafka has deleted up to {size(lost.values()):,} records before the query read them: "
             f"{listed(lost)}",
             cause="retention or a tool deleted them while the query was stopped or too slow",
             fix="restore them to the topic; or accept the loss: "

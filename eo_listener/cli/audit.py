@@ -342,7 +342,7 @@ def document(positions: Positions, result: AuditOutcome) -> dict[str, object]:
 
 ROWS: Final = 20
 """How many partitions a person is shown."""
-_COLOURS: Final = {
+COLOURS: Final = {
     Severity.FINE: "green",
     Severity.NOTE: "",
     Severity.WARNING: "yellow",
@@ -433,7 +433,7 @@ def show(positions: Positions, result: AuditOutcome) -> None:
 
 
 def _lines(finding: PositionFinding) -> Iterator[Text]:
-    severity = Text(finding.severity.value, style=_COLOURS[finding.severity])
+    severity = Text(finding.severity.value, style=COLOURS[finding.severity])
     yield Text.assemble(severity, "  ", named(f"{finding.about}: {finding.what}"))
     if finding.matters or finding.kind is PositionFindingKind.GROUP_DRAINED:
         for name, text in (("cause", finding.cause), ("fix", finding.fix)):

@@ -478,13 +478,13 @@ class PositionReader:
         """The groups as they are now; all together are given a moment to catch up."""
         deadline = time.monotonic() + _SETTLE
         for facts in groups.values():
-            topics_elsewhere = {
+            other_topics = {
                 tp.topic
                 for other_group in groups.values()
                 if other_group is not facts
                 for tp in other_group.held or ()
             }
-            group = self._settled(cluster, facts, done, topics_elsewhere, deadline)
+            group = self._settled(cluster, facts, done, other_topics, deadline)
             if group is not None:
                 yield group
 
@@ -493,7 +493,7 @@ class PositionReader:
         cluster: ClusterDescriber,
         facts: GroupFacts,
         done: Mapping[TopicPartition, int],
-        topics_elsewhere: Collection[str],
+        other_topics: Collection[str],
         deadline: float,
     ) -> GroupPositions | None:
         """Return one group; None if it can no longer be read, which is a failure."""
@@ -503,10 +503,7 @@ class PositionReader:
             if now is None:
                 return None
             after = now.held or {}
-            if (
-                not _is_behind(before, after, done, topics_elsewhere)
-                or time.monotonic() >= deadline
-            ):
+            if not _is_behind(before, after, done, other_topics) or time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE)
         return GroupPositions(
@@ -624,7 +621,7 @@ def _is_behind(
     before: Mapping[TopicPartition, Position],
     after: Mapping[TopicPartition, Position],
     done: Mapping[TopicPartition, int],
-    topics_elsewhere: Collection[str],
+    other_topics: Collection[str],
 ) -> bool:
     """Return True if a listener at work has still to commit to a group.
 
@@ -634,7 +631,7 @@ def _is_behind(
     return any(
         tp not in after or after[tp].offset < at
         for tp, at in done.items()
-        if tp != BATCHES and (tp.topic in topics or tp.topic not in topics_elsewhere or not topics)
+        if tp != BATCHES and (tp.topic in topics or tp.topic not in other_topics or not topics)
     )
 
 

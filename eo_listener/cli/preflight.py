@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.cli import completion
+from eo_listener.cli.audit import COLOURS
 from eo_listener.cli.options import (
     Json,
     KafkaProperties,
@@ -35,7 +37,7 @@ from eo_listener.model.argument_checks import require_one_of, require_seconds
 from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.preflight import child_process
 from eo_listener.preflight.facts import SinkPlan
-from eo_listener.preflight.findings import CheckFinding, Level, problem, to_act_on
+from eo_listener.preflight.findings import CheckFinding, problem, to_act_on
 from eo_listener.preflight.local_checks import judge_local
 from eo_listener.preflight.request import Request
 from eo_listener.preflight.table_checks import judge_delta, judge_iceberg, judge_runtime
@@ -47,7 +49,6 @@ from eo_listener.spark.session.local_spark import LocalSpark
 EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t flights"
 
 _METHODS = ("driver", "executors")
-_COLOURS = {Level.FINE: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROBLEM: "red"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -260,7 +261,7 @@ def _table_findings(
         of_kind = [plan for plan in plans if plan.kind == kind]
         findings = list(_runtime(kind, settings))
         yield from findings
-        if any(finding.level is Level.PROBLEM for finding in findings):
+        if any(finding.level is Severity.PROBLEM for finding in findings):
             continue  # no table can be read by it
         addresses = [LedgerAddress(store=LedgerStore(kind), place=plan.name) for plan in of_kind]
         with closing(spark_for(addresses, settings)) as spark:
@@ -327,7 +328,7 @@ def _print(findings: Sequence[CheckFinding]) -> None:
     out = console()
     rows = [
         {
-            "": Text(finding.level.value, style=_COLOURS[finding.level]),
+            "": Text(finding.level.value, style=COLOURS[finding.level]),
             "about": finding.about,
             "found": finding.what,
         }

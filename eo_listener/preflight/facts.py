@@ -6,11 +6,12 @@ is None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from eo_listener.client_config.admin_commands import grant_command
 from eo_listener.client_config.identities import LEDGER_TOPIC
 from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
 from eo_listener.offsets import Position, TopicPartition
@@ -88,16 +89,21 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPlan:
-    """How commits will be made, and by whom: `principal` is the client as ACLs name it.
+    """How commits to a cluster will be made, and by whom: `principal` is the client in ACLs.
 
     `running`: a committer of eo_listener already works there, so its own traces are no findings.
     """
 
+    servers: str
     mode: str = "simple"
     recommit_interval: float = 3600.0
     protocol: str = "classic"
     principal: str | None = None
     running: bool = False
+
+    def grant(self, operations: Collection[str], resource: Collection[str]) -> str:
+        """Return the command that grants the client operations on a resource."""
+        return grant_command(self.servers, self.principal, operations, resource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from enum import Enum
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import FormatError
-
-
-class Level(Enum):
-    """How much a finding matters. Only the last two are something to act on."""
-
-    FINE = "fine"
-    NOTE = "note"
-    WARNING = "warning"
-    PROBLEM = "problem"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +17,7 @@ class CheckFinding:
     WARNING may; a NOTE says what could not be checked.
     """
 
-    level: Level
+    level: Severity
     about: str
     what: str
     advice: str = ""
@@ -34,7 +25,7 @@ class CheckFinding:
     @property
     def matters(self) -> bool:
         """True if somebody has to act on it."""
-        return self.level in (Level.WARNING, Level.PROBLEM)
+        return self.level in (Severity.WARNING, Severity.PROBLEM)
 
     def document(self) -> dict[str, str]:
         """Its form in JSON."""
@@ -45,7 +36,7 @@ class CheckFinding:
         """Read that form back. Raises FormatError."""
         try:
             return cls(
-                level=Level(document["level"]),
+                level=Severity(document["level"]),
                 about=str(document["about"]),
                 what=str(document["what"]),
                 advice=str(document["advice"]),
@@ -62,22 +53,22 @@ Findings = Iterator[CheckFinding]
 
 def fine(about: str, what: str) -> CheckFinding:
     """All is well."""
-    return CheckFinding(level=Level.FINE, about=about, what=what)
+    return CheckFinding(level=Severity.FINE, about=about, what=what)
 
 
 def note(about: str, what: str, advice: str = "") -> CheckFinding:
     """This could not be checked, or is good to know."""
-    return CheckFinding(level=Level.NOTE, about=about, what=what, advice=advice)
+    return CheckFinding(level=Severity.NOTE, about=about, what=what, advice=advice)
 
 
 def warning(about: str, what: str, advice: str) -> CheckFinding:
     """This may go wrong."""
-    return CheckFinding(level=Level.WARNING, about=about, what=what, advice=advice)
+    return CheckFinding(level=Severity.WARNING, about=about, what=what, advice=advice)
 
 
 def problem(about: str, what: str, advice: str) -> CheckFinding:
     """This is wrong."""
-    return CheckFinding(level=Level.PROBLEM, about=about, what=what, advice=advice)
+    return CheckFinding(level=Severity.PROBLEM, about=about, what=what, advice=advice)
 
 
 def to_act_on(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:

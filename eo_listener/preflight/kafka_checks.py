@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping
 
-from eo_listener.client_config.admin_commands import grant_command
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
 from eo_listener.errors import counted, few
@@ -31,18 +30,14 @@ def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...
 
 
 def refused(
-    about: str,
-    servers: str,
-    principal: str | None,
-    operations: Collection[str],
-    resource: Collection[str],
+    about: str, plan: CheckPlan, operations: Collection[str], resource: Collection[str]
 ) -> CheckFinding:
     """Say which right is missing on a `resource`, which is an option of kafka-acls and a name."""
     words = [operation.title().replace("_", "") for operation in operations]
     return problem(
         about,
-        f"{principal or 'this client'} may not {' and '.join(words)}",
-        f"as an administrator: {grant_command(servers, principal, operations, resource)}",
+        f"{plan.principal or 'this client'} may not {' and '.join(words)}",
+        f"as an administrator: {plan.grant(operations, resource)}",
     )
 
 
@@ -53,19 +48,18 @@ UNKNOWN = NO_TOPIC | {"_UNKNOWN_TOPIC"}
 _NEEDED = ("READ", "DESCRIBE")
 
 
-def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Findings:
+def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
     """Say what is right and wrong with it."""
     about = f"topic {topic.name}"
     resource = ["--topic", topic.name]
     if topic.error == "TOPIC_AUTHORIZATION_FAILED":
-        yield refused(about, servers, plan.principal, _NEEDED, resource)
+        yield refused(about, plan, _NEEDED, resource)
         return
     if topic.error in UNKNOWN:
         yield problem(
             about,
             "it does not exist, or the client may not Describe it",
-            "check its name; or, as an administrator: "
-            + grant_command(servers, plan.principal, _NEEDED, resource),
+            "check its name; or, as an administrator: " + plan.grant(_NEEDED, resource),
         )
         return
     if topic.error is not None:
@@ -76,7 +70,7 @@ def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Findings:
     else:
         lacking = missing(_NEEDED, topic.operations)
         if lacking:
-            yield refused(about, servers, plan.principal, lacking, resource)
+            yield refused(about, plan, lacking, resource)
         else:
             partitions = counted(len(topic.ends), "partition")
             yield fine(about, f"{partitions}; the client may commit for it (Read)")
@@ -92,12 +86,10 @@ _OWN_GROUP = "give the query a group of its own"
 _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
 
-def judge_group(
-    group: GroupFacts, topics: Mapping[str, TopicFacts], servers: str, plan: CheckPlan
-) -> Findings:
+def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: CheckPlan) -> Findings:
     """Say what is right and wrong with it; `topics` are those that it holds offsets of."""
     about = f"group {group.name}"
-    yield from judge_group_rights(about, group, servers, plan)
+    yield from judge_group_rights(about, group, plan)
     if group.protocol is not None:
         yield problem(about, f"it is a {group.protocol} group, not a consumer group", _OWN_GROUP)
         return
@@ -108,12 +100,13 @@ def judge_group(
     elif group.held_error != _NO_RIGHT:
         yield note(about, f"its offsets could not be read ({group.held_error})")
     if group.unstable and not plan.running:
+        words = ["eo-listener", "txn", "list", "-b", plan.servers, "--group", group.name]
         yield warning(
             about,
             "a transaction on its offsets is open: another driver is working, or a driver was "
             "killed",
             "let only one driver commit; the transaction of a killed driver ends after its "
-            f"transaction.timeout.ms; to see whose it is: {_transactions(group.name, servers)}",
+            f"transaction.timeout.ms; to see whose it is: {shlex.join(words)}",
         )
     if plan.mode == "transactional" and not is_printable_ascii(group.name):
         yield problem(
@@ -122,18 +115,18 @@ def judge_group(
             "give the group an ASCII name, or use mode='simple' or mode='member'",
         )
     elif plan.mode == "transactional":
-        yield _transactional_id(about, group.name, servers, plan)
+        yield _transactional_id(about, group.name, plan)
 
 
-def judge_group_rights(about: str, group: GroupFacts, servers: str, plan: CheckPlan) -> Findings:
+def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
     """Say whether the client may commit to it, or why that could not be found out."""
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
-        yield refused(about, servers, plan.principal, ["READ"], resource)
+        yield refused(about, plan, ["READ"], resource)
     elif group.operations is not None:
         lacking = missing(["READ"], group.operations)
         if lacking:
-            yield refused(about, servers, plan.principal, lacking, resource)
+            yield refused(about, plan, lacking, resource)
         else:
             yield fine(about, "the client may commit to it (Read)")
     elif group.error is None:
@@ -142,16 +135,10 @@ def judge_group_rights(about: str, group: GroupFacts, servers: str, plan: CheckP
         yield note(about, f"it could not be described ({group.error})")
 
 
-def _transactions(group: str, servers: str) -> str:
-    return shlex.join(["eo-listener", "txn", "list", "-b", servers, "--group", group])
-
-
-def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> CheckFinding:
+def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
     """A client can only ask for it by taking it, which would stop the driver that has it."""
     own = transactional_id(name)
-    command = grant_command(
-        servers, plan.principal, ["WRITE", "DESCRIBE"], ["--transactional-id", own]
-    )
+    command = plan.grant(["WRITE", "DESCRIBE"], ["--transactional-id", own])
     return note(
         about,
         f"permission for the transactional id {own} was not tried: that would fence its present "
@@ -287,7 +274,7 @@ def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Findings:
     about = f"cluster {facts.servers}"
     yield fine(about, f"reached, {counted(facts.brokers, 'broker')}")
     if facts.settings is None:
-        command = grant_command(facts.servers, plan.principal, ["DESCRIBE_CONFIGS"], ["--cluster"])
+        command = plan.grant(["DESCRIBE_CONFIGS"], ["--cluster"])
         yield note(
             about,
             f"its settings could not be read ({facts.refused}), so retention is not compared",

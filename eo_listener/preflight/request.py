@@ -78,6 +78,7 @@ class Request:
     def plan(self) -> CheckPlan:
         """How commits will be made, and by whom."""
         return CheckPlan(
+            servers=self.properties.get("bootstrap.servers", ""),
             mode=self.mode,
             recommit_interval=self.recommit_interval,
             protocol=self.properties.get("group.protocol", "classic"),
@@ -91,12 +92,12 @@ class Request:
         yield from judge_cluster(facts, plan)
         named = cluster.topics(frozenset(self.topics))
         for topic in named.values():
-            yield from judge_topic(topic, facts.servers, plan)
+            yield from judge_topic(topic, plan)
         for name in self.groups:
             group = cluster.group(name)
             group_topics = frozenset(tp.topic for tp in group.held or ())
             topics = {**named, **cluster.topics(group_topics.difference(named))}
-            yield from judge_group(group, topics, facts.servers, plan)
+            yield from judge_group(group, topics, plan)
         if self.sink is not None:
             yield from _sink_findings(self.sink, cluster, facts, plan)
 
@@ -136,7 +137,7 @@ def _sink_findings(
     if sink.transactions:
         yield from judge_transactions(facts, topics[TRANSACTIONS], sink)
     for name in targets:
-        yield from judge_target(topics[name], settings.get(name), facts.servers, sink, plan)
+        yield from judge_target(topics[name], settings.get(name), sink, plan)
     ledger = topics[sink.ledger_topic]
     creation = None
     if sink.create and ledger.error in UNKNOWN:
@@ -147,9 +148,9 @@ def _sink_findings(
     tried = None
     if sink.query is not None and may_try(facts):
         tried = cluster.try_transactional_id(sink_transactional_id(sink.key, sink.query))
-    yield judge_transactional_id(sink, tried, facts.servers, plan)
+    yield judge_transactional_id(sink, tried, plan)
     if sink.group is not None:
-        yield from judge_sink_group(cluster.group(sink.group), facts.servers, plan)
+        yield from judge_sink_group(cluster.group(sink.group), plan)
 
 
 def _parsed_sink(fields: dict[str, Any] | None) -> SinkPlan | None:

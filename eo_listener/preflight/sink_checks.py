@@ -8,7 +8,6 @@ from eo_listener.client_config.admin_commands import (
     alter_topic,
     create_ledger,
     create_topic,
-    grant_command,
 )
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.errors import counted, few
@@ -39,7 +38,7 @@ _NO_ID = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
 def judge_target(
-    topic: TopicFacts, settings: Settings, servers: str, sink: SinkPlan, plan: CheckPlan
+    topic: TopicFacts, settings: Settings, sink: SinkPlan, plan: CheckPlan
 ) -> Findings:
     """Judge a topic that rows, or dead letters, are written to."""
     about = f"topic {topic.name}"
@@ -48,10 +47,10 @@ def judge_target(
         yield problem(
             about,
             "it does not exist, and a sink does not create its target topics",
-            create_topic(servers, topic.name),
+            create_topic(plan.servers, topic.name),
         )
         return
-    lacking = yield from _described(about, topic, needed, servers, plan)
+    lacking = yield from _described(about, topic, needed, plan)
     if lacking:
         return
     may = "write to it (Write)" if sink.transactions else "read and write it (Read, Write)"
@@ -67,14 +66,14 @@ def judge_target(
         yield problem(
             about,
             f"its {_POLICY} includes compact, but dead letters have no key: brokers refuse them",
-            alter_topic(servers, topic.name, f"{_POLICY}=delete"),
+            alter_topic(plan.servers, topic.name, f"{_POLICY}=delete"),
         )
     elif "compact" in (settings or {}).get(_POLICY, "") and not sink.transactions:
         yield problem(
             about,
             f"its {_POLICY} includes compact, which transactions=False does not allow: a row "
             "that Kafka has deleted for a newer one would be written again after a crash",
-            "use transactions, or " + alter_topic(servers, topic.name, f"{_POLICY}=delete"),
+            "use transactions, or " + alter_topic(plan.servers, topic.name, f"{_POLICY}=delete"),
         )
     elif "compact" in (settings or {}).get(_POLICY, ""):
         yield note(about, "it is compacted: brokers refuse a batch that has a row without a key")
@@ -84,10 +83,8 @@ def judge_target(
             about,
             f"its {_RECORD} is {largest}: a larger row fails its whole batch, and is not refused "
             "alone",
-            (
-                f'set {{"kafka.max.request.size": "{largest}"}} in the sink\'s options; or '
-                f"{alter_topic(servers, topic.name, f'{_RECORD}={_LARGEST}')}"
-            ),
+            f'set {{"kafka.max.request.size": "{largest}"}} in the sink\'s options; or '
+            f"{alter_topic(plan.servers, topic.name, f'{_RECORD}={_LARGEST}')}",
         )
 
 
@@ -103,14 +100,14 @@ def judge_ledger(
 
     That is None where the topic is there, or the sink is not to make it.
     """
-    about, servers = f"ledger {topic.name}", cluster.servers
+    about = f"ledger {topic.name}"
     if topic.error in UNKNOWN:
-        yield _absent(about, topic.name, creation, servers, plan)
+        yield _absent(about, topic.name, creation, plan)
         return
     needed = ["READ", "WRITE", "DESCRIBE_CONFIGS"]
     if topic.error in _NO_RIGHT and sink.create:  # whether it exists is not said
         needed.append("CREATE")
-    lacking = yield from _described(about, topic, needed, servers, plan)
+    lacking = yield from _described(about, topic, needed, plan)
     if lacking:
         return
     policy = (settings or {}).get(_POLICY)
@@ -120,10 +117,8 @@ def judge_ledger(
         yield problem(
             about,
             f"its {_POLICY} is {policy}: old heads would be deleted",
-            (
-                f"{alter_topic(servers, topic.name, f'{_POLICY}=compact')}; or name another topic, "
-                "ledger_topic="
-            ),
+            alter_topic(plan.servers, topic.name, f"{_POLICY}=compact")
+            + "; or name another topic, ledger_topic=",
         )
     else:
         yield fine(about, "it is compacted; the client may read and write it")
@@ -177,9 +172,7 @@ def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -
         )
 
 
-def judge_transactional_id(
-    sink: SinkPlan, tried: Tried | None, servers: str, plan: CheckPlan
-) -> CheckFinding:
+def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan) -> CheckFinding:
     """Judge permission for the id; `tried` is None if trying would have fenced its owner."""
     if sink.query is None:
         some = sink_transactional_id(sink.key, "")
@@ -187,10 +180,8 @@ def judge_transactional_id(
         return note(
             f"transactional id {some}...",
             "permission for it was not tried: it ends with the query's name, which was not given",
-            (
-                "name the query; if the cluster has ACLs: "
-                f"{grant_command(servers, plan.principal, ['WRITE', 'DESCRIBE'], resource)}"
-            ),
+            "name the query; if the cluster has ACLs: "
+            f"{plan.grant(['WRITE', 'DESCRIBE'], resource)}",
         )
     own = sink_transactional_id(sink.key, sink.query)
     about, resource = f"transactional id {own}", ["--transactional-id", own]
@@ -198,22 +189,19 @@ def judge_transactional_id(
         return note(
             about,
             f"permission for it was not tried: without {_MOST} that might fence its present owner",
-            (
-                "if the cluster has ACLs: "
-                f"{grant_command(servers, plan.principal, ['WRITE', 'DESCRIBE'], resource)}"
-            ),
+            f"if the cluster has ACLs: {plan.grant(['WRITE', 'DESCRIBE'], resource)}",
         )
     if tried.error is None:
         return fine(about, "the client may write with it (Write)")
     if tried.error == _NO_ID:
-        return refused(about, servers, plan.principal, ["WRITE", "DESCRIBE"], resource)
+        return refused(about, plan, ["WRITE", "DESCRIBE"], resource)
     return note(about, f"permission for it could not be tried ({tried.error})")
 
 
-def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Findings:
+def judge_sink_group(group: GroupFacts, plan: CheckPlan) -> Findings:
     """Judge the group that a sink moves with its batches."""
     about = f"group {group.name}"
-    yield from judge_group_rights(about, group, servers, plan)
+    yield from judge_group_rights(about, group, plan)
     if group.protocol is not None:
         yield problem(
             about,
@@ -239,36 +227,35 @@ def _absent(
     about: str,
     name: str,
     creation: Tried | None,
-    servers: str,
     plan: CheckPlan,
 ) -> CheckFinding:
-    create = create_ledger(servers, name)
+    create = create_ledger(plan.servers, name)
     if creation is None:
         return problem(about, "it does not exist, and create=False", create)
     if creation.error is None:
         return fine(about, "it does not exist yet: the first batch creates it")
     if creation.error in _NO_RIGHT:
-        return refused(about, servers, plan.principal, ["CREATE"], ["--topic", name])
+        return refused(about, plan, ["CREATE"], ["--topic", name])
     return problem(
         about, f"it does not exist, and Kafka refuses to create it ({creation.error})", create
     )
 
 
 def _described(
-    about: str, topic: TopicFacts, needed: Collection[str], servers: str, plan: CheckPlan
+    about: str, topic: TopicFacts, needed: Collection[str], plan: CheckPlan
 ) -> Generator[CheckFinding, None, bool]:
     """Judge what may be done with a topic; returns whether a right, or an answer, is missing."""
     resource = ["--topic", topic.name]
     lacking = missing(needed, topic.operations or ())
     if topic.error in _NO_RIGHT:
-        yield refused(about, servers, plan.principal, needed, resource)
+        yield refused(about, plan, needed, resource)
     elif topic.error is not None:
         yield note(about, f"it could not be described ({topic.error})")
     elif topic.operations is None:
         yield note(about, "Kafka does not report what the client may do with it")
         return False
     elif lacking:
-        yield refused(about, servers, plan.principal, lacking, resource)
+        yield refused(about, plan, lacking, resource)
     else:
         return False
     return True

@@ -16,7 +16,7 @@ from eo_listener.cli.group import _document, _print, _refuse_absent, _write
 from eo_listener.cli.group_status import StatusReader
 from eo_listener.cli.status_screen import screen
 from eo_listener.commit.groups.group_change import GroupChange, GroupOutcome
-from eo_listener.errors import SettingsError, StorageError
+from eo_listener.errors import KafkaError, SettingsError, StorageError
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.kafka.many_groups import HeldByGroup
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -142,6 +142,19 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, HeldByGroup]:
     monkeypatch.setattr(group_status, "ClusterReader", lambda _: cluster)
     monkeypatch.setattr(group_status, "ManyGroups", lambda *_, **__: many)
     return found
+
+
+def test_an_error_names_the_options_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address or the login may be wrong."""
+
+    def refuse(name: str) -> None:
+        raise KafkaError(f"cannot read {name}", code="SASL_AUTHENTICATION_FAILED")
+
+    cluster = SimpleNamespace(group=refuse)
+    monkeypatch.setattr(group_status, "ClusterReader", lambda _: cluster)
+    reader = StatusReader(SERVERS, ("g",), every=False, repeated=False)
+    with pytest.raises(KafkaError, match="-b/--bootstrap-server, -X"):
+        reader.read()
 
 
 def test_nothing_is_kept_of_groups_that_are_gone(groups: dict[str, HeldByGroup]) -> None:

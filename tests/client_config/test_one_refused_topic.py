@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.cli import app
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
@@ -20,7 +21,7 @@ from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
-from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
+from eo_listener.preflight.findings import CheckFinding, to_act_on
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.client_config.test_locked_doors import MODES, QUICK
 from tests.groups import commit_all, positions
@@ -155,7 +156,7 @@ def test_missing_rights_are_named_until_they_are_given(secured: Secured) -> None
     found = check_as_bob(secured, group, topic)
     by_name = {one.about: one for one in to_act_on(found)}
     assert by_name.keys() == {f"topic {topic}", f"group {group}"}
-    assert {one.level for one in by_name.values()} == {Level.PROBLEM}
+    assert {one.level for one in by_name.values()} == {Severity.PROBLEM}
     assert by_name[f"group {group}"].what == "User:bob may not Read"
     command = shlex.split(by_name[f"group {group}"].advice.partition(": ")[2])
     assert command[-6:] == [

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import FormatError, JavaError, SettingsError
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight import kafka_checks
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, Member, TopicFacts
-from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
+from eo_listener.preflight.findings import CheckFinding, to_act_on
 from eo_listener.preflight.kafka_checks import judge_cluster, judge_group, judge_topic
 from eo_listener.preflight.local_checks import LocalFacts, judge_local
 from eo_listener.preflight.request import Request
@@ -24,8 +25,8 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOGS = {"t": TopicFacts(name="t", has_id=True, ends={0: 9, 1: 9})}
 
 
-TRANSACTIONAL = CheckPlan(mode="transactional")
-CONSUMER = CheckPlan(mode="member", protocol="consumer")
+TRANSACTIONAL = CheckPlan(servers="k:9092", mode="transactional")
+CONSUMER = CheckPlan(servers="k:9092", mode="member", protocol="consumer")
 OURS = Member(client="eo-listener", host="h", instance="eo-listener")
 
 
@@ -37,7 +38,7 @@ def cluster(settings: dict[str, str], plan: CheckPlan) -> tuple[CheckFinding, ..
 @pytest.mark.parametrize(
     ("settings", "plan", "words"),
     [
-        ({"offset.metadata.max.bytes": "100"}, CheckPlan(), "120"),
+        ({"offset.metadata.max.bytes": "100"}, CheckPlan(servers="k:9092"), "120"),
         ({"transaction.max.timeout.ms": "30000"}, TRANSACTIONAL, "transaction.timeout.ms"),
         ({"group.coordinator.rebalance.protocols": "classic"}, CONSUMER, "new protocol"),
     ],
@@ -45,20 +46,20 @@ def cluster(settings: dict[str, str], plan: CheckPlan) -> tuple[CheckFinding, ..
 def test_limits_of_a_broker(settings: dict[str, str], plan: CheckPlan, words: str) -> None:
     """What would refuse every commit is a problem, and only for the mode that meets it."""
     (found,) = cluster(settings, plan)
-    assert (found.level, words in found.what) == (Level.PROBLEM, True)
+    assert (found.level, words in found.what) == (Severity.PROBLEM, True)
     if plan.mode != "simple":
-        assert not cluster(settings, CheckPlan())
+        assert not cluster(settings, CheckPlan(servers="k:9092"))
 
 
 @pytest.mark.parametrize(
     ("days", "mode", "level"),
-    [(4, "simple", Level.WARNING), (7, "simple", Level.PROBLEM), (30, "member", None)],
+    [(4, "simple", Severity.WARNING), (7, "simple", Severity.PROBLEM), (30, "member", None)],
 )
 def test_the_recommit_interval_is_held_against_the_brokers_retention(
-    days: int, mode: str, level: Level | None
+    days: int, mode: str, level: Severity | None
 ) -> None:
     """Kafka keeps offsets for 7 days, but those of a group with a live member for ever."""
-    plan = CheckPlan(mode=mode, recommit_interval=days * 86400.0)
+    plan = CheckPlan(servers="k:9092", mode=mode, recommit_interval=days * 86400.0)
     found = cluster({"offsets.retention.minutes": "10080"}, plan)
     assert [one.level for one in found] == ([] if level is None else [level])
 
@@ -66,7 +67,7 @@ def test_the_recommit_interval_is_held_against_the_brokers_retention(
 def test_settings_that_may_not_be_read_are_no_finding() -> None:
     """Most clients may not; what is compared with them is left out, and said."""
     facts = ClusterFacts(servers="k:9092", brokers=1, refused="CLUSTER_AUTHORIZATION_FAILED")
-    found = list(judge_cluster(facts, CheckPlan(principal="User:al")))
+    found = list(judge_cluster(facts, CheckPlan(servers="k:9092", principal="User:al")))
     assert not to_act_on(found)
     assert found[1].advice.endswith(
         "--allow-principal User:al --operation DescribeConfigs --cluster"
@@ -79,7 +80,7 @@ def held(offset: int = 5, **metadata: object) -> Position:
 
 
 def group(facts: GroupFacts, mode: str = "simple") -> tuple[CheckFinding, ...]:
-    return to_act_on(judge_group(facts, LOGS, "k:9092", CheckPlan(mode=mode)))
+    return to_act_on(judge_group(facts, LOGS, CheckPlan(servers="k:9092", mode=mode)))
 
 
 EMPTY = GroupFacts(name="g", state="Empty", kind="Classic", simple=True, held={})
@@ -99,14 +100,14 @@ def test_what_a_group_holds(offsets: dict[TopicPartition, Position], words: str)
     """Each problem of the held offsets is reported once."""
     facts = GroupFacts(name="g", state="Empty", kind="Classic", simple=True, held=offsets)
     (found,) = group(facts)
-    assert (found.level, words in found.what) == (Level.WARNING, True)
+    assert (found.level, words in found.what) == (Severity.WARNING, True)
 
 
 def test_a_fixed_member_of_ours_is_named() -> None:
     """In the mode "member" a second driver would take the place of the first, or wait."""
     facts = GroupFacts(name="g", state="Stable", kind="Classic", simple=False, members=(OURS,))
     levels = {mode: group(facts, mode)[0].level for mode in ("simple", "member")}
-    assert levels == {"simple": Level.PROBLEM, "member": Level.WARNING}
+    assert levels == {"simple": Severity.PROBLEM, "member": Severity.WARNING}
 
 
 def test_at_a_start_the_committers_own_traces_are_no_news() -> None:
@@ -120,7 +121,7 @@ def test_at_a_start_the_committers_own_traces_are_no_news() -> None:
         facts = GroupFacts(
             name="g", state="Stable", kind="Classic", simple=True, members=members, unstable=True
         )
-        found = judge_group(facts, LOGS, "k:9092", CheckPlan(mode=mode, running=True))
+        found = judge_group(facts, LOGS, CheckPlan(servers="k:9092", mode=mode, running=True))
         assert bool(to_act_on(found)) is told
 
 
@@ -134,8 +135,8 @@ def test_a_group_that_was_left_is_no_trap_where_offsets_go_one_by_one(kind: str,
 def test_a_group_that_cannot_be_read_is_no_finding_of_its_own() -> None:
     """Kafka's error is noted, as a passing fault is nothing to act on."""
     facts = GroupFacts(name="g", error="_TIMED_OUT", held_error="_TIMED_OUT")
-    found = list(judge_group(facts, {}, "k:9092", CheckPlan()))
-    assert {one.level for one in found} == {Level.NOTE}
+    found = list(judge_group(facts, {}, CheckPlan(servers="k:9092")))
+    assert {one.level for one in found} == {Severity.NOTE}
 
 
 @pytest.mark.parametrize(
@@ -156,8 +157,8 @@ def test_rights_that_imply_others(granted: set[str], lacking: tuple[str, ...]) -
 def test_a_topic_without_an_id_is_noted() -> None:
     """With brokers before 2.8 a topic that was recreated cannot be recognised."""
     facts = TopicFacts(name="t", operations=frozenset({"READ"}), ends={0: 1})
-    levels = [one.level for one in judge_topic(facts, "k:9092", CheckPlan())]
-    assert levels == [Level.FINE, Level.NOTE]
+    levels = [one.level for one in judge_topic(facts, CheckPlan(servers="k:9092"))]
+    assert levels == [Severity.FINE, Severity.NOTE]
 
 
 LOCAL = LocalFacts(
@@ -208,7 +209,7 @@ def test_what_fits_on_this_machine(changed: dict[str, Any]) -> None:
 
 def test_findings_are_read_as_they_were_written() -> None:
     """By the same class; anything else is refused."""
-    finding = CheckFinding(level=Level.NOTE, about="a", what="b", advice="c")
+    finding = CheckFinding(level=Severity.NOTE, about="a", what="b", advice="c")
     assert CheckFinding.parse(json.loads(json.dumps(finding.document()))) == finding
     broken: tuple[Any, ...] = ({}, {**finding.document(), "level": "bad"}, [])
     for one in broken:
@@ -243,7 +244,9 @@ def test_a_request_travels_whole_and_shows_no_secret() -> None:
 def test_a_name_that_no_transaction_takes(name: str, mode: str, wrong: bool) -> None:
     """librdkafka refuses a group that is not ASCII in that mode alone, and that is said before."""
     found = group(replace(EMPTY, name=name), mode)
-    assert [one.level for one in found if "printable ASCII" in one.what] == [Level.PROBLEM] * wrong
+    assert [one.level for one in found if "printable ASCII" in one.what] == [
+        Severity.PROBLEM
+    ] * wrong
 
 
 @pytest.fixture

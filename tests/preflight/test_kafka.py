@@ -14,8 +14,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
+from eo_listener.preflight.findings import CheckFinding, to_act_on
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import commit
@@ -128,10 +129,10 @@ def test_a_group_with_members_refuses_simple_commits(
 ) -> None:
     """By either protocol of Kafka; a transaction may commit beside them."""
     (refused,) = to_act_on(found["simple"][protocol])
-    assert refused.level is Level.PROBLEM
+    assert refused.level is Severity.PROBLEM
     assert "1 member (somebody at 127.0.0.1)" in refused.what
     beside = found["transactional"][protocol]
-    assert [one.level for one in to_act_on(beside)] == [Level.WARNING]
+    assert [one.level for one in to_act_on(beside)] == [Severity.WARNING]
     (untried,) = [one for one in beside if "transactional id" in one.what]
     rights = "--operation Write --operation Describe --transactional-id eo-listener-"
     assert rights + untried.about.removeprefix("group ") in untried.advice
@@ -140,17 +141,17 @@ def test_a_group_with_members_refuses_simple_commits(
 @pytest.mark.parametrize(
     ("name", "mode", "level", "words"),
     [
-        ("left", "simple", Level.WARNING, "expire together"),  # as a classic group's offsets do
-        ("left", "simple", Level.WARNING, "another program"),
-        ("beyond", "simple", Level.PROBLEM, "beyond the end"),  # as after a topic was recreated
-        ("slow", "simple", Level.WARNING, "deleted records"),
-        ("open", "transactional", Level.WARNING, "transaction"),
-        ("connect", "simple", Level.PROBLEM, "connect group"),
-        ("mistyped", "simple", Level.PROBLEM, "does not exist"),
+        ("left", "simple", Severity.WARNING, "expire together"),  # as a classic group's offsets do
+        ("left", "simple", Severity.WARNING, "another program"),
+        ("beyond", "simple", Severity.PROBLEM, "beyond the end"),  # as after a topic was recreated
+        ("slow", "simple", Severity.WARNING, "deleted records"),
+        ("open", "transactional", Severity.WARNING, "transaction"),
+        ("connect", "simple", Severity.PROBLEM, "connect group"),
+        ("mistyped", "simple", Severity.PROBLEM, "does not exist"),
     ],
 )
 def test_what_is_in_the_way(
-    found: dict[str, Found], name: str, mode: str, level: Level, words: str
+    found: dict[str, Found], name: str, mode: str, level: Severity, words: str
 ) -> None:
     """Each trap is found on a real broker, and nothing else of that group or topic."""
     acts = to_act_on(found[mode][name])
@@ -194,7 +195,7 @@ def test_what_is_wrong_for_a_sink(broker: Broker) -> None:
         "transaction_timeout": 901.0,
     }
     problems = {one.about: one for one in to_act_on(check_sink(servers, absent, **sink))}
-    assert {one.level for one in problems.values()} == {Level.PROBLEM}
+    assert {one.level for one in problems.values()} == {Severity.PROBLEM}
     cluster, of_ledger = f"cluster {servers}", f"ledger {ledger}"
     assert problems.keys() == {f"topic {absent}", f"topic {dead}", of_ledger, cluster}
     assert "transaction_timeout=901 s" in problems[cluster].what

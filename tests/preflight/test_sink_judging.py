@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.preflight.facts import (
     LONGEST_MS,
     CheckPlan,
@@ -18,7 +19,7 @@ from eo_listener.preflight.facts import (
     TopicFacts,
     Tried,
 )
-from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
+from eo_listener.preflight.findings import CheckFinding, to_act_on
 from eo_listener.preflight.request import Request
 from eo_listener.preflight.sink_checks import (
     judge_ledger,
@@ -30,7 +31,7 @@ from eo_listener.preflight.sink_checks import (
 )
 
 SERVERS = "k:9092"
-PLAN = CheckPlan(principal="User:al")
+PLAN = CheckPlan(servers=SERVERS, principal="User:al")
 SINK = SinkPlan(topics=("delays",), key="delays", query="flights", dead_letters="dead")
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"})
 TARGET = TopicFacts(name="delays", operations=ALL, replicas=3, ends={0: 0, 1: 0})
@@ -38,12 +39,14 @@ LEDGER = TopicFacts(name="eo-ledger", operations=ALL, replicas=3, ends={0: 0})
 LOG = TopicFacts(name="__transaction_state", error="TOPIC_AUTHORIZATION_FAILED")
 THREE = ClusterFacts(servers=SERVERS, brokers=3, settings={})
 ADD = f"kafka-acls --bootstrap-server {SERVERS} --add --allow-principal User:al "
-FINE, NOTE, WARNING, PROBLEM = Level.FINE, Level.NOTE, Level.WARNING, Level.PROBLEM
+FINE, NOTE, WARNING, PROBLEM = Severity.FINE, Severity.NOTE, Severity.WARNING, Severity.PROBLEM
 Settings = Mapping[str, str]
-Said = tuple[Level, str, str]  # level, and a part each of what is found and of what to do
+Said = tuple[Severity, str, str]  # level, and a part each of what is found and of what to do
 
 
-def told(findings: Iterable[CheckFinding], level: Level, what: str = "", advice: str = "") -> None:
+def told(
+    findings: Iterable[CheckFinding], level: Severity, what: str = "", advice: str = ""
+) -> None:
     """The only thing to act on, or the only note, is this one."""
     found = [*findings]
     (one,) = to_act_on(found) or [one for one in found if one.level is NOTE]
@@ -57,7 +60,7 @@ def well(findings: Iterable[CheckFinding]) -> None:
 
 
 def target(topic: TopicFacts, settings: Settings, sink: SinkPlan = SINK) -> list[CheckFinding]:
-    return list(judge_target(topic, settings, SERVERS, sink, PLAN))
+    return list(judge_target(topic, settings, sink, PLAN))
 
 
 DENIED, ABSENT = {"error": "TOPIC_AUTHORIZATION_FAILED"}, {"error": "UNKNOWN_TOPIC_OR_PART"}
@@ -234,7 +237,7 @@ def test_the_right_to_the_transactional_id() -> None:
     rights = ADD + "--operation Write --operation Describe "
 
     def judged(tried: Tried | None, sink: SinkPlan = SINK) -> list[CheckFinding]:
-        return [judge_transactional_id(sink, tried, SERVERS, PLAN)]
+        return [judge_transactional_id(sink, tried, PLAN)]
 
     well(judged(Tried()))
     denied = Tried(error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
@@ -257,11 +260,11 @@ def test_the_group_that_is_moved_with_the_batches() -> None:
     read = GroupFacts(name="g", state="Empty", operations=frozenset({"READ"}))
     denied = replace(read, error="GROUP_AUTHORIZATION_FAILED", operations=None)
     joined = replace(read, members=(Member(client="c", host="h", instance=None),))
-    well(judge_sink_group(read, SERVERS, PLAN))
+    well(judge_sink_group(read, PLAN))
     for facts, level, what, advice in (
         (denied, PROBLEM, "", ADD + "--operation Read --group g"),
         (joined, WARNING, "1 member (c at h)", ""),
         (replace(read, protocol="connect"), PROBLEM, "connect group", ""),
         (GroupFacts(name="g", error="_TIMED_OUT"), NOTE, "(_TIMED_OUT)", ""),
     ):
-        told(judge_sink_group(facts, SERVERS, PLAN), level, what, advice)
+        told(judge_sink_group(facts, PLAN), level, what, advice)

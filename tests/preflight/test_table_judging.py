@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey, StoredLedger, TakenBack
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.preflight.findings import CheckFinding, Level
+from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.table_checks import judge_delta, judge_iceberg, judge_runtime
 from eo_listener.preflight.table_facts import (
     DELTA,
@@ -57,13 +58,13 @@ LOG = DeltaFacts(
 )
 
 
-NOTE, WARNING, PROBLEM = Level.NOTE, Level.WARNING, Level.PROBLEM
-Said = tuple[Level, str, str]  # level, and a part each of what is found and of what to do
+NOTE, WARNING, PROBLEM = Severity.NOTE, Severity.WARNING, Severity.PROBLEM
+Said = tuple[Severity, str, str]  # level, and a part each of what is found and of what to do
 
 
 def only(findings: Iterable[CheckFinding]) -> CheckFinding:
     """The only finding that is not fine."""
-    (one,) = (one for one in findings if one.level is not Level.FINE)
+    (one,) = (one for one in findings if one.level is not Severity.FINE)
     return one
 
 
@@ -76,7 +77,7 @@ def told(findings: Iterable[CheckFinding], about: str, said: Said) -> None:
 
 def well(findings: Iterable[CheckFinding]) -> list[str]:
     found = list(findings)
-    assert {one.level for one in found} == {Level.FINE}
+    assert {one.level for one in found} == {Severity.FINE}
     return [one.what for one in found]
 
 

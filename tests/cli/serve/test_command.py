@@ -197,7 +197,7 @@ def test_a_first_reading_that_fails_is_one_error(
     monkeypatch.setattr(command, "StatusReader", lambda *_, **__: reader)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(KafkaError, match=r"wrong password.*-b/--bootstrap-server, -X") as refused:
+    with pytest.raises(KafkaError, match="wrong password") as refused:
         typed("g", "-b", "127.0.0.1:1", "--port", port)
     assert refused.value.exit_code == 3
     assert closed == [True]

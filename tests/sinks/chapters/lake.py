@@ -15,9 +15,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from eo_listener import exactly_once, starting_offsets
+from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import ExitCode
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.preflight.findings import CheckFinding, Level
+from eo_listener.preflight.findings import CheckFinding
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.broker import Broker
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
@@ -85,7 +86,7 @@ class LakeStore(Store):
     def findings(self, name: str | None = None, **given: Any) -> list[CheckFinding]:
         """Judge the table, or another one, as preflight does."""
 
-    def said(self, level: Level, name: str | None = None, **given: Any) -> str:
+    def said(self, level: Severity, name: str | None = None, **given: Any) -> str:
         return "; ".join(
             f"{one.what} -> {one.advice}"
             for one in self.findings(name, **given)
@@ -172,17 +173,17 @@ class TablesBeforeTheStart:
 
     def test_before_the_first_batch_and_after_it(self, store: LakeStore) -> None:
         """No table is there and nothing makes it; then its form, rights and ledger are said."""
-        assert "first batch creates it" in store.said(Level.FINE)
+        assert "first batch creates it" in store.said(Severity.FINE)
         assert store.state() == ()
-        assert "create=False" in store.said(Level.PROBLEM, create=False)
+        assert "create=False" in store.said(Severity.PROBLEM, create=False)
         store.write({TP: OffsetRange(0, 3)})
         state = store.state()
-        assert {one.level for one in store.findings()} <= {Level.FINE, Level.NOTE}
-        fine = store.said(Level.FINE)
+        assert {one.level for one in store.findings()} <= {Severity.FINE, Severity.NOTE}
+        fine = store.said(Severity.FINE)
         assert "it exists, " in fine
         assert "may write to " in fine
         assert f"the ledger of {QUERY!r} has flights-0 at 3" in fine
-        assert f"no ledger of 'p', but of {QUERY!r}" in store.said(Level.NOTE, query="p")
+        assert f"no ledger of 'p', but of {QUERY!r}" in store.said(Severity.NOTE, query="p")
         assert store.state() == state
 
     def test_a_table_that_was_taken_back(self, store: LakeStore) -> None:
@@ -191,7 +192,7 @@ class TablesBeforeTheStart:
         version = store.version()
         store.write({TP: OffsetRange(3, 5)}, 1)
         store.take_back(version)
-        (found,) = (one for one in store.findings() if one.level is Level.PROBLEM)
+        (found,) = (one for one in store.findings() if one.level is Severity.PROBLEM)
         assert store.undoes in found.advice
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.offsets import OffsetRange
-from eo_listener.preflight.findings import Level
 from eo_listener.testing.made_up_entries import QUERY
 from tests.cli.commands import run_apart
 from tests.sinks.chapters.lake import TablesBeforeTheStart
@@ -25,25 +25,25 @@ class TestTablesBeforeTheStart(TablesBeforeTheStart):
 
 def test_what_others_have_set(store: DeltaStore) -> None:
     """A log that is cleaned soon, and what the sink refuses; what is printed takes each away."""
-    assert "in memory" in store.said(Level.WARNING, "lake.delays")
+    assert "in memory" in store.said(Severity.WARNING, "lake.delays")
     store.write({TP: OffsetRange(0, 1)})
-    assert "with protocol 1,2" in store.said(Level.FINE)
+    assert "with protocol 1,2" in store.said(Severity.FINE)
     store.set(
         "'delta.logRetentionDuration' = 'interval 1 hour', 'delta.appendOnly' = 'true', "
         "'delta.deletedFileRetentionDuration' = 'interval 1 hour'"
     )
-    assert "delta.appendOnly" in store.said(Level.NOTE)
-    (warned,) = (one for one in store.findings() if one.level is Level.WARNING)
+    assert "delta.appendOnly" in store.said(Severity.NOTE)
+    (warned,) = (one for one in store.findings() if one.level is Severity.WARNING)
     assert "loses its ledger" in warned.what
     store.run(warned.advice.partition(";")[0])
-    assert store.said(Level.WARNING) == ""
+    assert store.said(Severity.WARNING) == ""
     forgets = "delta.setTransactionRetentionDuration"
     store.set(f"'{forgets}' = 'interval 1 day'")
-    (refused,) = (one for one in store.findings() if one.level is Level.PROBLEM)
+    (refused,) = (one for one in store.findings() if one.level is Severity.PROBLEM)
     assert f"has {forgets}=interval 1 day" in refused.what
     store.run(refused.advice)
-    assert store.said(Level.PROBLEM) == ""
-    assert "s3" in store.said(Level.PROBLEM, "s3a://bucket/delays").lower()
+    assert store.said(Severity.PROBLEM) == ""
+    assert "s3" in store.said(Severity.PROBLEM, "s3a://bucket/delays").lower()
 
 
 def test_columns_that_are_mapped(store: DeltaStore) -> None:
@@ -58,8 +58,8 @@ def test_columns_that_are_mapped(store: DeltaStore) -> None:
     store.write({TP: OffsetRange(1, 2)}, 1)
     rows = store.spark.sql(f"SELECT offset, word, more FROM {store.table}").collect()
     assert sorted(map(tuple, rows)) == [(0, "run-1", None), (1, "run-1", None)]
-    assert {one.level for one in store.findings()} == {Level.FINE}
-    fine = store.said(Level.FINE)
+    assert {one.level for one in store.findings()} == {Severity.FINE}
+    fine = store.said(Severity.FINE)
     assert "delta.columnMapping.mode=name" in fine
     assert f"the ledger of {QUERY!r} has flights-0 at 2" in fine
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.offsets import OffsetRange
-from eo_listener.preflight.findings import Level
 from eo_listener.testing.made_up_entries import QUERY
 from tests import iceberg_jars
 from tests.cli.commands import run_apart
@@ -30,29 +30,29 @@ def test_a_catalog_and_what_others_have_set(
     store: IcebergStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An age of the branch that has the ledger; the statement that is printed takes it away."""
-    assert "in format 2" in store.said(Level.FINE)
-    assert "CREATE NAMESPACE lake.nosuch" in store.said(Level.PROBLEM, "lake.nosuch.t")
-    assert "no catalog 'nosuch'" in store.said(Level.PROBLEM, "nosuch.db.t")
+    assert "in format 2" in store.said(Severity.FINE)
+    assert "CREATE NAMESPACE lake.nosuch" in store.said(Severity.PROBLEM, "lake.nosuch.t")
+    assert "no catalog 'nosuch'" in store.said(Severity.PROBLEM, "nosuch.db.t")
     store.write({TP: OffsetRange(0, 3)})
-    fine = store.said(Level.FINE)
+    fine = store.said(Severity.FINE)
     assert f"Iceberg {iceberg_jars.VERSION} can fast-forward branches" in fine
     assert "in format 2 (jdbc catalog)" in fine
     assert f"may write to {store.lake.folder}/files" in fine
-    assert "ledger" not in store.said(Level.FINE, letters=True)
+    assert "ledger" not in store.said(Severity.FINE, letters=True)
     java = store.lake.java("t")
     java._table.updateProperties().set("history.expire.max-ref-age-ms", "1000").commit()
-    assert store.said(Level.PROBLEM) == ""  # the sink's branches have an age of their own
+    assert store.said(Severity.PROBLEM) == ""  # the sink's branches have an age of their own
     (branch,) = store.branches()
     java._table.manageSnapshots().setMaxRefAgeMs(branch, 1000).commit()
-    (found,) = (one for one in store.findings() if one.level is Level.PROBLEM)
+    (found,) = (one for one in store.findings() if one.level is Severity.PROBLEM)
     assert branch in found.what
     assert (
         f"BRANCH {branch} AS OF VERSION {java.branches[branch]} RETAIN 36500 DAYS" in found.advice
     )
     store.run(found.advice)
-    assert store.said(Level.PROBLEM) == ""
+    assert store.said(Severity.PROBLEM) == ""
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert f"may not write to {store.lake.folder}/files" in store.said(Level.PROBLEM)
+    assert f"may not write to {store.lake.folder}/files" in store.said(Severity.PROBLEM)
 
 
 @pytest.mark.slow
