@@ -137,7 +137,7 @@ def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
             cause=f"{len(options.checkpoints)} are named",
             fix="Use --config, in which each checkpoint has a name of its own",
         )
-    cluster = Cluster.of(as_properties(options.servers, options.properties))
+    cluster = Cluster.from_properties(as_properties(options.servers, options.properties))
     return tuple(
         FollowedCheckpoint(
             location=location,

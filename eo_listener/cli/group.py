@@ -119,7 +119,7 @@ def change_group(
         closing(GroupRepair(properties, origin_named.group)) as repair,
     ):
         repair.refuse_members()
-        positions = repair.held()
+        positions = repair.offsets()
         origin, author = origin_named.read(cluster, positions, properties)
         offsets = _new_offsets(cluster, origin, positions, choose)
         change = GroupChange.plan(origin_named.group, positions, offsets, author, rewinds=rewinds)

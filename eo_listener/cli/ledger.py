@@ -36,7 +36,7 @@ from eo_listener.cli.options import (
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.errors import EoListenerError, ExitCode, KafkaError, SettingsError, counted
 from eo_listener.kafka.java_transactions import JavaTransactions
-from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger
 from eo_listener.model.ledger_place import LedgerStore
@@ -303,7 +303,7 @@ def compare_gap(
     servers = properties.get("bootstrap.servers", "")
     try:
         with closing(Logs(properties)) as logs:
-            snapshot = logs.snapshot(NOTHING_HELD, [tp], time.monotonic() + _TIMEOUT)
+            snapshot = logs.snapshot(NO_OFFSETS, [tp], time.monotonic() + _TIMEOUT)
         snapshot = snapshot.whole()
     except KafkaError as error:
         return GapInLog(gap=gap, unknown=str(error))

@@ -312,7 +312,7 @@ class CheckpointReading:
             ahead={} if offsets is None else _ends(offsets),
             began=dict(self._began(0 if offsets is None else len(offsets.sources))),
             damaged=tuple(damaged),
-            counted=offsets is not None and bool(offsets.others()),
+            counted=offsets is not None and bool(offsets.non_kafka()),
         )
 
     def with_planned(self, committed: CheckpointPositions) -> CheckpointPositions:
@@ -335,7 +335,7 @@ class CheckpointReading:
             planned=newest,
             ahead=_ends(offsets),
             began=committed.began or dict(self._began(len(offsets.sources))),
-            counted=committed.counted or bool(offsets.others()),
+            counted=committed.counted or bool(offsets.non_kafka()),
         )
 
     def _began(self, sources: int) -> Iterator[tuple[TopicPartition, int]]:
@@ -346,7 +346,7 @@ class CheckpointReading:
 def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
     """Return the end of a batch; for a topic that is read twice, the end that both sources have."""
     ends = lowest(offsets.kafka().values())
-    if offsets.others():
+    if offsets.non_kafka():
         ends[BATCHES] = offsets.batch + 1
     return ends
 

@@ -184,7 +184,7 @@ def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransactio
             fix="Start that program again, which ends it. If the program is gone for good, "
             "use Kafka's own kafka-transactions.sh forceTerminateTransaction",
         )
-    return reader.open_of(transactional_id, described)
+    return reader.open_under(transactional_id, described)
 
 
 def _unchanged(
@@ -202,10 +202,10 @@ def _unchanged(
             cause="its program is alive and ends the transaction itself",
             fix="Stop the program first; or add --live to end the transaction nevertheless",
         )
-    if later.why is not None and not live:
+    if later.reason is not None and not live:
         raise UnavailableError(
             "cannot tell if the producer of the transaction is working",
-            cause=later.why,
+            cause=later.reason,
             fix="Grant that permission; or add --live to end the transaction nevertheless",
         )
     return later
@@ -271,10 +271,10 @@ def print_reading(
     out: Console, reading: TransactionReading, commands: Commands, now_ms: int
 ) -> None:
     """Print a reading."""
-    if not reading.held and not reading.errors:
+    if not reading.unstable and not reading.errors:
         print_line(out, "no open transaction blocks readers here")
         return
-    _print_some(out, [_held(tp, offsets) for tp, offsets in sorted(reading.held.items())])
+    _print_some(out, [_held(tp, offsets) for tp, offsets in sorted(reading.unstable.items())])
     for transaction in reading.transactions:
         out.print()
         _print_facts(out, [*_facts(transaction, now_ms), _next(transaction, now_ms)])
@@ -290,11 +290,11 @@ def document(reading: TransactionReading, commands: Commands, now_ms: int) -> di
         "partitions": [
             {
                 **tp._asdict(),
-                "log_stable": (blocked := reading.held.get(tp)) and blocked.start,
+                "log_stable": (blocked := reading.unstable.get(tp)) and blocked.start,
                 "log_end": blocked and blocked.until,
                 **({"error": str(reading.errors[tp])} if tp in reading.errors else {}),
             }
-            for tp in sorted({*reading.held, *reading.errors})
+            for tp in sorted({*reading.unstable, *reading.errors})
         ],
         "transactions": [
             {
@@ -386,7 +386,7 @@ def whose(transaction: OpenTransaction) -> str:
 def _next(transaction: OpenTransaction, now_ms: int) -> tuple[str, str]:
     """Return the action for a transaction, printed before its commands."""
     if transaction.verdict is TransactionVerdict.UNKNOWN:
-        return "why", transaction.why or "-"
+        return "why", transaction.reason or "-"
     if transaction.verdict is TransactionVerdict.ENDING:
         text = "wait a moment; if it remains, check the brokers: one is slow or down"
     elif transaction.verdict is TransactionVerdict.HANGING:
@@ -430,7 +430,7 @@ def _document(transaction: OpenTransaction) -> dict[str, Any]:
         "transactional_id": transaction.transactional_id,
         "producer_id": transaction.producer_id,
         "verdict": transaction.verdict.value,
-        "why_not_known": transaction.why,
+        "why_not_known": transaction.reason,
         "ours": transaction.owner and transaction.owner._asdict(),
         "since": transaction.since,
         "timeout": transaction.described and transaction.described.timeout,
@@ -442,7 +442,7 @@ def _document(transaction: OpenTransaction) -> dict[str, Any]:
                 "start_offset": producer.start,
                 "epoch": producer.epoch,
                 "last_record": producer.last_written,
-                "holds": tp in transaction.holds,
+                "holds": tp in transaction.blocked,
             }
             for tp, producer in sorted(transaction.producers.items())
         ],

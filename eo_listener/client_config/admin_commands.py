@@ -73,19 +73,19 @@ def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
     """
     match event.code:
         case "GROUP_AUTHORIZATION_FAILED":
-            operations, what = ["Read"], ["--group", event.group]
+            operations, resource = ["Read"], ["--group", event.group]
         case "TOPIC_AUTHORIZATION_FAILED":
             topics = {tp.topic for tp, code in event.errors.items() if code == event.code}
             operations = ["Read"]
-            what = topic_options(sorted(topics))
+            resource = topic_options(sorted(topics))
         case "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
             operations = ["Write", "Describe"]
-            what = ["--transactional-id", transactional_id(event.group)]
+            resource = ["--transactional-id", transactional_id(event.group)]
         case _:
             return None
     return (
         f"allow {principal or 'the client'} to {' and '.join(operations)}; as an administrator "
-        f"of the cluster: {grant_command(event.cluster, principal, operations, what)}"
+        f"of the cluster: {grant_command(event.cluster, principal, operations, resource)}"
     )
 
 

@@ -11,11 +11,11 @@ from eo_listener.client_config.kafka_options import (
     PROTOCOL,
     PROVIDERS,
     OnlyJava,
-    chosen,
+    client_options,
     connections,
     protocol,
 )
-from eo_listener.client_config.sasl import JAAS, module, require_https, sasl
+from eo_listener.client_config.sasl import JAAS, login_module, require_https, sasl
 from eo_listener.client_config.tls import KeyStore, tls
 from eo_listener.client_config.validation import SERVERS
 from eo_listener.errors import SettingsError
@@ -23,7 +23,7 @@ from eo_listener.errors import SettingsError
 ClientKind = Literal["librdkafka", "java"]
 
 _PLAINTEXT: Final = "PLAINTEXT"
-_OF_JAVA: Final = "security.providers"
+_JAVA_PROVIDERS: Final = "security.providers"
 _VARIABLE: Final = "${"  # for Java's config providers to put a value in
 
 
@@ -32,13 +32,13 @@ class ClientAccess:
     """The settings that a client needs to connect, apart from the servers.
 
     `properties` are librdkafka's, to which `stores` add some once Java has read them; or, if the
-    `client` is "java", those of Java's own client, for the reason in `why_java`.
+    `client` is "java", those of Java's own client, for the reason in `java_reason`.
     """
 
     properties: Mapping[str, str] = field(repr=False)
     stores: tuple[KeyStore, ...] = ()
     client: ClientKind = "librdkafka"
-    why_java: str | None = None
+    java_reason: str | None = None
 
 
 def translate(
@@ -58,30 +58,30 @@ def translate(
     """
     if PROTOCOL in own:
         return ClientAccess(properties={})
-    options = chosen(source, own)
+    options = client_options(source, own)
     _require_harmless(options)
     try:
         _require_no_java(options, own, tokens=tokens)
         return _by_librdkafka(options, own, gssapi=gssapi)
-    except OnlyJava as why:
-        _require_nothing_own(own, why)
-        return ClientAccess(properties=options, client="java", why_java=str(why))
+    except OnlyJava as reason:
+        _require_nothing_own(own, reason)
+        return ClientAccess(properties=options, client="java", java_reason=str(reason))
 
 
 def _require_harmless(options: Mapping[str, str]) -> None:
-    """Raise for what is used on neither client."""
+    """Raise SettingsError for options that are used with neither client."""
     if options.get(PROTOCOL, _PLAINTEXT).strip().upper() == _PLAINTEXT:
         return  # then no client reads it
     require_https(options)
     if not options.get(PROVIDERS) or _VARIABLE not in options.get(JAAS, ""):
-        module(options)
+        login_module(options)
 
 
 def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens: bool) -> None:
-    """Raise OnlyJava where the options are not all that counts."""
+    """Raise OnlyJava if more than the options decides how to connect."""
     if options.get(PROVIDERS):
         raise OnlyJava(f"{PREFIX}{PROVIDERS} names Java classes that supply values")
-    if tokens and not options.keys() & {PROTOCOL, JAAS} and not _of_security(own):
+    if tokens and not options.keys() & {PROTOCOL, JAAS} and not _has_security(own):
         raise OnlyJava("Spark has delegation tokens and knows their clusters")
 
 
@@ -91,8 +91,8 @@ def _by_librdkafka(
     security = protocol(options)
     if security == _PLAINTEXT:
         return ClientAccess(properties=connections(options))
-    if options.get(_OF_JAVA):
-        raise OnlyJava(f"{PREFIX}{_OF_JAVA} names Java classes")
+    if options.get(_JAVA_PROVIDERS):
+        raise OnlyJava(f"{PREFIX}{_JAVA_PROVIDERS} names Java classes")
     properties = {PROTOCOL: security.lower(), **connections(options)}
     if security.startswith("SASL") and not any(name.startswith("sasl.") for name in own):
         properties |= sasl(options, gssapi=gssapi)
@@ -103,17 +103,17 @@ def _by_librdkafka(
     return ClientAccess(properties=properties, stores=stores)
 
 
-def _require_nothing_own(own: Collection[str], why: OnlyJava) -> None:
-    """Raise where settings of both clients would be needed together."""
-    if _of_security(own):
+def _require_nothing_own(own: Collection[str], reason: OnlyJava) -> None:
+    """Raise SettingsError if settings of both clients would be needed together."""
+    if _has_security(own):
         raise SettingsError(
             "the client settings given to the listener cannot be merged with those of the source",
-            cause=str(why),
+            cause=str(reason),
             fix=f"give all of them (kafka={{...}}; follow: -X), including {PROTOCOL}, or none",
         ) from None
 
 
-def _of_security(own: Collection[str]) -> bool:
+def _has_security(own: Collection[str]) -> bool:
     return any(name.startswith(("ssl.", "sasl.")) for name in own)
 
 
@@ -137,16 +137,18 @@ class Cluster:
     """One Kafka cluster as a client sees it: the client's properties, in sorted order.
 
     The properties are librdkafka's, to which `stores` add some once Java has read them; or, if the
-    `client` is "java", those of Java's own client, for the reason in `why_java`.
+    `client` is "java", those of Java's own client, for the reason in `java_reason`.
     """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)
     stores: tuple[KeyStore, ...] = field(default=(), repr=False)
     client: ClientKind = "librdkafka"
-    why_java: str | None = None
+    java_reason: str | None = None
 
     @classmethod
-    def of(cls, properties: Mapping[str, str], access: ClientAccess | None = None) -> Cluster:
+    def from_properties(
+        cls, properties: Mapping[str, str], access: ClientAccess | None = None
+    ) -> Cluster:
         """Build from a mapping; equal mappings give equal clusters, and one client.
 
         `access` is what a source's options were translated to; `properties` go before its own.
@@ -156,7 +158,7 @@ class Cluster:
             properties=tuple(sorted({**access.properties, **properties}.items())),
             stores=access.stores,
             client=access.client,
-            why_java=access.why_java,
+            java_reason=access.java_reason,
         )
 
     @property
@@ -174,17 +176,17 @@ class Cluster:
     def require_librdkafka(self, problem: str) -> None:
         """Raise SettingsError, with this `problem`, if only Java's client can log in."""
         if self.client == "java":
-            raise only_java(problem, self.why_java)
+            raise only_java(problem, self.java_reason)
 
     def __str__(self) -> str:
         return self.servers
 
 
-def only_java(problem: str, why: str | None) -> SettingsError:
-    """Return the error for a `problem`: librdkafka cannot log in, for the reason `why`."""
+def only_java(problem: str, reason: str | None) -> SettingsError:
+    """Return the error for a `problem`: librdkafka cannot log in, for this `reason`."""
     return SettingsError(
         problem,
-        cause=why,
+        cause=reason,
         fix="Name a broker listener that librdkafka can log in to (SASL PLAIN, SCRAM, "
         "OAUTHBEARER with a token endpoint, mutual TLS) and its kafka.* options; for "
         "Kerberos, use a confluent-kafka built with it, and a keytab",

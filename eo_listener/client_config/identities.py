@@ -45,7 +45,7 @@ class IdOwner(NamedTuple):
     group: str | None = None
 
     @classmethod
-    def of(cls, transactional_id: str) -> IdOwner | None:
+    def parse(cls, transactional_id: str) -> IdOwner | None:
         """Read an id that one of the two functions above has made; None for any other."""
         first, *names = transactional_id.split("/")
         if first == "eo-listener" and len(names) == 2:

@@ -44,17 +44,17 @@ def java_names(properties: Mapping[str, str]) -> dict[str, str]:
                 fix=f"Remove it; possible settings are: {', '.join(sorted(_KNOWN))}",
             )
     protocol = properties.get(PROTOCOL, "plaintext").strip().upper()
-    found = {SERVERS: properties[SERVERS], PROTOCOL: protocol}
+    translated = {SERVERS: properties[SERVERS], PROTOCOL: protocol}
     if protocol.startswith("SASL"):
-        found |= _sasl(properties)
+        translated |= _sasl(properties)
     if protocol.endswith("SSL"):
-        found |= {**_trust(properties), **_own(properties), **_name_check(properties)}
-    return found
+        translated |= {**_trust(properties), **_own(properties), ENDPOINT: _endpoint(properties)}
+    return translated
 
 
 def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
-    given = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
-    mechanism = given.strip().upper()
+    configured = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
+    mechanism = configured.strip().upper()
     module = PASSWORD_MODULES.get(mechanism)
     if module is None:
         raise SettingsError(
@@ -80,8 +80,8 @@ def _trust(properties: Mapping[str, str]) -> dict[str, str]:
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
     """The client's own certificate."""
     if "ssl.keystore.location" in properties:
-        given = {name: properties[name] for name in _STORE if name in properties}
-        return {"ssl.keystore.type": "PKCS12", **given}
+        store = {name: properties[name] for name in _STORE if name in properties}
+        return {"ssl.keystore.type": "PKCS12", **store}
     chain = _text(properties, "ssl.certificate.pem", "ssl.certificate.location")
     key = _text(properties, "ssl.key.pem", "ssl.key.location")
     if chain is None or key is None:
@@ -92,19 +92,19 @@ def _own(properties: Mapping[str, str]) -> dict[str, str]:
             cause="it reads PKCS#8 only: BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY",
             fix="Convert it: openssl pkcs8 -topk8 -in KEY -out NEW -nocrypt",
         )
-    found = {
+    pem = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": chain,
         "ssl.keystore.key": key,
     }
     if properties.get("ssl.key.password"):
-        found["ssl.key.password"] = properties["ssl.key.password"]
-    return found
+        pem["ssl.key.password"] = properties["ssl.key.password"]
+    return pem
 
 
-def _name_check(properties: Mapping[str, str]) -> dict[str, str]:
+def _endpoint(properties: Mapping[str, str]) -> str:
     algorithm = properties.get(ENDPOINT, "https").strip().lower()
-    return {ENDPOINT: "" if algorithm == "none" else algorithm}
+    return "" if algorithm == "none" else algorithm
 
 
 def _text(properties: Mapping[str, str], inline: str, location: str) -> str | None:
@@ -116,7 +116,7 @@ def _text(properties: Mapping[str, str], inline: str, location: str) -> str | No
     try:
         return Path(properties[location]).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SettingsError(
-            f"cannot read the file of -X {location}: {why}", fix="Give one file in PEM"
+            f"cannot read the file of -X {location}: {reason}", fix="Give one file in PEM"
         ) from None

@@ -60,16 +60,16 @@ class OnlyJava(Exception):  # noqa: N818  # no error: librdkafka cannot do it, J
     """Why the cluster can only be reached with Java's own client; quotes no value."""
 
 
-def chosen(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
+def client_options(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
     """The options that count, without their prefix; what `own` replaces is left out.
 
     `source` are all options of a reader, `own` the names of librdkafka's properties that the user
     gave. Raises SettingsError for what is dangerous here, and for what no client reads as meant.
     """
-    given = {
+    options = {
         name.removeprefix(PREFIX): text for name, text in source.items() if name.startswith(PREFIX)
     }
-    for name in _REFUSED & given.keys():
+    for name in _REFUSED & options.keys():
         raise SettingsError(
             f"the source option {PREFIX}{name} is never used",
             cause="it is not an option of Spark's Kafka client, and here it would load foreign "
@@ -77,19 +77,19 @@ def chosen(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
             fix="remove it",
         )
     replaced = tuple(_replaced_by(own))
-    found = {
+    selected = {
         name: text
-        for name, text in given.items()
+        for name, text in options.items()
         if (name.startswith(_COUNT) or name == _DNS) and not name.startswith((*_NEVER, *replaced))
     }
-    for name, text in found.items():
+    for name, text in selected.items():
         if "\0" in text:
             raise SettingsError(
                 f"the source option {PREFIX}{name} holds a NUL character",
                 cause="librdkafka would take it for the end of the string",
                 fix="correct the option",
             )
-    return found
+    return selected
 
 
 def _replaced_by(own: Iterable[str]) -> Iterable[str]:
@@ -101,10 +101,10 @@ def _replaced_by(own: Iterable[str]) -> Iterable[str]:
 
 def protocol(options: Mapping[str, str]) -> Protocol:
     """The security protocol. Raises SettingsError for an unknown one."""
-    given = options.get(PROTOCOL, "PLAINTEXT").strip().upper()
-    for known in PROTOCOLS:
-        if given == known:
-            return known
+    name = options.get(PROTOCOL, "PLAINTEXT").strip().upper()
+    for candidate in PROTOCOLS:
+        if name == candidate:
+            return candidate
     raise SettingsError(
         f"the source option {PREFIX}{PROTOCOL} does not name a security protocol",
         cause="it may be misspelt",
@@ -118,10 +118,10 @@ def connections(options: Mapping[str, str]) -> dict[str, str]:
     return {_DNS: lookup} if lookup in _DNS_ALIKE else {}
 
 
-def require_known(options: Iterable[str], start: str, known: Collection[str]) -> None:
+def require_known(options: Iterable[str], start: str, supported: Collection[str]) -> None:
     """Raise OnlyJava for an option of this kind that has no equal in librdkafka."""
     for name in sorted(options):
-        if name.startswith(start) and name not in known and not name.startswith(_TUNING):
+        if name.startswith(start) and name not in supported and not name.startswith(_TUNING):
             raise OnlyJava(f"librdkafka has no equal for the source option {PREFIX}{name}")
 
 
@@ -175,14 +175,14 @@ class Partitioner:
     properties: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Partitioner | None:
-        """Find it among the options; keys are in lower case. It is given nothing of the login."""
+    def from_options(cls, options: Mapping[str, str]) -> Partitioner | None:
+        """Find it among the options; keys are in lower case. Its properties have no login."""
         name = options.get(PREFIX + _PARTITIONER)
         if name is None:
             return None
         properties = java_properties(options)
-        others = {key: properties[key] for key in properties if not key.startswith(_LOGIN)}
-        return cls(name=name.strip(), properties=others)
+        remaining = {key: properties[key] for key in properties if not key.startswith(_LOGIN)}
+        return cls(name=name.strip(), properties=remaining)
 
     def argument(self) -> dict[str, object]:
         """Its part of a request to the shim."""
@@ -208,30 +208,30 @@ def producer_properties(options: Mapping[str, str]) -> dict[str, str]:
     partitioner, which only Java can use. Raises SettingsError for options that a transaction
     forbids or that the sink sets itself.
     """
-    found: dict[str, str] = {}
-    for given, value in options.items():
-        name = given.removeprefix(PREFIX)
-        if name == given:
+    properties: dict[str, str] = {}
+    for option, value in options.items():
+        name = option.removeprefix(PREFIX)
+        if name == option:
             continue
         if name in _NOT_FOR_SINK:
             raise SettingsError(
-                f"this sink does not take the option {given}",
+                f"this sink does not take the option {option}",
                 cause=_NOT_FOR_SINK[name],
                 fix="Remove it",
             )
         if name in _ONLY and value.strip().lower() not in _ONLY[name]:
             raise SettingsError(
-                f"the option {given} must be {_ONLY[name][0]!r} for this sink",
+                f"the option {option} must be {_ONLY[name][0]!r} for this sink",
                 cause="Kafka's transactions need it",
                 fix="Remove it",
             )
         if name in _ALIKE:
-            found[name] = value
+            properties[name] = value
         elif name in _RENAMED:
-            found[_RENAMED[name]] = value
+            properties[_RENAMED[name]] = value
         elif name == _BUFFER:
-            found["queue.buffering.max.kbytes"] = str(_kilobytes(given, value))
-    return found
+            properties["queue.buffering.max.kbytes"] = str(_kilobytes(option, value))
+    return properties
 
 
 def _kilobytes(option: str, value: str) -> int:

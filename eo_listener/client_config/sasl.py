@@ -79,10 +79,10 @@ class LoginModule:
 
     def text(self) -> str:
         """Write it so that `parse`, and Java, read the same."""
-        given = "".join(
+        options = "".join(
             f' {name}="{value.translate(_ESCAPED)}"' for name, value in self.options.items()
         )
-        return f"{self.name} required{given};"
+        return f"{self.name} required{options};"
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -103,8 +103,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    what = match[1]
-    return chr(int(what, 8)) if what[0] in "01234567" else _LETTERS.get(what, what)
+    escape = match[1]
+    return chr(int(escape, 8)) if escape[0] in "01234567" else _LETTERS.get(escape, escape)
 
 
 def _leading_words(tokens: list[tuple[str, str]]) -> tuple[str, str]:
@@ -154,8 +154,8 @@ _KEYTAB: Final = re.compile(r"/[A-Za-z0-9_./@+-]+")
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*")
 
 
-def module(options: Mapping[str, str]) -> LoginModule | None:
-    """The login module, None where the options hold none. Raises SettingsError."""
+def login_module(options: Mapping[str, str]) -> LoginModule | None:
+    """The login module, None if the options hold none. Raises SettingsError."""
     text = options.get(JAAS)
     return None if text is None else LoginModule.parse(text)
 
@@ -187,7 +187,7 @@ def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
     mechanism = options.get(_MECHANISM, "GSSAPI").strip().upper()
     if mechanism not in _MECHANISMS:
         raise OnlyJava(f"librdkafka does not support this {PREFIX}{_MECHANISM}")
-    login = module(options)
+    login = login_module(options)
     if login is None:
         raise OnlyJava(f"{_OPTION} is not set, so the login is set for the whole JVM")
     if mechanism == "GSSAPI" and not gssapi:
@@ -217,7 +217,7 @@ def _oidc(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -> di
         raise OnlyJava(
             f"the token comes from the class that {PREFIX}{_HANDLER} names, or from Java's default"
         )
-    given = {}
+    credentials = {}
     extensions = []
     for name, text in login.options.items():
         if name.startswith(_EXTENSION):
@@ -226,24 +226,24 @@ def _oidc(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -> di
                 raise OnlyJava("librdkafka cannot write one of the token's extensions")
             extensions.append(f"{key}={text}")
         elif name in _CREDENTIALS:
-            given[_CREDENTIALS[name]] = text
+            credentials[_CREDENTIALS[name]] = text
         else:
             raise OnlyJava("librdkafka has no equal for one of the login module's options")
     for name in ("clientId", "clientSecret"):
-        if not given.get(_CREDENTIALS[name]):
+        if not credentials.get(_CREDENTIALS[name]):
             raise SettingsError(
                 f"{_OPTION} has no {name}",
                 cause="a token cannot be requested without it",
                 fix='write it as: <login module> required clientId="<id>" clientSecret="<secret>";',
             )
     if extensions:
-        given["sasl.oauthbearer.extensions"] = ",".join(sorted(extensions))
+        credentials["sasl.oauthbearer.extensions"] = ",".join(sorted(extensions))
     if options.get(_SUBJECT):
-        given[_SUBJECT] = options[_SUBJECT]
+        credentials[_SUBJECT] = options[_SUBJECT]
     return {
         "sasl.oauthbearer.method": "oidc",
         _URL: options[_URL],
-        **{name: text for name, text in given.items() if text},
+        **{name: text for name, text in credentials.items() if text},
     }
 
 

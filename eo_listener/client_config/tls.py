@@ -25,14 +25,14 @@ def in_lines(text: str, kind: str, option: str) -> str:
     Raises SettingsError, which quotes nothing but the name of the option.
     """
     blocks = []
-    begun: re.Match[str] | None = None
+    opening: re.Match[str] | None = None
     for marker in _MARKER.finditer(text):
         if marker[1] == "BEGIN":
-            begun = marker
-        elif begun is not None and begun[2] == marker[2]:
+            opening = marker
+        elif opening is not None and opening[2] == marker[2]:
             if marker[2].endswith(kind):
-                blocks.append(_block(marker[2], text[begun.end() : marker.start()], option))
-            begun = None
+                blocks.append(_block(marker[2], text[opening.end() : marker.start()], option))
+            opening = None
     if not blocks:
         raise _unreadable(option)
     return "".join(blocks)
@@ -146,14 +146,14 @@ def tls(options: Mapping[str, str]) -> tuple[dict[str, str], tuple[KeyStore, ...
 
 
 def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
-    given = options.get(ENDPOINT, "https").strip().lower()
-    if given not in _ENDPOINTS:
+    algorithm = options.get(ENDPOINT, "https").strip().lower()
+    if algorithm not in _ENDPOINTS:
         raise OnlyJava(f"librdkafka does not support this {PREFIX}{ENDPOINT}")
-    return {ENDPOINT: _ENDPOINTS[given]}
+    return {ENDPOINT: _ENDPOINTS[algorithm]}
 
 
 def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Who is believed; nothing given leaves it to the machine's own authorities."""
+    """The trusted authorities; without options, those of the machine."""
     text = options.get(f"{_TRUST}certificates")
     if text:
         pem = in_lines(text, CERTIFICATES, f"{PREFIX}{_TRUST}certificates")

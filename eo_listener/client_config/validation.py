@@ -25,23 +25,23 @@ _FIX_ENCODING: Final = "Write it in UTF-8; with LANG=C set PYTHONUTF8=1"
 _FIX_NAME: Final = "Correct the name; a variable in it may hold more than it should"
 
 
-def require_name(what: str, name: str) -> None:
+def require_name(kind: str, name: str) -> None:
     """Raise SettingsError for the name of a group or topic that Kafka would not get as written."""
     if is_printable_ascii(name) and name == name.strip():
         return  # nearly all: this is asked at every event
     if not _is_utf8(name):
         raise SettingsError(
-            f"{what} {name!r} is not valid UTF-8", cause=_ENCODING, fix=_FIX_ENCODING
+            f"{kind} {name!r} is not valid UTF-8", cause=_ENCODING, fix=_FIX_ENCODING
         )
     if any(unicodedata.category(letter) == "Cc" for letter in name):
         raise SettingsError(
-            f"{what} {name!r} contains a control character",
+            f"{kind} {name!r} contains a control character",
             cause="a NUL ends it for Kafka's client, and others are invisible in every tool",
             fix=_FIX_NAME,
         )
     if name != name.strip():
         raise SettingsError(
-            f"{what} {name!r} begins or ends with a space",
+            f"{kind} {name!r} begins or ends with a space",
             cause="Kafka treats it as a different name from the one without it",
             fix=_FIX_NAME,
         )

@@ -180,7 +180,7 @@ def _target(entry: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> 
     properties = {name: _property(name, value, where) for name, value in kafka.items()}
     return FollowedCheckpoint(
         location=entry["location"],
-        cluster=Cluster.of({"bootstrap.servers": servers, **properties}),
+        cluster=Cluster.from_properties({"bootstrap.servers": servers, **properties}),
         groups=groups,
         storage={**shared.get("storage", {}), **entry.get("storage", {})},
         name=entry.get("name"),

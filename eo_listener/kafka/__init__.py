@@ -61,9 +61,9 @@ Transactions that are open:
 
 - Java's client alone can ask for them (KIP-664). A command does so through the shim in a JVM of
   its own; the id of one that its coordinator has is taken over by librdkafka.
-- Leaders report where a transaction begins in a partition, but not its id. Coordinators report the
-  id, and leave out transactions that the client may not describe, or that they have not read yet
-  after a move. So a transaction hangs only if no coordinator names it, this client may describe any
-  id, and the newest record is older than coordinators let a transaction become
+- Leaders report a transaction's first offset in a partition, but not its id. Coordinators report
+  the id, and leave out transactions that the client may not describe, or that they have not read
+  yet after a move. So a transaction hangs only if no coordinator names it, this client may describe
+  any id, and the newest record is older than coordinators let a transaction become
   (`open_transactions`).
 """

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
@@ -124,7 +126,7 @@ class ConnectionErrors:
         self.connections_lost = 0
 
     def record(self, error: Answer) -> None:
-        """Take one up; it is an `error_cb`."""
+        """Record an error; an `error_cb` of confluent-kafka."""
         if error.name() in _NO_REASON:
             return
         if error.name() == "_FATAL":
@@ -138,8 +140,8 @@ class ConnectionErrors:
         """A request has been answered."""
         self._worst = None
 
-    def failure(self, what: str, answer: Answer) -> KafkaError:
-        """Return the error that `what` failed; if a connection reported an error, that is the
+    def failure(self, action: str, answer: Answer) -> KafkaError:
+        """Return the error that `action` failed; if a connection reported an error, that is the
         reason.
         """
         reason = self._worst if self._worst is not None and is_local(answer) else answer
@@ -147,7 +149,7 @@ class ConnectionErrors:
             reason = self.fatal
         code = _inner_name(reason)
         return KafkaError(
-            f"{what} at {self._servers} failed: {code}",
+            f"{action} at {self._servers} failed: {code}",
             code=code,
             cause=reason.str(),
             fix=_FIXES.get(code, _UNREACHABLE if code.startswith("_") else None),
@@ -182,7 +184,7 @@ class Client:
         }
         if on_commit is not None:
             settings["on_commit"] = on_commit
-        self.consumer = accepted(Consumer, settings)
+        self.consumer = new_client(Consumer, settings)
 
     def poll(self, timeout: float = 0.0) -> None:
         """Serve callbacks, for at most `timeout` seconds."""
@@ -198,19 +200,19 @@ class Client:
         if error is not None:  # a consumer that does not fetch gets nothing but errors
             self.errors.record(error)
 
-    def failure(self, what: str, answer: Answer) -> KafkaError:
-        """Return the error that `what` failed; if a connection reported an error, that is the
+    def failure(self, action: str, answer: Answer) -> KafkaError:
+        """Return the error that `action` failed; if a connection reported an error, that is the
         reason.
         """
         self.poll()
-        return self.errors.failure(what, answer)
+        return self.errors.failure(action, answer)
 
     def close(self) -> None:
         """Close the connections; waits some seconds for a commit that is still out."""
         self.consumer.close()
 
 
-def wire_of(positions: Mapping[TopicPartition, Position]) -> list[Wire]:
+def to_wire(positions: Mapping[TopicPartition, Position]) -> list[Wire]:
     """Convert the offsets to librdkafka's type."""
     return [
         Wire(tp.topic, tp.partition, position.offset, position.metadata)
@@ -218,8 +220,8 @@ def wire_of(positions: Mapping[TopicPartition, Position]) -> list[Wire]:
     ]
 
 
-def common(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The settings that every kind of client is given."""
+def with_defaults(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The properties of any kind of client, with the defaults of this package."""
     return {**_COMMON, **properties}
 
 
@@ -228,7 +230,7 @@ def open_admin(properties: Mapping[str, str]) -> AdminClient:
 
     Keep it until its answers were read: one that is collected answers nothing.
     """
-    return accepted(AdminClient, common(properties))
+    return new_client(AdminClient, with_defaults(properties))
 
 
 def open_reader(
@@ -237,11 +239,11 @@ def open_reader(
     """A Consumer for records of the partitions that it is assigned. Raises SettingsError.
 
     It joins no group: librdkafka only requires a `name` for one. It reports the end of a partition,
-    and an error where the log no longer has the offset to read. With `committed`, it is shown
+    and an error if the log no longer has the offset to read. With `committed`, it is shown
     records of committed transactions only.
     """
     settings: dict[str, Any] = {
-        **common(properties),
+        **with_defaults(properties),
         "group.id": name,
         "enable.auto.commit": "false",
         "enable.partition.eof": "true",
@@ -250,26 +252,24 @@ def open_reader(
         "error_cb": error_cb,
         "logger": SILENT,
     }
-    return accepted(Consumer, settings)
+    return new_client(Consumer, settings)
 
 
 def cleanup_policy(admin: AdminClient, topic: str, timeout: float, errors: ConnectionErrors) -> str:
     """The cleanup.policy of a topic. Raises KafkaError."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    what = f"reading the settings of topic {topic}"
+    action = f"reading the settings of topic {topic}"
     try:
         future = admin.describe_configs([resource], request_timeout=timeout)[resource]
         return str(future.result(timeout=timeout)["cleanup.policy"].value)
-    except KafkaException as error:
-        raise errors.failure(what, answer_of(error)) from error
-    except Late as error:
-        raise errors.failure(what, Answer(TIMED_OUT)) from error
+    except (KafkaException, Late) as error:
+        raise errors.failure(action, answer_of(error)) from error
 
 
-def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
-    """A client of this kind. Raises SettingsError when librdkafka does not accept the settings.
+def new_client(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
+    """A client of this kind. Raises SettingsError if librdkafka does not accept the settings.
 
-    They are checked before: a text that is not UTF-8 would end the whole process.
+    They are checked first: a text that is not UTF-8 would end the whole process.
     """
     for name, value in settings.items():
         require_property(name, value)
@@ -283,9 +283,21 @@ def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> 
         ) from None  # the library's own traceback may quote a value
 
 
-def answer_of(error: KafkaException) -> Answer:
-    """The KafkaError inside an exception of the library."""
-    answer = error.args[0]
+def chunks(values: Iterable[_C], size: int) -> Iterator[list[_C]]:
+    """Yield the values in lists of at most `size`."""
+    remaining = iter(values)
+    while chunk := list(islice(remaining, size)):
+        yield chunk
+
+
+def seconds_until(deadline: float) -> float:
+    """The seconds until `deadline` (monotonic clock), at least a tenth."""
+    return max(0.1, deadline - time.monotonic())
+
+
+def answer_of(error: KafkaException | Late) -> Answer:
+    """The KafkaError inside an exception of the library, or the one for an answer that is late."""
+    answer = Answer(TIMED_OUT) if isinstance(error, Late) else error.args[0]
     assert isinstance(answer, Answer)  # noqa: S101  # the library's own contract, for mypy
     return answer
 

@@ -23,14 +23,13 @@ from confluent_kafka import (
     KafkaException,
     TopicCollection,
 )
-from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.client_config.validation import require_name
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.client import TIMED_OUT, answer_of, open_admin
-from eo_listener.kafka.logs import NOTHING_HELD, Logs, positions_of
+from eo_listener.kafka.client import answer_of, open_admin, seconds_until
+from eo_listener.kafka.logs import NO_OFFSETS, Logs, positions_of
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import TopicPartition
@@ -104,7 +103,7 @@ class ClusterDescriber:
         try:
             # First: librdkafka ends the process if a broker that is not the group's coordinator
             # (yet, on a new cluster) is asked for offsets, but not if it is asked for members.
-            described: Any = self._settled(lambda: ask(request_timeout=_REQUEST)[name])
+            described: Any = self._answer(lambda: ask(request_timeout=_REQUEST)[name])
         except KafkaError as error:
             gone, away = error.code == _NO_GROUP, error.code in _NO_COORDINATOR
             facts = GroupFacts(
@@ -113,7 +112,7 @@ class ClusterDescriber:
                 state="Dead" if gone else None,
                 protocol=self._foreign_protocol(name),
             )
-            return replace(facts, held_error=error.code) if away else self._with_held(facts)
+            return replace(facts, held_error=error.code) if away else self._with_offsets(facts)
         facts = GroupFacts(
             name=name,
             state=_STATES.get(described.state),
@@ -129,12 +128,12 @@ class ClusterDescriber:
             ),
             operations=_names(described.authorized_operations),
         )
-        return self._with_held(facts)
+        return self._with_offsets(facts)
 
-    def described(self, name: str) -> GroupFacts:
-        """A group as `group` does it.
+    def require_group(self, name: str) -> GroupFacts:
+        """Describe a group as `group` does.
 
-        Raises KafkaError where Kafka cannot be reached, or refuses to describe it.
+        Raises KafkaError if Kafka cannot be reached, or refuses to describe the group.
         """
         self._logs.partitions((), time.monotonic() + _REACH)  # says best why, if it fails
         facts = self.group(name)
@@ -147,7 +146,7 @@ class ClusterDescriber:
         return facts
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
-        """These topics, with the ends of their logs where the client may see them."""
+        """These topics, with the ends of their logs if the client may see them."""
         return {name: self._topic(name) for name in sorted(names)}
 
     def settings(self, topic: str) -> Mapping[str, str] | None:
@@ -162,7 +161,7 @@ class ClusterDescriber:
         new = [NewTopic(topic, 1)]
         create = partial(self._admin.create_topics, new, validate_only=True)
         try:
-            self._settled(lambda: create(request_timeout=_REQUEST)[topic])
+            self._answer(lambda: create(request_timeout=_REQUEST)[topic])
         except KafkaError as error:
             return Tried(error=error.code)
         return Tried()
@@ -191,13 +190,13 @@ class ClusterDescriber:
 
     def _settings(self, kind: Any, name: str) -> dict[str, str]:
         resource = ConfigResource(kind, name)
-        entries = self._settled(
+        entries = self._answer(
             lambda: self._admin.describe_configs([resource], request_timeout=_REQUEST)[resource]
         )
         return {key: entry.value for key, entry in entries.items() if entry.value is not None}
 
-    def _with_held(self, facts: GroupFacts) -> GroupFacts:
-        """The same with the offsets, or why they are not known."""
+    def _with_offsets(self, facts: GroupFacts) -> GroupFacts:
+        """The facts with the group's offsets, or with the error that prevented reading them."""
         group = facts.name
         try:
             parts: list[Any] = self._offsets(ConsumerGroupTopicPartitions(group), stable=False)
@@ -205,21 +204,21 @@ class ClusterDescriber:
             if error.code == _NO_GROUP:
                 return replace(facts, held={})
             return replace(facts, held_error=error.code)
-        held = positions_of(parts)
-        unstable = bool(held) and self._is_unstable(group, held)
-        return replace(facts, held=held, unstable=unstable)
+        positions = positions_of(parts)
+        unstable = bool(positions) and self._is_unstable(group, positions)
+        return replace(facts, held=positions, unstable=unstable)
 
-    def _is_unstable(self, group: str, held: Collection[TopicPartition]) -> bool:
-        asked = [Wire(tp.topic, tp.partition) for tp in held]
+    def _is_unstable(self, group: str, partitions: Collection[TopicPartition]) -> bool:
+        request = [Wire(tp.topic, tp.partition) for tp in partitions]
         try:
-            parts = self._offsets(ConsumerGroupTopicPartitions(group, asked), stable=True)
+            parts = self._offsets(ConsumerGroupTopicPartitions(group, request), stable=True)
         except KafkaError as error:
             return error.code == _UNSTABLE
         return any(part.error is not None and part.error.name() == _UNSTABLE for part in parts)
 
-    def _offsets(self, asked: ConsumerGroupTopicPartitions, *, stable: bool) -> list[Any]:
-        ask = partial(self._admin.list_consumer_group_offsets, [asked], require_stable=stable)
-        answer: Any = self._settled(lambda: ask(request_timeout=_REQUEST)[asked.group_id])
+    def _offsets(self, request: ConsumerGroupTopicPartitions, *, stable: bool) -> list[Any]:
+        ask = partial(self._admin.list_consumer_group_offsets, [request], require_stable=stable)
+        answer: Any = self._answer(lambda: ask(request_timeout=_REQUEST)[request.group_id])
         return list(answer.topic_partitions)
 
     def _foreign_protocol(self, name: str) -> str | None:
@@ -228,48 +227,47 @@ class ClusterDescriber:
             with warnings.catch_warnings():
                 # Deprecated for requests that refuse such groups; here they are what is asked for.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                found: list[Any] = self._admin.list_groups(name, timeout=self._timeout)
+                groups: list[Any] = self._admin.list_groups(name, timeout=self._timeout)
         except KafkaException:  # then the error that led here is all there is
             return None
-        types = [group.protocol_type for group in found if group.id == name]
-        return next((one for one in types if one not in _CONSUMERS), None)
+        types = [group.protocol_type for group in groups if group.id == name]
+        return next((protocol for protocol in types if protocol not in _CONSUMERS), None)
 
     def _topic(self, name: str) -> TopicFacts:
         require_name("topic", name)
         topics = TopicCollection([name])
         ask = partial(self._admin.describe_topics, topics, include_authorized_operations=True)
         try:
-            described: Any = self._settled(lambda: ask(request_timeout=_REQUEST)[name])
-            partitions = {TopicPartition(name, one.id) for one in described.partitions}
+            described: Any = self._answer(lambda: ask(request_timeout=_REQUEST)[name])
+            partitions = {TopicPartition(name, partition.id) for partition in described.partitions}
             deadline = time.monotonic() + self._timeout
-            snapshot = self._logs.snapshot(NOTHING_HELD, partitions, deadline).whole()
+            snapshot = self._logs.snapshot(NO_OFFSETS, partitions, deadline).whole()
         except KafkaError as error:
             return TopicFacts(name=name, error=error.code)
         return TopicFacts(
             name=name,
             has_id=name in snapshot.topic_ids,
             operations=_names(described.authorized_operations),
-            replicas=min((len(one.replicas) for one in described.partitions), default=0),
+            replicas=min(
+                (len(partition.replicas) for partition in described.partitions), default=0
+            ),
             starts={tp.partition: start for tp, start in snapshot.starts.items()},
             ends={tp.partition: end for tp, end in snapshot.ends.items()},
         )
 
-    def _settled(self, ask: Callable[[], Future[_T]]) -> _T:
-        """The answer, asked for again while the coordinator is being made. Raises KafkaError."""
+    def _answer(self, ask: Callable[[], Future[_T]]) -> _T:
+        """The answer to a request, sent again while the coordinator moves. Raises KafkaError."""
         deadline = time.monotonic() + self._timeout
         while True:
-            answer = Answer(TIMED_OUT)
             try:
-                return ask().result(timeout=max(0.1, deadline - time.monotonic()))
-            except KafkaException as error:
-                answer = answer_of(error)
-            except Late:
-                pass
-            if answer.name() not in COORDINATOR_MOVES or time.monotonic() + _PAUSE >= deadline:
-                raise KafkaError(f"a request to {self._servers} failed", code=answer.name())
+                return ask().result(timeout=seconds_until(deadline))
+            except (KafkaException, Late) as error:
+                code = answer_of(error).name()
+            if code not in COORDINATOR_MOVES or time.monotonic() + _PAUSE >= deadline:
+                raise KafkaError(f"a request to {self._servers} failed", code=code)
             time.sleep(_PAUSE)
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
     """Kafka leaves them out when the broker is too old; none at all looks the same."""
-    return frozenset(one.name for one in operations) if operations else None
+    return frozenset(operation.name for operation in operations) if operations else None

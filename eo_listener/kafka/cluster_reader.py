@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 
 from eo_listener.client_config.admin_commands import (
     AS_ADMINISTRATOR,
@@ -48,15 +49,15 @@ class ClusterReader:
         `stable` waits for that end (KIP-447).
         """
         require_name("group", group)
-        asked = tuple(self.partitions() if partitions is None else partitions)
+        requested = tuple(self.partitions() if partitions is None else partitions)
         if not stable:
-            return self._held(group, asked, OUTSIDER)
+            return self._read(group, requested, OUTSIDER)
         try:
-            return self._held(group, asked, STABLE)
+            return self._read(group, requested, STABLE)
         except KafkaError as error:
             if error.code != "_TIMED_OUT":
                 raise
-            self._held(group, asked, OUTSIDER)  # raises when it is not for a transaction
+            self._read(group, requested, OUTSIDER)  # raises when it is not for a transaction
             raise KafkaError(
                 f"group {group} cannot be read reliably: a transaction that commits to it has "
                 f"been open for {self._timeout:g} s",
@@ -109,22 +110,19 @@ class ClusterReader:
         """Close the connections."""
         self._logs.close()
 
-    def _held(
-        self, group: str, asked: Iterable[TopicPartition], role: Role
+    def _read(
+        self, group: str, requested: Iterable[TopicPartition], role: Role
     ) -> Mapping[TopicPartition, Position]:
-        asked, deadline = tuple(asked), self._deadline()
-        client = Client(self._properties, group, role=role)
-        try:
+        requested, deadline = tuple(requested), self._deadline()
+        with closing(Client(self._properties, group, role=role)) as client:
             while True:
                 try:
-                    return group_offsets(client, group, asked, deadline).whole()
+                    return group_offsets(client, group, requested, deadline).whole()
                 except KafkaError as error:
                     late = time.monotonic() + _PAUSE >= deadline
                     if error.code not in COORDINATOR_MOVES or late:
                         raise
                 time.sleep(_PAUSE)
-        finally:
-            client.close()
 
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout

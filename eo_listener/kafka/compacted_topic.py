@@ -29,6 +29,7 @@ from eo_listener.kafka.client import (
     answer_of,
     cleanup_policy,
     open_admin,
+    seconds_until,
 )
 from eo_listener.kafka.logs import STALE, Logs
 from eo_listener.kafka.range_reader import RangeReader
@@ -46,8 +47,8 @@ Concerns = Callable[[bytes, "bytes | None"], bool]
 class PendingRecord(NamedTuple):
     """The first record of the open transaction behind which a partition cannot be read.
 
-    `hidden` are the keys of those records from there on, its own too, that were asked for: each is
-    of a transaction that is open, or was committed, or was aborted.
+    `hidden` are the keys of the requested records from there on, its own included: each belongs to
+    a transaction that is open, or was committed, or was aborted.
     """
 
     partition: int
@@ -103,8 +104,8 @@ class CompactedTopic:
         if not self._follow(deadline):
             return None
         if self._policy is None:
-            left = _left(deadline)
-            self._policy = cleanup_policy(self._admin, self.topic, left, self._errors)
+            seconds = seconds_until(deadline)
+            self._policy = cleanup_policy(self._admin, self.topic, seconds, self._errors)
         return self._policy
 
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
@@ -114,21 +115,19 @@ class CompactedTopic:
         brokers' default for other topics is 1.
         """
         deadline = self._deadline()
-        what = f"creating topic {self.topic}"
+        action = f"creating topic {self.topic}"
         try:
             cluster = self._admin.describe_cluster(request_timeout=self._timeout)
-            replicas = min(_REPLICAS, len(cluster.result(timeout=_left(deadline)).nodes))
+            replicas = min(_REPLICAS, len(cluster.result(timeout=seconds_until(deadline)).nodes))
             more = {"min.insync.replicas": "2"} if replicas == _REPLICAS else {}
             new = NewTopic(self.topic, partitions, replicas, config={**settings, **more})
-            self._admin.create_topics([new])[self.topic].result(timeout=_left(deadline))
-        except KafkaException as error:
+            self._admin.create_topics([new])[self.topic].result(timeout=seconds_until(deadline))
+        except (KafkaException, Late) as error:
             if answer_of(error).name() != "TOPIC_ALREADY_EXISTS":
-                raise self._errors.failure(what, answer_of(error)) from error
-        except Late as error:
-            raise self._errors.failure(what, Answer(TIMED_OUT)) from error
+                raise self._errors.failure(action, answer_of(error)) from error
         while not self._follow(deadline):
             if time.monotonic() >= deadline:
-                raise self._errors.failure(what, Answer(TIMED_OUT))
+                raise self._errors.failure(action, Answer(TIMED_OUT))
             time.sleep(_PAUSE)
 
     def read(self, concerns: Concerns, *, pending_timeout: float) -> Reading:
@@ -139,7 +138,7 @@ class CompactedTopic:
         """
         deadline = self._deadline() + pending_timeout
         stop_waiting = time.monotonic() + pending_timeout
-        self._require_there(deadline)
+        self._require_topic(deadline)
         ends = self._ends(self._uncommitted, tuple(self._read), deadline)
         for partition, end in ends.items():
             if end < self._read[partition]:  # records that were committed are gone from the log
@@ -150,10 +149,10 @@ class CompactedTopic:
             try:
                 self._take({part: min(end, ends[part]) for part, end in stable.items()}, deadline)
                 pending = [
-                    found
+                    record
                     for part, end in stable.items()
                     if end < ends[part]
-                    and (found := self._pending(part, ends[part], concerns, deadline)) is not None
+                    and (record := self._pending(part, ends[part], concerns, deadline)) is not None
                 ]
             except KafkaError as error:
                 if error.code != _PUSHED_OUT:
@@ -187,24 +186,24 @@ class CompactedTopic:
 
     def _follow(self, deadline: float) -> bool:
         """Return True if the topic exists; forgets what an older topic of that name held."""
-        found = self._logs.topics((self.topic,), deadline).get(self.topic)
-        if found is None:
+        topic = self._logs.topics((self.topic,), deadline).get(self.topic)
+        if topic is None:
             return False
-        if found.id is None or found.id != self._id:
-            self._id, self._policy = found.id, None
+        if topic.id is None or topic.id != self._id:
+            self._id, self._policy = topic.id, None
             self._values, self._read = {}, {}
-        for partition in sorted(found.partitions):
+        for partition in sorted(topic.partitions):
             self._read.setdefault(partition, 0)
         return True
 
-    def _require_there(self, deadline: float) -> None:
+    def _require_topic(self, deadline: float) -> None:
         if not self._follow(deadline):
             code = "UNKNOWN_TOPIC_OR_PART"
             raise KafkaError(f"topic {self.topic} does not exist", code=code)
 
     def _forget(self, partition: int) -> None:
         self._read[partition] = 0
-        for key in [key for key, one in self._values.items() if one.partition == partition]:
+        for key in [key for key, stored in self._values.items() if stored.partition == partition]:
             del self._values[key]
 
     def _take(self, ends: Mapping[int, int], deadline: float) -> None:
@@ -237,32 +236,29 @@ class CompactedTopic:
         self, reader: RangeReader, ranges: Mapping[int, OffsetRange], deadline: float
     ) -> Iterator[tuple[int, int, bytes, bytes | None]]:
         """Partition, offset, key and value of the records in these ranges."""
-        wanted = {TopicPartition(self.topic, part): one for part, one in ranges.items()}
-        for message in reader.messages(wanted, deadline):
+        of_topic = {TopicPartition(self.topic, number): part for number, part in ranges.items()}
+        for message in reader.messages(of_topic, deadline):
             yield message.partition(), message.offset(), message.key() or b"", message.value()
 
     def _ends(
         self, reader: RangeReader, partitions: tuple[int, ...] | list[int], deadline: float
     ) -> dict[int, int]:
         """Return the end of each partition for this reader; in order of partition."""
-        what = f"reading the end of topic {self.topic}"
-        asked = [Wire(self.topic, part, OFFSET_END) for part in partitions]
+        action = f"reading the end of topic {self.topic}"
+        queries = [Wire(self.topic, part, OFFSET_END) for part in partitions]
         while True:
             try:
-                found = reader.consumer.offsets_for_times(asked, timeout=_left(deadline))
-                bad = next((part.error for part in found if part.error is not None), None)
-            except KafkaException as error:
-                bad = answer_of(error)
-                found = []
-            if bad is None:
-                return {part.partition: part.offset for part in found}
-            if bad.name() not in STALE or time.monotonic() >= deadline:
-                raise self._errors.failure(what, bad)
+                answers = reader.consumer.offsets_for_times(
+                    queries, timeout=seconds_until(deadline)
+                )
+                error = next((part.error for part in answers if part.error is not None), None)
+            except KafkaException as raised:
+                answers, error = [], answer_of(raised)
+            if error is None:
+                return {part.partition: part.offset for part in answers}
+            if error.name() not in STALE or time.monotonic() >= deadline:
+                raise self._errors.failure(action, error)
             time.sleep(_PAUSE)
 
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout
-
-
-def _left(deadline: float) -> float:
-    return max(0.1, deadline - time.monotonic())

@@ -39,14 +39,14 @@ class GroupRepair:
         self._group = group
         self._reader = ClusterReader(properties)
 
-    def held(self) -> Mapping[TopicPartition, Position]:
+    def offsets(self) -> Mapping[TopicPartition, Position]:
         """The group's offsets of all topics, when no transaction on it is open."""
         return self._reader.group(self._group, stable=True)
 
     def refuse_members(self) -> None:
         """Raise InUseError if it has members, SettingsError if it is not a consumer group."""
         with closing(ClusterDescriber(self._properties)) as describer:
-            facts = describer.described(self._group)
+            facts = describer.require_group(self._group)
         if facts.protocol is not None:
             raise SettingsError(
                 f"group {self._group} is not a consumer group; its protocol is {facts.protocol}",
@@ -74,13 +74,10 @@ class GroupRepair:
 
         Raises KafkaError if it cannot be read back, so that its offsets are unknown.
         """
-        store = SimpleGroups(self._properties)
         failed: dict[str, str] = {}
-        try:
+        with closing(SimpleGroups(self._properties)) as store:
             for part in change.parts():
                 failed |= self._commit(store, part)
-        finally:
-            store.close()
         return GroupOutcome(change=change, group_positions=self._read_back(), errors=failed)
 
     def close(self) -> None:
@@ -89,7 +86,7 @@ class GroupRepair:
 
     def _read_back(self) -> Mapping[TopicPartition, Position]:
         try:
-            return self.held()
+            return self.offsets()
         except KafkaError as error:
             raise KafkaError(
                 f"cannot tell if group {self._group} holds all or part of what was committed to "
@@ -106,20 +103,20 @@ class GroupRepair:
         """Commit a part; the errors that are left, by Kafka's name, with what they were of."""
         deadline = time.monotonic() + _TIMEOUT
         while True:
-            found: dict[str, str] = {}
+            errors: dict[str, str] = {}
             try:
                 answer = store.commit(self._group, part, timeout=_TIMEOUT)
                 for tp, code in answer.items():
                     if code is not None:
-                        found.setdefault(code, f"{code} for {tp}")
+                        errors.setdefault(code, f"{code} for {tp}")
             except KafkaError as error:
-                found = {error.code: error.problem}
-            if not found.keys() & COORDINATOR_MOVES or time.monotonic() >= deadline:
-                return found
+                errors = {error.code: error.problem}
+            if not errors.keys() & COORDINATOR_MOVES or time.monotonic() >= deadline:
+                return errors
             time.sleep(_PAUSE)
 
     def _refuse_moved(self, change: GroupChange, when: str) -> None:
-        moved = change.moved_since(self.held())
+        moved = change.moved_since(self.offsets())
         if moved:
             raise InUseError(
                 f"group {self._group} has moved {when}: {few(moved)}",

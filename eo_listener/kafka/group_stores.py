@@ -11,7 +11,7 @@ from eo_listener.client_config.tls import REQUEST, KeyStore
 from eo_listener.client_config.validation import SERVERS, require_ports
 from eo_listener.commit.groups.policy import CommitMode
 from eo_listener.errors import FormatError, JvmError, KafkaError, SettingsError
-from eo_listener.kafka.client import MEMBER, OUTSIDER, Client, accepted
+from eo_listener.kafka.client import MEMBER, OUTSIDER, Client, new_client
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.member_groups import MemberGroups
 from eo_listener.kafka.ownership import Ownership
@@ -56,7 +56,7 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 def has_gssapi() -> bool:
     """Return True if the installed librdkafka supports Kerberos; that of the wheels does not."""
     try:
-        accepted(AdminClient, {"builtin.features": "sasl_gssapi"})
+        new_client(AdminClient, {"builtin.features": "sasl_gssapi"})
     except SettingsError:  # as librdkafka answers a question for a part that it lacks
         return False
     return True
@@ -69,7 +69,7 @@ def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) ->
     call may succeed, and SettingsError for settings that librdkafka does not accept.
     """
     if cluster.client == "java":
-        return _by_java(cluster, mode, shim_client)
+        return _java_groups(cluster, mode, shim_client)
     return open_groups(librdkafka_properties(cluster, shim_client), mode)
 
 
@@ -77,23 +77,23 @@ def librdkafka_properties(cluster: Cluster, shim_client: ShimClient | None) -> d
     """librdkafka's properties for a cluster, key stores as PEM. Raises KafkaError."""
     properties = dict(cluster.properties)
     for store in cluster.stores:
-        properties |= _read(store, shim_client)
+        properties |= _pem_properties(store, shim_client)
     return properties
 
 
-def _by_java(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
+def _java_groups(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
     if mode != CommitMode.SIMPLE.value:
         raise KafkaError(
             f"cannot commit to groups at {cluster} in mode {mode!r}",
             code=ONLY_SIMPLE,
-            cause=cluster.why_java,
+            cause=cluster.java_reason,
         )
     if shim_client is None:
-        raise _no_java(cluster.why_java)
+        raise _no_java(cluster.java_reason)
     return JavaGroups(shim_client, dict(cluster.properties))
 
 
-def _read(store: KeyStore, shim_client: ShimClient | None) -> dict[str, str]:
+def _pem_properties(store: KeyStore, shim_client: ShimClient | None) -> dict[str, str]:
     if shim_client is None:
         raise _no_java(f"the key store {store.location} has type {store.type}")
     try:
@@ -104,5 +104,5 @@ def _read(store: KeyStore, shim_client: ShimClient | None) -> dict[str, str]:
         ) from None  # the cause is complete, and the answer holds a key
 
 
-def _no_java(why: str | None) -> KafkaError:
-    return KafkaError("the cluster cannot be reached without Java", code=NO_JAVA, cause=why)
+def _no_java(reason: str | None) -> KafkaError:
+    return KafkaError("the cluster cannot be reached without Java", code=NO_JAVA, cause=reason)

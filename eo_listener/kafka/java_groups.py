@@ -54,8 +54,8 @@ class JavaGroups:
         a request is not sent later on, but the broker may have read it already, and a JVM that
         stands still may hold it. So nothing else is sent until the JVM has answered for it.
         """
-        asked = {"group": group, **_packed(positions)}
-        answer = self._ask("groups.commit", f"committing to group {group}", asked, timeout)
+        request = {"group": group, **_packed(positions)}
+        answer = self._ask("groups.commit", f"committing to group {group}", request, timeout)
         topics = answer["topics"]
         return {
             tp: codes[partition]
@@ -67,8 +67,8 @@ class JavaGroups:
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
-        asked = {"group": group, "topics": by_topic(partitions)}
-        answer = self._ask("groups.snapshot", f"reading group {group}", asked, timeout)
+        request = {"group": group, "topics": by_topic(partitions)}
+        answer = self._ask("groups.snapshot", f"reading group {group}", request, timeout)
         edges = [
             (TopicPartition(topic, partition), start, end)
             for topic, log in answer["logs"].items()
@@ -79,7 +79,7 @@ class JavaGroups:
             positions=_unpacked(answer),
             starts={tp: start for tp, start, _ in edges},
             ends={tp: end for tp, _, end in edges},
-            topic_ids={topic: found for topic, found in ids.items() if found is not None},
+            topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id is not None},
             errors=answer["errors"],
         )
 
@@ -96,34 +96,36 @@ class JavaGroups:
         finally:
             self._calls.close()
 
-    def _ask(self, what: str, task: str, asked: Mapping[str, Any], timeout: float) -> Any:
+    def _ask(self, call: str, action: str, request: Mapping[str, Any], timeout: float) -> Any:
         deadline = time.monotonic() + timeout
         try:
             self._calls.settle(deadline)
             limit = max(1, int(1000 * (deadline - time.monotonic())))
             argument = json.dumps(
-                {**self._opening, "timeoutMs": limit, **asked}, separators=(",", ":")
+                {**self._opening, "timeoutMs": limit, **request}, separators=(",", ":")
             )
-            answer = answer_in(self._calls.make(what, argument, deadline + _GRACE))
+            answer = answer_in(self._calls.make(call, argument, deadline + _GRACE))
         except Late:
-            raise self._failure(task, UNANSWERED, "Spark's JVM has not answered in time") from None
+            raise self._failure(
+                action, UNANSWERED, "Spark's JVM has not answered in time"
+            ) from None
         except JvmError as error:
-            raise self._failure(task, NO_JVM, str(error)) from error
+            raise self._failure(action, NO_JVM, str(error)) from error
         if "error" in answer:
-            raise self._refused(task, **answer["error"])
+            raise self._refused(action, **answer["error"])
         return answer
 
-    def _refused(self, task: str, code: str, cause: str) -> KafkaError | SettingsError:
+    def _refused(self, action: str, code: str, cause: str) -> KafkaError | SettingsError:
         if code == "_INVALID_ARG":
             return SettingsError(
-                f"{task} is not possible: {cause}",
+                f"{action} is not possible: {cause}",
                 cause="the names are Java's; the Spark source has them with the prefix `kafka.`",
                 fix="Correct the option of the source",
             )
-        return self._failure(task, code, cause)
+        return self._failure(action, code, cause)
 
-    def _failure(self, task: str, code: str, cause: str) -> KafkaError:
-        return KafkaError(f"{task} at {self._servers} failed: {code}", code=code, cause=cause)
+    def _failure(self, action: str, code: str, cause: str) -> KafkaError:
+        return KafkaError(f"{action} at {self._servers} failed: {code}", code=code, cause=cause)
 
 
 class _Calls:
@@ -149,12 +151,12 @@ class _Calls:
             self._last.exception(max(0.0, deadline - time.monotonic()))
             self._last = None
 
-    def make(self, what: str, argument: str, deadline: float) -> str:
-        """Return the answer. Raises JvmError, or Late if there was none before `deadline`."""
+    def make(self, name: str, argument: str, deadline: float) -> str:
+        """Return the answer. Raises JvmError, or Late if `deadline` passes first."""
         self.settle(deadline)
         answer = self._last = Future()
-        self._orders.put((what, argument, answer))
-        if what == "groups.commit":
+        self._orders.put((name, argument, answer))
+        if name == "groups.commit":
             fault_point("commit.after-request")
         return answer.result(max(0.0, deadline - time.monotonic()))
 
@@ -165,9 +167,9 @@ class _Calls:
 
     def _run(self) -> None:
         while (order := self._orders.get()) is not None:
-            what, argument, answer = order
+            name, argument, answer = order
             try:
-                answer.set_result(self._shim_client.call(what, argument))
+                answer.set_result(self._shim_client.call(name, argument))
             except Exception as error:  # noqa: BLE001  # raised in the caller that waits, if one does
                 answer.set_exception(error)
 

@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.kafka_options import Partitioner
 from eo_listener.errors import JvmError, KafkaError
+from eo_listener.kafka.client import chunks
 from eo_listener.kafka.java_groups import NO_JVM, answer_in, by_topic
 from eo_listener.model.protocols import ShimClient
 from eo_listener.offsets import TopicPartition
@@ -62,7 +62,7 @@ class DescribedTransaction:
 
     @property
     def ending(self) -> bool:
-        """True if one is committed or aborted, and its markers are being written."""
+        """True if a transaction is committed or aborted, and its markers are being written."""
         return self.state in _ENDING
 
     @property
@@ -85,26 +85,24 @@ class OpenProducer(NamedTuple):
     last_sequence: int
     last_written: int
 
-    def is_same(self, other: OpenProducer) -> bool:
-        """Return True if another reading is of this transaction, though it may have gone on."""
-        return (self.producer_id, self.start) == (other.producer_id, other.start)
+    def is_same(self, later: OpenProducer) -> bool:
+        """Return True if a later reading is of this transaction, which may have gone on."""
+        return (self.producer_id, self.start) == (later.producer_id, later.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransactions:
-    """The coordinators' answers about transactional ids; `errors` are the reasons why one could not
-    be described.
-    """
+    """The coordinators' answers about transactional ids, and the errors of the others."""
 
-    found: Mapping[str, DescribedTransaction] = field(default_factory=dict)
+    by_id: Mapping[str, DescribedTransaction] = field(default_factory=dict)
     errors: Mapping[str, KafkaError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProducers:
-    """The producers of each partition with one; `errors` of those that could not be asked for."""
+    """The producers of each partition that has one, and the errors of partitions not read."""
 
-    found: Mapping[TopicPartition, tuple[OpenProducer, ...]]
+    by_partition: Mapping[TopicPartition, tuple[OpenProducer, ...]]
     errors: Mapping[TopicPartition, KafkaError]
 
 
@@ -114,7 +112,7 @@ class WrittenRows:
 
     `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records, by
     partition; `refused` the rows that were not sent, by the shim's number of the reason. `error` is
-    the shim's JSON of Kafka's error, None if there was none.
+    the shim's JSON of Kafka's error, if any.
     """
 
     partition_id: int
@@ -123,6 +121,14 @@ class WrittenRows:
     records: Mapping[TopicPartition, int]
     refused: Mapping[int, int]
     error: Mapping[str, str] | None
+
+
+class JoinedTransaction(NamedTuple):
+    """The transaction that the producers of tasks join, with the driver's producer."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
 
 
 class JavaTransactions:
@@ -138,10 +144,9 @@ class JavaTransactions:
         self._client = uuid.uuid4().hex[:12]
 
     def missing(self) -> str | None:
-        """Name the member that kafka-clients lacks for joining a transaction; None: it has all."""
-        missing: str | None = self._ask("transactions.missing", "checking kafka-clients", {})[
-            "missing"
-        ]
+        """Name the member that kafka-clients lacks for joining a transaction, if it lacks one."""
+        answer = self._ask("transactions.missing", "checking kafka-clients", {})
+        missing: str | None = answer["missing"]
         return missing
 
     def unusable(self, partitioner: Partitioner) -> str | None:
@@ -158,98 +163,85 @@ class JavaTransactions:
         answer = self.describe_all([transactional_id], timeout)
         for error in answer.errors.values():
             raise error
-        return answer.found[transactional_id]
+        return answer.by_id[transactional_id]
 
     def describe_all(
         self, transactional_ids: Collection[str], timeout: float
     ) -> DescribedTransactions:
         """Ask coordinators for transactions, of some hundred ids at a time."""
-        what = "describing the transaction"
-        found: dict[str, DescribedTransaction] = {}
+        action = "describing the transaction"
+        transactions: dict[str, DescribedTransaction] = {}
         errors: dict[str, KafkaError] = {}
-        left = iter(transactional_ids)
-        while part := list(islice(left, _IDS)):
-            asked = {**self._opening(timeout), "transactionalIds": part}
-            answer = self._ask("transactions.describe", what, asked)
-            found |= {name: _described(one) for name, one in answer["described"].items()}
-            errors |= {name: failure(what, error) for name, error in answer["errors"].items()}
-        return DescribedTransactions(found=found, errors=errors)
+        for ids in chunks(transactional_ids, _IDS):
+            request = {**self._opening(timeout), "transactionalIds": ids}
+            answer = self._ask("transactions.describe", action, request)
+            transactions |= {name: _transaction(d) for name, d in answer["described"].items()}
+            errors |= {name: failure(action, error) for name, error in answer["errors"].items()}
+        return DescribedTransactions(by_id=transactions, errors=errors)
 
     def open_producers(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
         """Ask the leaders of partitions who has a transaction open there, some at a time."""
-        found: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
+        producers: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
         errors: dict[TopicPartition, KafkaError] = {}
-        left = iter(partitions)
-        while part := list(islice(left, _PARTITIONS)):
+        for part in chunks(partitions, _PARTITIONS):
             answer = self._open_producers(part, timeout)
-            found |= answer.found
+            producers |= answer.by_partition
             errors |= answer.errors
-        return OpenProducers(found=found, errors=errors)
+        return OpenProducers(by_partition=producers, errors=errors)
 
     def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
         """Ask all coordinators for the transactional ids of producers, of some hundred at a time.
 
         Kafka leaves out, without an error, ids that this client may not describe.
         """
-        found: dict[int, str] = {}
-        left = iter(sorted(producer_ids))
-        while part := list(islice(left, _IDS)):
-            asked = {**self._opening(timeout), "producers": part}
-            found |= dict(self._ask("transactions.list", "listing transactions", asked)["listed"])
-        return found
+        ids: dict[int, str] = {}
+        for part in chunks(sorted(producer_ids), _IDS):
+            request = {**self._opening(timeout), "producers": part}
+            ids |= dict(self._ask("transactions.list", "listing transactions", request)["listed"])
+        return ids
 
     def open_batch(
         self,
         batch: str,
         *,
-        transactional_id: str,
-        producer: tuple[int, int],
         topics: Sequence[tuple[str, int]],
         tasks: int,
+        transaction: JoinedTransaction | None = None,
     ) -> None:
         """Prepare the tasks of a batch, under the name `batch`.
 
-        `producer` is the producer id and epoch to join with; `topics` are pairs of a topic and its
-        number of partitions.
+        `topics` are pairs of a topic and its number of partitions. The tasks' producers join
+        `transaction`, if there is one.
         """
-        joined: dict[str, str | int] = {
-            "transactionalId": transactional_id,
-            "producerId": producer[0],
-            "epoch": producer[1],
-        }
-        self._open(batch, topics, tasks, joined)
-
-    def open_unfenced_batch(
-        self, batch: str, *, topics: Sequence[tuple[str, int]], tasks: int
-    ) -> None:
-        """Prepare the tasks of a batch whose producers join no transaction."""
-        self._open(batch, topics, tasks, {})
+        request = {"batch": batch, "properties": self._properties, "topics": topics, "tasks": tasks}
+        if transaction is not None:
+            name, producer_id, epoch = transaction
+            request |= {"transactionalId": name, "producerId": producer_id, "epoch": epoch}
+        self._ask("rows.open", "preparing the tasks", request)
 
     def leave_out(self, batch: str, identities: Iterable[str]) -> None:
-        """Name the rows of a batch that are not to be sent, as their identity stands in headers.
+        """Name the rows of a batch that are not to be sent, by the identity in their headers.
 
-        About a megabyte of them goes with each call, and with each task of Spark.
+        About a megabyte of identities goes with each call, and with each task of Spark.
         """
         for part in _parts(identities):
-            asked = {"batch": batch, "identities": part}
-            self._ask("rows.there", "sending the identities of existing rows", asked)
+            request = {"batch": batch, "identities": part}
+            self._ask("rows.there", "sending the identities of existing rows", request)
 
     def is_running(self, batch: str) -> bool:
-        """Return True if a task of a batch without a transaction still runs, as Spark says it.
+        """Return True if Spark reports a running task of a batch without a transaction.
 
-        Of one on an executor that it has lost Spark says that it has ended.
+        A task on an executor that Spark has lost counts as ended.
         """
-        found: bool = self._ask("rows.reports", "listing the running tasks", {"batch": batch})[
-            "running"
-        ]
-        return found
+        answer = self._ask("rows.reports", "listing the running tasks", {"batch": batch})
+        return bool(answer["running"])
 
     def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
         """Return how many tasks Spark has planned for the batch, and what they have reported."""
         answer = self._ask("rows.reports", "reading what the tasks report", {"batch": batch})
-        return answer["tasks"], [_report(one) for one in answer["reports"]]
+        return answer["tasks"], [_report(report) for report in answer["reports"]]
 
     def close_batch(self, batch: str) -> None:
         """Forget the batch."""
@@ -263,59 +255,49 @@ class JavaTransactions:
     def _open_producers(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
-        what = "reading the producers of partitions"
-        asked = {**self._opening(timeout), "topics": by_topic(partitions)}
-        answer = self._ask("transactions.producers", what, asked)
-        found: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
+        action = "reading the producers of partitions"
+        request = {**self._opening(timeout), "topics": by_topic(partitions)}
+        answer = self._ask("transactions.producers", action, request)
+        producers: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
         for topic, rows in answer["open"].items():
             for number, *row in rows:
                 tp = TopicPartition(topic, number)
-                found[tp] = (*found.get(tp, ()), OpenProducer(*row))
+                producers[tp] = (*producers.get(tp, ()), OpenProducer(*row))
         errors = {
-            TopicPartition(topic, int(number)): failure(f"{what} of topic {topic}", error)
+            TopicPartition(topic, int(number)): failure(f"{action} of topic {topic}", error)
             for topic, failed in answer["errors"].items()
             for number, error in failed.items()
         }
-        return OpenProducers(found=found, errors=errors)
-
-    def _open(
-        self,
-        batch: str,
-        topics: Sequence[tuple[str, int]],
-        tasks: int,
-        joined: Mapping[str, str | int],
-    ) -> None:
-        asked = {"batch": batch, "properties": self._properties, "topics": topics, "tasks": tasks}
-        self._ask("rows.open", "preparing the tasks", {**asked, **joined})
+        return OpenProducers(by_partition=producers, errors=errors)
 
     def _opening(self, timeout: float) -> dict[str, Any]:
-        """Which client the call is for, and how long it may take."""
+        """The part of a request that names the client and the time limit."""
         limit = max(1, int(1000 * timeout))
         return {"client": self._client, "properties": self._properties, "timeoutMs": limit}
 
-    def _ask(self, what: str, task: str, asked: Mapping[str, Any]) -> Any:
+    def _ask(self, call: str, action: str, request: Mapping[str, Any]) -> Any:
         try:
-            answer = answer_in(self._shim_client.call(what, json.dumps(asked)))
+            answer = answer_in(self._shim_client.call(call, json.dumps(request)))
         except JvmError as error:
-            raise KafkaError(f"{task} failed: {NO_JVM}", code=NO_JVM, cause=str(error)) from error
+            raise KafkaError(f"{action} failed: {NO_JVM}", code=NO_JVM, cause=str(error)) from error
         if "error" in answer:
-            raise failure(task, answer["error"])
+            raise failure(action, answer["error"])
         return answer
 
 
-def failure(task: str, error: Mapping[str, str]) -> KafkaError:
+def failure(action: str, error: Mapping[str, str]) -> KafkaError:
     """Return the KafkaError for `error`, the shim's JSON: its `code` and `cause`."""
     code = _NAMES.get(error["code"], error["code"])
-    return KafkaError(f"{task} failed: {code}", code=code, cause=error["cause"])
+    return KafkaError(f"{action} failed: {code}", code=code, cause=error["cause"])
 
 
 def _parts(identities: Iterable[str]) -> Iterator[str]:
-    """Yield them one a line, some at a time."""
+    """Yield identities one a line, about a megabyte at a time."""
     part: list[str] = []
     size = 0
-    for one in identities:
-        part.append(one)
-        size += len(one)
+    for identity in identities:
+        part.append(identity)
+        size += len(identity)
         if size >= _CHARACTERS:
             yield "\n".join(part)
             part, size = [], 0
@@ -323,31 +305,31 @@ def _parts(identities: Iterable[str]) -> Iterator[str]:
         yield "\n".join(part)
 
 
-def _described(given: Mapping[str, Any]) -> DescribedTransaction:
+def _transaction(document: Mapping[str, Any]) -> DescribedTransaction:
     return DescribedTransaction(
-        state=given["state"],
-        producer_id=given["producerId"],
-        epoch=given["epoch"],
+        state=document["state"],
+        producer_id=document["producerId"],
+        epoch=document["epoch"],
         partitions=frozenset(
             TopicPartition(topic, number)
-            for topic, numbers in given["topics"].items()
+            for topic, numbers in document["topics"].items()
             for number in numbers
         ),
-        timeout=given["timeoutMs"] / 1000,
-        started=given["startedAt"],
+        timeout=document["timeoutMs"] / 1000,
+        started=document["startedAt"],
     )
 
 
-def _report(given: Mapping[str, Any]) -> WrittenRows:
+def _report(document: Mapping[str, Any]) -> WrittenRows:
     return WrittenRows(
-        partition_id=given["partition"],
-        attempt=given["attempt"],
-        stage_attempt=given["stageAttempt"],
+        partition_id=document["partition"],
+        attempt=document["attempt"],
+        stage_attempt=document["stageAttempt"],
         records={
             TopicPartition(topic, int(number)): count
-            for topic, counts in given["records"].items()
+            for topic, counts in document["records"].items()
             for number, count in counts.items()
         },
-        refused={int(reason): count for reason, count in given["refused"].items()},
-        error=given["error"],
+        refused={int(reason): count for reason, count in document["refused"].items()},
+        error=document["error"],
     )

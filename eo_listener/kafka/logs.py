@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass
-from itertools import islice
 from types import MappingProxyType
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicCollection
@@ -20,7 +19,15 @@ from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.validation import require_name
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.client import STABLE, TIMED_OUT, Client, answer_of, is_local, open_admin
+from eo_listener.kafka.client import (
+    STABLE,
+    TIMED_OUT,
+    Client,
+    answer_of,
+    chunks,
+    is_local,
+    open_admin,
+)
 from eo_listener.model.kafka_errors import LEADER_MOVES, NO_TOPIC
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
@@ -51,7 +58,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class GroupOffsets:
     """A group's offsets; `errors` has the error name of topics that Kafka refuses to describe."""
 
     positions: Mapping[TopicPartition, Position]
@@ -63,7 +70,7 @@ class Held:
         return self.positions
 
 
-NOTHING_HELD = Held(positions=MappingProxyType({}), errors=MappingProxyType({}))
+NO_OFFSETS = GroupOffsets(positions=MappingProxyType({}), errors=MappingProxyType({}))
 
 
 class Logs:
@@ -75,20 +82,19 @@ class Logs:
         self._stable: Client | None = None
 
     def snapshot(
-        self, held: Held, partitions: Collection[TopicPartition], deadline: float
+        self, offsets: GroupOffsets, partitions: Collection[TopicPartition], deadline: float
     ) -> GroupSnapshot:
         """A group's offsets, together with its logs and topics."""
-        found, errors = self._described({tp.topic for tp in partitions}, deadline)
-        errors |= held.errors
-        there = [tp for tp in _existing(partitions, found) if tp.topic not in errors]
-        starts, refused_starts = self._edges(
-            "start", dict.fromkeys(there, OFFSET_BEGINNING), deadline
-        )
-        ends, refused_ends = self._edges("end", dict.fromkeys(there, OFFSET_END), deadline)
+        topics, errors = self._describe({tp.topic for tp in partitions}, deadline)
+        errors |= offsets.errors
+        existing = [tp for tp in _existing(partitions, topics) if tp.topic not in errors]
+        begin = dict.fromkeys(existing, OFFSET_BEGINNING)
+        starts, refused_starts = self._edges("start", begin, deadline)
+        ends, refused_ends = self._edges("end", dict.fromkeys(existing, OFFSET_END), deadline)
         errors |= refused_starts | refused_ends
-        readable = {name: topic for name, topic in found.items() if name not in errors}
+        readable = {name: topic for name, topic in topics.items() if name not in errors}
         return GroupSnapshot(
-            positions={tp: at for tp, at in held.positions.items() if tp.topic not in errors},
+            positions={tp: at for tp, at in offsets.positions.items() if tp.topic not in errors},
             starts={tp: start for tp, start in starts.items() if tp.topic not in errors},
             ends={tp: end for tp, end in ends.items() if tp.topic not in errors},
             topic_ids={name: topic.id for name, topic in readable.items() if topic.id is not None},
@@ -118,10 +124,10 @@ class Logs:
 
         Their leaders alone are asked: topics are described by a broker that may be away.
         """
-        wanted = dict.fromkeys(partitions, OFFSET_END)
-        ends, refused = self._edges("end", wanted, deadline)
+        specs = dict.fromkeys(partitions, OFFSET_END)
+        ends, refused = self._edges("end", specs, deadline)
         _require_none(refused)
-        stable, refused = self._edges("are stable", wanted, deadline, self._stable_client())
+        stable, refused = self._edges("are stable", specs, deadline, self._stable_client())
         _require_none(refused)
         # It is read after the end, and may have gone past it.
         return {tp: OffsetRange(stable[tp], max(end, stable[tp])) for tp, end in ends.items()}
@@ -133,19 +139,19 @@ class Logs:
 
         A log with no such record is left out.
         """
-        found = self._at("were then", timestamps, deadline)
-        return {tp: offset for tp, offset in found.items() if offset >= 0}
+        offsets = self._at("were then", timestamps, deadline)
+        return {tp: offset for tp, offset in offsets.items() if offset >= 0}
 
     def _at(
         self,
         name: str,
-        wanted: Mapping[TopicPartition, int],
+        specs: Mapping[TopicPartition, int],
         deadline: float,
         client: Client | None = None,
     ) -> dict[TopicPartition, int]:
-        found, errors = self._described({tp.topic for tp in wanted}, deadline)
-        there = {tp: wanted[tp] for tp in _existing(wanted, found)}
-        edges, refused = self._edges(name, there, deadline, client)
+        topics, errors = self._describe({tp.topic for tp in specs}, deadline)
+        existing = {tp: specs[tp] for tp in _existing(specs, topics)}
+        edges, refused = self._edges(name, existing, deadline, client)
         _require_none(errors | refused)
         return edges
 
@@ -160,83 +166,80 @@ class Logs:
     ) -> Mapping[TopicPartition, int]:
         """Return the id of the broker that leads each partition, or `NO_LEADER`."""
         client, _ = self._open()
-        what = "listing topics"
+        action = "listing topics"
         try:
-            metadata = client.consumer.list_topics(timeout=_left(what, client, deadline))
+            metadata = client.consumer.list_topics(timeout=_seconds_left(action, client, deadline))
         except KafkaException as error:
-            raise client.failure(what, answer_of(error)) from error
-        wanted = None if topics is None else frozenset(topics)
+            raise client.failure(action, answer_of(error)) from error
+        selected = None if topics is None else frozenset(topics)
         return {
             TopicPartition(name, number): partition.leader
             for name, topic in metadata.topics.items()
-            if (name in wanted if wanted is not None else name not in _INTERNAL)
+            if (name in selected if selected is not None else name not in _INTERNAL)
             for number, partition in topic.partitions.items()
         }
 
     def refused(self, topics: Collection[str], deadline: float) -> Mapping[str, str]:
-        """Which of these Kafka does not show to this client, by its answers.
+        """The topics that Kafka does not show to this client, with its answers.
 
-        If all topics are listed, it leaves them out, whether they exist or not.
+        A list of all topics leaves them out, whether they exist or not.
         """
-        return self._described(topics, deadline)[1]
+        return self._describe(topics, deadline)[1]
 
     def existing(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """Those of `partitions` that are there, and of no topic that Kafka refuses."""
-        found, _ = self._described({tp.topic for tp in partitions}, deadline)
-        return _existing(partitions, found)
+        """The partitions that exist, except those of topics that Kafka refuses."""
+        topics, _ = self._describe({tp.topic for tp in partitions}, deadline)
+        return _existing(partitions, topics)
 
     def topics(self, names: Collection[str], deadline: float) -> Mapping[str, Topic]:
         """Return those topics that exist. Raises KafkaError also if one is refused."""
-        found, errors = self._described(names, deadline)
+        topics, errors = self._describe(names, deadline)
         _require_none(errors)
-        return found
+        return topics
 
-    def _described(
+    def _describe(
         self, names: Collection[str], deadline: float
     ) -> tuple[dict[str, Topic], dict[str, str]]:
-        """Those of the topics that exist, each described again; errors of those that are refused.
+        """The topics that exist, each described again; the errors of topics that are refused.
 
         Of all requests of the AdminClient this one alone is used: it needs no coordinator, and
         went through restarts of a broker that end the process with those for groups.
         """
         client, admin = self._open()
-        what = "describing topics"
-        found: dict[str, Topic] = {}
+        action = "describing topics"
+        topics: dict[str, Topic] = {}
         errors: dict[str, str] = {}
         for name in names:
             require_name("topic", name)
-        wanted = iter(sorted(names))
-        while chunk := list(islice(wanted, _AT_ONCE)):
-            seconds = _left(what, client, deadline)
+        for chunk in chunks(sorted(names), _AT_ONCE):
+            seconds = _seconds_left(action, client, deadline)
             answers = admin.describe_topics(TopicCollection(chunk), request_timeout=seconds)
             for name, future in answers.items():
                 try:
-                    topic = future.result(timeout=_left(what, client, deadline))
-                except KafkaException as error:
+                    topic = future.result(timeout=_seconds_left(action, client, deadline))
+                except (KafkaException, Late) as error:
                     answer = answer_of(error)
                     if answer.name() in _GONE:
                         continue
                     if is_local(answer):
-                        raise client.failure(what, answer) from error
+                        raise client.failure(action, answer) from error
                     errors[name] = answer.name()
-                except Late as error:
-                    raise client.failure(what, Answer(TIMED_OUT)) from error
                 else:
                     # librdkafka spells it in standard base64, Kafka in the URL-safe kind
                     text = str(topic.topic_id).translate(str.maketrans("+/", "-_"))
-                    found[name] = Topic(
+                    topics[name] = Topic(
                         id=None if text == _NO_ID else text,
                         partitions=frozenset(part.id for part in topic.partitions),
                     )
         client.errors.forget()
-        return found, errors
+        return topics, errors
 
     def _edges(
         self,
         name: str,
-        wanted: Mapping[TopicPartition, int],
+        specs: Mapping[TopicPartition, int],
         deadline: float,
         client: Client | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[str, str]]:
@@ -247,18 +250,20 @@ class Logs:
         that of all.
         """
         client = client or self._open()[0]
-        what = f"reading the offsets at which logs {name}"
+        action = f"reading the offsets at which logs {name}"
+        request = client.consumer.offsets_for_times
         retry_until = min(deadline, time.monotonic() + _METADATA_TIMEOUT)
         while True:
-            asked = (Wire(tp.topic, tp.partition, at) for tp, at in wanted.items())
+            queries = (Wire(tp.topic, tp.partition, spec) for tp, spec in specs.items())
             edges: dict[TopicPartition, int] = {}
             errors: dict[str, str] = {}
             try:
-                for part in _ask(what, client, client.consumer.offsets_for_times, asked, deadline):
+                for part in _ask(action, client, request, queries, deadline):
                     if part.error is None:
                         edges[TopicPartition(part.topic, part.partition)] = part.offset
                     elif is_local(part.error) or part.error.name() in STALE:
-                        raise client.failure(f"{what} ({part.topic}-{part.partition})", part.error)
+                        log = f"{part.topic}-{part.partition}"
+                        raise client.failure(f"{action} ({log})", part.error)
                     else:
                         errors[part.topic] = part.error.name()
             except KafkaError as error:
@@ -297,21 +302,18 @@ class Logs:
 
 def group_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition], deadline: float
-) -> Held:
+) -> GroupOffsets:
     """The offsets and metadata that the group of `client` holds."""
-    what = f"reading group {group}"
-    asked = (Wire(tp.topic, tp.partition) for tp in partitions)
-    held: dict[TopicPartition, Position] = {}
+    action = f"reading group {group}"
+    queries = (Wire(tp.topic, tp.partition) for tp in partitions)
     errors: dict[str, str] = {}
-    for part in _ask(what, client, client.consumer.committed, asked, deadline):
+    parts = list(_ask(action, client, client.consumer.committed, queries, deadline))
+    for part in parts:
         if part.error is not None and part.error.name() not in _GONE:
             if part.error.name() not in _OF_TOPICS:
-                raise client.failure(what, part.error)
+                raise client.failure(action, part.error)
             errors[part.topic] = part.error.name()
-        elif part.offset >= 0:
-            tp = TopicPartition(part.topic, part.partition)
-            held[tp] = Position(offset=part.offset, metadata=_metadata_of(part))
-    return Held(positions=held, errors=errors)
+    return GroupOffsets(positions=positions_of(parts), errors=errors)
 
 
 def positions_of(parts: Iterable[Wire]) -> dict[TopicPartition, Position]:
@@ -340,31 +342,29 @@ def _require_none(errors: Mapping[str, str]) -> None:
 
 
 def _existing(
-    partitions: Iterable[TopicPartition], found: Mapping[str, Topic]
+    partitions: Iterable[TopicPartition], topics: Mapping[str, Topic]
 ) -> tuple[TopicPartition, ...]:
-    return tuple(
-        tp for tp in partitions if tp.topic in found and tp.partition in found[tp.topic].partitions
-    )
+    existing = {(name, number) for name, topic in topics.items() for number in topic.partitions}
+    return tuple(tp for tp in partitions if tp in existing)
 
 
 def _ask(
-    what: str,
+    action: str,
     client: Client,
     request: Callable[..., list[Wire]],
-    asked: Iterable[Wire],
+    queries: Iterable[Wire],
     deadline: float,
 ) -> Iterator[Wire]:
-    parts = iter(asked)
-    while chunk := list(islice(parts, _AT_ONCE)):
+    for chunk in chunks(queries, _AT_ONCE):
         try:
-            yield from request(chunk, timeout=_left(what, client, deadline))
+            yield from request(chunk, timeout=_seconds_left(action, client, deadline))
         except KafkaException as error:
-            raise client.failure(what, answer_of(error)) from error
+            raise client.failure(action, answer_of(error)) from error
 
 
-def _left(what: str, client: Client, deadline: float) -> float:
+def _seconds_left(action: str, client: Client, deadline: float) -> float:
     """Seconds to the deadline; raises KafkaError when it has passed."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise client.failure(what, Answer(TIMED_OUT))
-    return left
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise client.failure(action, Answer(TIMED_OUT))
+    return remaining

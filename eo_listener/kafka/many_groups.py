@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.validation import require_name
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.client import answer_of, open_admin
+from eo_listener.kafka.client import answer_of, open_admin, seconds_until
 from eo_listener.kafka.logs import positions_of
 from eo_listener.kafka.separate_process import SeparateProcess
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
@@ -30,7 +29,6 @@ from eo_listener.offsets import Position, TopicPartition
 _REQUEST: Final = 5.0
 _PAUSE: Final = 0.2
 _NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
-_LATE: Final = "_TIMED_OUT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +55,18 @@ class ManyGroups:
 
     def names(self) -> tuple[str, ...]:
         """All consumer groups that the client may describe, in order."""
-        found: tuple[str, ...] | str = self._call(_names, self._properties, self._timeout)
-        if isinstance(found, str):
-            raise self._failed("listing groups", found)
-        return found
+        names: tuple[str, ...] | str = self._call(_names, self._properties, self._timeout)
+        if isinstance(names, str):
+            raise self._failure("listing groups", names)
+        return names
 
     def read(self, names: Iterable[str]) -> dict[str, HeldByGroup]:
         """Return the offsets of each group; nothing for a group that does not exist."""
-        wanted = tuple(names)
-        for name in wanted:
+        groups = tuple(names)
+        for name in groups:
             require_name("group", name)
-        found: dict[str, HeldByGroup] = self._call(_held, self._properties, wanted, self._timeout)
-        return found
+        offsets: dict[str, HeldByGroup] = self._call(_read, self._properties, groups, self._timeout)
+        return offsets
 
     def close(self) -> None:
         """End the process, whatever it waits for."""
@@ -80,7 +78,7 @@ class ManyGroups:
         try:
             return self._process.call(ask, *arguments)
         except BrokenProcessPool as error:
-            failed = self._failed("reading groups", "_DESTROY")
+            failed = self._failure("reading groups", "_DESTROY")
             raise KafkaError(
                 f"{failed.problem}: the process that reads them has ended",
                 code=failed.code,
@@ -89,9 +87,9 @@ class ManyGroups:
                 "too, check the options",
             ) from error
 
-    def _failed(self, what: str, code: str) -> KafkaError:
+    def _failure(self, action: str, code: str) -> KafkaError:
         return KafkaError(
-            f"{what} at {self._properties.get('bootstrap.servers', '')} failed: {code}", code=code
+            f"{action} at {self._properties.get('bootstrap.servers', '')} failed: {code}", code=code
         )
 
 
@@ -100,51 +98,44 @@ def _names(properties: Mapping[str, str], timeout: float) -> tuple[str, ...] | s
     admin = open_admin(properties)
     try:
         listed: Any = admin.list_consumer_groups(request_timeout=timeout).result(timeout=timeout)
-    except KafkaException as error:
+    except (KafkaException, Late) as error:
         return answer_of(error).name()
-    except Late:
-        return _LATE
     if not listed.valid and listed.errors:
         return str(listed.errors[0].name())  # the errors themselves, no exceptions
     return tuple(sorted(group.group_id for group in listed.valid))
 
 
-def _held(
+def _read(
     properties: Mapping[str, str], names: Sequence[str], timeout: float
 ) -> dict[str, HeldByGroup]:
     admin = open_admin(properties)
     deadline = time.monotonic() + timeout
-    found: dict[str, HeldByGroup] = {}
-    left = list(names)
-    while left:
-        for name, asked in _asked(admin, left).items():
-            found[name] = _answer(asked, deadline)
-        left = [name for name in left if found[name].error in COORDINATOR_MOVES]
+    groups: dict[str, HeldByGroup] = {}
+    remaining = list(names)
+    while remaining:
+        # All requests at once; librdkafka takes one group in each.
+        requests: dict[str, Future[Any]] = {
+            name: admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(name)], request_timeout=_REQUEST
+            )[name]
+            for name in remaining
+        }
+        for name, future in requests.items():
+            groups[name] = _answer(future, deadline)
+        remaining = [name for name in remaining if groups[name].error in COORDINATOR_MOVES]
         if time.monotonic() + _PAUSE >= deadline:
             break
-        if left:
+        if remaining:
             time.sleep(_PAUSE)
-    return found
+    return groups
 
 
-def _asked(admin: AdminClient, names: Sequence[str]) -> dict[str, Future[Any]]:
-    """All requests at once; librdkafka takes one group in each."""
-    return {
-        name: admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(name)], request_timeout=_REQUEST
-        )[name]
-        for name in names
-    }
-
-
-def _answer(asked: Future[Any], deadline: float) -> HeldByGroup:
+def _answer(future: Future[Any], deadline: float) -> HeldByGroup:
     try:
-        parts = asked.result(timeout=max(0.1, deadline - time.monotonic())).topic_partitions
-    except KafkaException as error:
+        parts = future.result(timeout=seconds_until(deadline)).topic_partitions
+    except (KafkaException, Late) as error:
         code = answer_of(error).name()
         return HeldByGroup(positions={}, error=None if code == _NO_GROUP else code)
-    except Late:
-        return HeldByGroup(positions={}, error=_LATE)
-    held = positions_of(parts)
+    positions = positions_of(parts)
     refused = [part.error.name() for part in parts if part.error is not None]
-    return HeldByGroup(positions=held, error=refused[0] if refused and not held else None)
+    return HeldByGroup(positions=positions, error=refused[0] if refused and not positions else None)

@@ -14,16 +14,16 @@ from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import MEMBER, TIMED_OUT
-from eo_listener.kafka.logs import Held, Logs
+from eo_listener.kafka.logs import GroupOffsets, Logs
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.simple_groups import GroupClient, PooledGroupStore
 from eo_listener.offsets import Position, TopicPartition
 
 _STEP = 0.05
 _JOIN_TIMEOUT = 3.0  # seconds for a member that is there to take up further topics
-_REJOIN_EVERY = 15.0  # seconds between two tries to be a member again, where nothing is committed
+_REJOIN_EVERY = 15.0  # seconds between two tries to be a member again, if nothing is committed
 _CLOSE = 3.0  # seconds to wait for a member to end
-_PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
+_PAUSE = 10.0  # seconds for a successor to commit, if it is not clear that there is one
 _REJOIN = 1.0  # and how long one may hold up the thread
 _FATAL = -150  # librdkafka's RD_KAFKA_RESP_ERR__FATAL
 _FENCED = "FENCED_INSTANCE_ID"
@@ -64,7 +64,7 @@ class _Member:
         self._member: GroupClient | None = None
         self._topics: frozenset[str] = frozenset()
         self._assigned = False
-        self._out = True  # not in the group, nor on the way into it
+        self._outside = True  # not in the group, nor on the way into it
         self._rejoin_at = 0.0
         self._pause_until = 0.0
         self._joins = len(ownership.partitions) and 1
@@ -76,47 +76,47 @@ class _Member:
     def commit(
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        member = self._joined({tp.topic for tp in positions}, deadline)
-        self._ownership.sending(positions)
+        member = self._join({tp.topic for tp in positions}, deadline)
+        self._ownership.record_sent(positions)
         try:
             answer = member.commit(positions, deadline)
         except KafkaError as error:
             if member.dead:
                 raise self._bury(member) from None
             if not _is_open(error.code):
-                self._ownership.aborted(positions)
+                self._ownership.record_aborted(positions)
             if error.code in _LEFT_BEHIND:
                 error.code = _REBALANCE
             raise
         refused = {tp: positions[tp] for tp, code in answer.items() if code and not _is_open(code)}
-        self._ownership.aborted(refused)
-        self._ownership.confirmed(
+        self._ownership.record_aborted(refused)
+        self._ownership.record_confirmed(
             {tp: positions[tp] for tp, error in answer.items() if error is None}
         )
         if _FENCED in answer.values():
             raise self._bury(member)
         return {tp: _REBALANCE if code in _LEFT_BEHIND else code for tp, code in answer.items()}
 
-    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
+    def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
         """Return the group's offsets; joins it first for those topics that exist.
 
-        Without any, or after another has taken over, it is only read.
+        If none exists, or another committer has taken over, the group is only read.
         """
         topics = {tp.topic for tp in self._logs.existing(partitions, deadline)}
-        member = self._joined(topics, deadline) if topics and not self._ownership.lost else None
-        held = (member or self._opened()).held(partitions, deadline)
+        member = self._join(topics, deadline) if topics and not self._ownership.loss else None
+        offsets = (member or self._open()).offsets(partitions, deadline)
         if member is not None:
-            self._ownership.found(held.positions)
-        return held
+            self._ownership.record_read(offsets.positions)
+        return offsets
 
     def poll(self) -> None:
         if self._member is not None:
             self._member.poll()
         now = time.monotonic()
-        if self._out and self._topics and not self._ownership.lost and now >= self._rejoin_at:
+        if self._outside and self._topics and not self._ownership.loss and now >= self._rejoin_at:
             self._rejoin_at = now + _REJOIN_EVERY
             with suppress(KafkaError):  # the next commit tries again, and reports
-                self._joined(self._topics, now + _REJOIN)
+                self._join(self._topics, now + _REJOIN)
 
     def close(self) -> None:
         member, self._member = self._member, None
@@ -126,50 +126,50 @@ class _Member:
             thread.start()
             thread.join(_CLOSE)
 
-    def _opened(self) -> GroupClient:
+    def _open(self) -> GroupClient:
         if self._member is None:
             self._member = GroupClient(self._properties, self._group, MEMBER)
-            self._assigned, self._out = False, True
+            self._assigned, self._outside = False, True
         return self._member
 
-    def _joined(self, topics: Collection[str], deadline: float) -> GroupClient:
-        """The member, subscribed to these topics too. Raises KafkaError."""
+    def _join(self, topics: Collection[str], deadline: float) -> GroupClient:
+        """Return the member, subscribed to these topics too. Raises KafkaError."""
         self._require_not_lost()
-        # As a poll has said meanwhile.
+        # A poll may have reported it meanwhile.
         if self._member is not None and self._member.dead:
             self._bury(self._member)
             self._require_not_lost()
-        if self._out:
+        if self._outside:
             self._renew(deadline)
-        member = self._opened()
-        first, wanted = not self._assigned, self._topics.union(topics)
-        if self._out or wanted != self._topics:
-            self._assigned, self._out, self._topics = False, False, wanted
+        member = self._open()
+        first, subscription = not self._assigned, self._topics.union(topics)
+        if self._outside or subscription != self._topics:
+            self._assigned, self._outside, self._topics = False, False, subscription
             member.client.consumer.subscribe(
-                sorted(wanted), on_assign=self._on_assign, on_lost=self._on_lost
+                sorted(subscription), on_assign=self._on_assign, on_lost=self._on_lost
             )
         wait_until = deadline if first else min(deadline, time.monotonic() + _JOIN_TIMEOUT)
-        while not (self._assigned or self._out) and time.monotonic() < wait_until:
+        while not (self._assigned or self._outside) and time.monotonic() < wait_until:
             member.client.poll(_STEP)
             if member.dead:
                 raise self._bury(member)
-        if self._out or (first and not self._assigned):
-            raise self._not_let_in(member)
-        self._assigned = True  # what was not assigned in time is committed for all the same
+        if self._outside or (first and not self._assigned):
+            raise self._join_error(member)
+        self._assigned = True  # topics not assigned in time are committed for too
         return member
 
     def _renew(self, deadline: float) -> None:
-        """Before this store joins, or joins again: raise if the group is another's by now.
+        """Raise, before this store joins or joins again, if another committer has the group.
 
         Always with a client of its own: what an earlier one had on its way would be answered as
         if a successor had fenced it.
         """
         if time.monotonic() < self._pause_until:
-            raise self._not_let_in(self._opened())
+            raise self._join_error(self._open())
         if self._joins:
             self.close()
-        asked = self._ownership.partitions
-        self._ownership.compare(self._opened().held(asked, deadline).positions)
+        partitions = self._ownership.partitions
+        self._ownership.compare(self._open().offsets(partitions, deadline).positions)
         self._require_not_lost()
         self._joins += 1
 
@@ -194,9 +194,9 @@ class _Member:
         has come meanwhile. So it is kept from that until the group has been read.
         """
         consumer.unsubscribe()
-        self._assigned, self._out = False, True
+        self._assigned, self._outside = False, True
 
-    def _not_let_in(self, member: GroupClient) -> KafkaError:
+    def _join_error(self, member: GroupClient) -> KafkaError:
         error = member.client.failure(f"joining group {self._group}", Answer(TIMED_OUT))
         if error.code != "_TIMED_OUT":
             return error
@@ -215,19 +215,19 @@ class _Member:
         as that of somebody else. Then what the group holds decides, a while later.
         """
         error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
-        certain = self._joins == 1 and not self._out
+        certain = self._joins == 1 and not self._outside
         self.close()
-        self._out = True
+        self._outside = True
         if error.code == _FENCED:
             if certain:
-                self._ownership.lost = error.cause or error.problem
+                self._ownership.loss = error.cause or error.problem
             else:
                 self._pause_until = time.monotonic() + _PAUSE
                 error.code = _REBALANCE
         return error
 
     def _require_not_lost(self) -> None:
-        self._ownership.require_kept(f"committing to group {self._group}", _FENCED)
+        self._ownership.require_owned(f"committing to group {self._group}", _FENCED)
 
 
 def _is_open(code: str) -> bool:

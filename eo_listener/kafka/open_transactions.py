@@ -88,43 +88,42 @@ class CoordinatorAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction of one producer that is open in one partition or several.
-
-    `holds` are those whose last stable offset is its first offset there. `described` is the answer
-    of its coordinator. `why` is what is missing for a verdict.
-    """
+    """A transaction of one producer that is open in one partition or several."""
 
     producer_id: int
     transactional_id: str | None
     verdict: TransactionVerdict
     producers: Mapping[TopicPartition, OpenProducer]
-    holds: frozenset[TopicPartition]
+    blocked: frozenset[TopicPartition]
+    """The partitions whose last stable offset is its first offset in them."""
     described: DescribedTransaction | None = None
-    why: str | None = None
+    """The answer of its coordinator."""
+    reason: str | None = None
+    """The reason why no verdict is possible, or why `producers` is not complete."""
 
     @property
     def owner(self) -> IdOwner | None:
-        """The sink or group of ours that it belongs to; None: not ours."""
-        return None if self.transactional_id is None else IdOwner.of(self.transactional_id)
+        """The sink or group of eo_listener that it belongs to; None if it belongs to none."""
+        return None if self.transactional_id is None else IdOwner.parse(self.transactional_id)
 
     @property
     def since(self) -> int | None:
         """When it began, in milliseconds since 1970; None if no coordinator has it."""
-        known = self.described if self.verdict in _KNOWN else None
-        return None if known is None else known.started
+        described = self.described if self.verdict in _KNOWN else None
+        return None if described is None else described.started
 
     @property
     def last_written(self) -> int | None:
         """The time of its newest record, in milliseconds since 1970."""
-        return max((one.last_written for one in self.producers.values()), default=None)
+        return max((producer.last_written for producer in self.producers.values()), default=None)
 
     @property
     def ends_by(self) -> int | None:
         """When its coordinator ends it at the latest, in milliseconds since 1970; None: never."""
-        if self.verdict is not TransactionVerdict.OPEN or self.two_phase or self.since is None:
+        described = self.described if self.verdict is TransactionVerdict.OPEN else None
+        if described is None or described.two_phase or described.started is None:
             return None
-        assert self.described is not None  # noqa: S101  # `since` is its; for mypy
-        return self.since + round(1000 * self.described.timeout)
+        return described.started + round(1000 * described.timeout)
 
     @property
     def two_phase(self) -> bool:
@@ -142,57 +141,53 @@ class OpenTransaction:
 
 def still_open(before: OpenInPartitions, after: OpenInPartitions) -> OpenInPartitions:
     """Return the producers of `after` whose transactions were open before."""
-    known = {(tp, one.producer_id, one.start) for tp, found in before.items() for one in found}
-    kept = {
-        tp: tuple(one for one in found if (tp, one.producer_id, one.start) in known)
-        for tp, found in after.items()
+    remaining = {
+        tp: tuple(each for each in producers if any(map(each.is_same, before.get(tp, ()))))
+        for tp, producers in after.items()
     }
-    return {tp: found for tp, found in kept.items() if found}
+    return {tp: producers for tp, producers in remaining.items() if producers}
 
 
 def judge_transactions(
     opened: OpenInPartitions,
     answers: CoordinatorAnswers,
-    held: Mapping[TopicPartition, OffsetRange],
+    unstable: Mapping[TopicPartition, OffsetRange],
     now_ms: int,
 ) -> tuple[OpenTransaction, ...]:
     """Join the partitions of each transaction, the gravest first.
 
     The producers of `opened` had their transactions open before the coordinators were asked, and
-    after. `held` has each partition's last stable offset and end.
+    after. `unstable` has each partition's last stable offset and end.
     """
     joined: dict[tuple[int, TransactionVerdict], dict[TopicPartition, OpenProducer]] = {}
     reasons: dict[int, str] = {}
     for tp, producers in sorted(opened.items()):
         for producer in producers:
-            verdict, why = _verdict(tp, producer, answers, now_ms)
+            verdict, reason = _verdict(tp, producer, answers, now_ms)
             joined.setdefault((producer.producer_id, verdict), {})[tp] = producer
-            if why is not None:
-                reasons[producer.producer_id] = why
-    transactions = [
+            if reason is not None:
+                reasons[producer.producer_id] = reason
+    transactions = (
         OpenTransaction(
             producer_id=producer_id,
             transactional_id=(name := answers.ids.get(producer_id)),
             verdict=verdict,
             producers=producers,
-            holds=holding(producers, held),
+            blocked=blocked_partitions(producers, unstable),
             described=None if name is None else answers.described.get(name),
-            why=reasons.get(producer_id) if verdict is TransactionVerdict.UNKNOWN else None,
+            reason=reasons.get(producer_id) if verdict is TransactionVerdict.UNKNOWN else None,
         )
         for (producer_id, verdict), producers in joined.items()
-    ]
-    return tuple(
-        sorted(transactions, key=lambda one: (-_ORDER.index(one.verdict), min(one.producers)))
     )
+    return tuple(sorted(transactions, key=lambda t: (-_ORDER.index(t.verdict), min(t.producers))))
 
 
-def holding(
-    producers: Mapping[TopicPartition, OpenProducer], held: Mapping[TopicPartition, OffsetRange]
+def blocked_partitions(
+    producers: Mapping[TopicPartition, OpenProducer], unstable: Mapping[TopicPartition, OffsetRange]
 ) -> frozenset[TopicPartition]:
     """Return the partitions whose last stable offset is where the producer's transaction begins."""
-    return frozenset(
-        tp for tp, one in producers.items() if tp in held and held[tp].start == one.start
-    )
+    starts = {tp: offsets.start for tp, offsets in unstable.items()}
+    return frozenset(tp for tp, producer in producers.items() if producer.start == starts.get(tp))
 
 
 def _verdict(
@@ -256,13 +251,13 @@ class StableOffsets:
     errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
 
     @property
-    def held(self) -> Mapping[TopicPartition, OffsetRange]:
-        """Those whose last stable offset is not their end."""
-        return {tp: one for tp, one in self.ranges.items() if one.start < one.until}
+    def unstable(self) -> Mapping[TopicPartition, OffsetRange]:
+        """The partitions whose last stable offset is not their end."""
+        return {tp: offsets for tp, offsets in self.ranges.items() if offsets.start < offsets.until}
 
 
 def stable_offsets(cluster: ClusterReader, partitions: Collection[TopicPartition]) -> StableOffsets:
-    """Read them. Raises KafkaError if no leader could be reached at all.
+    """Read up to where partitions are stable. Raises KafkaError if no leader could be reached.
 
     A partition without a leader is reported as such; if one broker does not answer, each of the
     others is asked separately.
@@ -270,18 +265,18 @@ def stable_offsets(cluster: ClusterReader, partitions: Collection[TopicPartition
     if not partitions:
         return StableOffsets()
     leaders = cluster.leaders({tp.topic for tp in partitions})
-    of_broker: dict[int, list[TopicPartition]] = {}
+    by_broker: dict[int, list[TopicPartition]] = {}
     for tp in partitions:
         if tp in leaders:
-            of_broker.setdefault(leaders[tp], []).append(tp)
-    errors = {tp: _without_leader(tp) for tp in of_broker.pop(NO_LEADER, ())}
+            by_broker.setdefault(leaders[tp], []).append(tp)
+    errors = {tp: _without_leader(tp) for tp in by_broker.pop(NO_LEADER, ())}
     try:
-        ranges = cluster.ranges([tp for part in of_broker.values() for tp in part])
+        ranges = cluster.ranges([tp for part in by_broker.values() for tp in part])
     except KafkaError:
-        if len(of_broker) < 2:
+        if len(by_broker) < 2:
             raise
-        ranges, away = _one_by_one(cluster, of_broker.values())
-        errors |= away
+        ranges, unreachable = _one_by_one(cluster, by_broker.values())
+        errors |= unreachable
     return StableOffsets(ranges=ranges, errors=errors)
 
 
@@ -297,7 +292,7 @@ def _one_by_one(
             errors |= dict.fromkeys(part, error)
     if not answers:
         raise next(iter(errors.values()))
-    return {tp: one for answer in answers for tp, one in answer.items()}, errors
+    return {tp: offsets for answer in answers for tp, offsets in answer.items()}, errors
 
 
 def _without_leader(tp: TopicPartition) -> KafkaError:
@@ -313,11 +308,11 @@ def _without_leader(tp: TopicPartition) -> KafkaError:
 class TransactionReading:
     """The transactions in some partitions.
 
-    `held` has those whose last stable offset is not their end, from the one to the other; `errors`
-    why that, or whose transactions are open there, is not known of one.
+    `unstable` has the partitions whose last stable offset is not their end: from that offset to the
+    end. `errors` has the partitions of which this, or the open transactions, could not be read.
     """
 
-    held: Mapping[TopicPartition, OffsetRange]
+    unstable: Mapping[TopicPartition, OffsetRange]
     transactions: tuple[OpenTransaction, ...]
     errors: Mapping[TopicPartition, KafkaError]
 
@@ -338,15 +333,18 @@ class TransactionReader:
         self._cluster = ClusterReader(properties, timeout=timeout)
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
-        """All of these topics, or of all but Kafka's own. Raises SettingsError for one missing."""
-        found = self._cluster.partitions(topics)
-        missing = sorted(set(topics or ()) - {tp.topic for tp in found})
+        """The partitions of these topics, or of all but Kafka's own.
+
+        Raises SettingsError for a topic that does not exist.
+        """
+        partitions = self._cluster.partitions(topics)
+        missing = sorted(set(topics or ()) - {tp.topic for tp in partitions})
         if missing:
             raise SettingsError(
                 f"topic {missing[0]} does not exist, or this client may not Describe it",
                 fix="Check the name and the client's permissions",
             )
-        return found
+        return partitions
 
     def of_group(self, group: str) -> tuple[TopicPartition, ...]:
         """Return the partitions of the topics for which a group holds offsets, and the partition
@@ -375,19 +373,19 @@ class TransactionReader:
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
         """Read which transactions are open in these partitions."""
         stable = self.stable(partitions)
-        before = self._java.open_producers(stable.held, self._timeout)
-        producers = {one.producer_id for opened in before.found.values() for one in opened}
+        before = self._java.open_producers(stable.unstable, self._timeout)
+        producers = {each.producer_id for opened in before.by_partition.values() for each in opened}
         answers = self._coordinators(producers)
-        after = self._java.open_producers(before.found, self._timeout)
-        opened = still_open(before.found, after.found)
+        after = self._java.open_producers(before.by_partition, self._timeout)
+        opened = still_open(before.by_partition, after.by_partition)
         now_ms = time.time_ns() // 1_000_000
         refused = {
             tp: with_right(error, self._properties, ["Read"], ("--topic", tp.topic))
             for tp, error in {**before.errors, **after.errors}.items()
         }
         return TransactionReading(
-            held=stable.held,
-            transactions=judge_transactions(opened, answers, stable.held, now_ms),
+            unstable=stable.unstable,
+            transactions=judge_transactions(opened, answers, stable.unstable, now_ms),
             errors={**stable.errors, **refused},
         )
 
@@ -407,26 +405,26 @@ class TransactionReader:
                 error, self._properties, ["Describe"], id_, refused=_NO_ID_RIGHT
             ) from error
 
-    def open_of(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
+    def open_under(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
         """The transaction that is open under an id, with what its partitions' leaders report.
 
-        Partitions whose leader does not answer are left out, and the reason is in `why`, as it is
-        if no partition shows the producer.
+        Partitions whose leader does not answer are left out; the transaction's `reason` has the
+        error, or that no partition shows the producer.
         """
         answer = self._java.open_producers(described.partitions, self._timeout)
         producers = {
-            tp: one
-            for tp, opened in answer.found.items()
-            for one in opened
-            if one.producer_id == described.producer_id
+            tp: producer
+            for tp, opened in answer.by_partition.items()
+            for producer in opened
+            if producer.producer_id == described.producer_id
         }
-        why = [
+        reasons = [
             str(with_right(error, self._properties, ["Read"], ("--topic", tp.topic)))
             for tp, error in sorted(answer.errors.items())
         ]
         # Kafka leaves out topics that a client may not describe, without an error.
         if not producers:
-            why.append(
+            reasons.append(
                 "no partition leader shows its producer: it has written nothing yet, or this "
                 "client may not Describe its topics"
             )
@@ -435,9 +433,9 @@ class TransactionReader:
             transactional_id=transactional_id,
             verdict=TransactionVerdict.OPEN,
             producers=producers,
-            holds=holding(producers, self.stable(producers).held),
+            blocked=blocked_partitions(producers, self.stable(producers).unstable),
             described=described,
-            why=why[0] if why else None,
+            reason=reasons[0] if reasons else None,
         )
 
     def close(self) -> None:
@@ -449,21 +447,21 @@ class TransactionReader:
             ids = self._java.transactional_ids(producers, self._timeout)
         except KafkaError as error:
             return CoordinatorAnswers(incomplete=str(error))
-        # An id that is known stays known, whatever becomes of the questions behind it.
+        # The ids are known, whatever becomes of the questions that follow.
         try:
-            hidden = None if set(producers) <= ids.keys() else self._hidden()
+            incomplete = None if set(producers) <= ids.keys() else self._hidden()
         except KafkaError as error:
-            hidden = str(error)
+            incomplete = str(error)
         try:
             answer = self._java.describe_all(ids.values(), self._timeout)
         except KafkaError as error:
             answer = DescribedTransactions(errors=dict.fromkeys(ids.values(), error))
         return CoordinatorAnswers(
-            ids=ids, described=answer.found, errors=answer.errors, incomplete=hidden
+            ids=ids, described=answer.by_id, errors=answer.errors, incomplete=incomplete
         )
 
     def _hidden(self) -> str | None:
-        """Why coordinators may leave ids out: an id that nobody has stands for any other."""
+        """The reason why coordinators may leave ids out: asked of an id that does not exist."""
         answer = self._java.describe_all([uuid4().hex], self._timeout)
         for error in answer.errors.values():
             if error.code == _NO_ID_RIGHT:
@@ -493,7 +491,7 @@ class TransactionRepair:
         self._java = java
         self._stable = stable
 
-    def fence(self, transactional_id: str, found: OpenTransaction) -> Mapping[str, str]:
+    def fence(self, transactional_id: str, transaction: OpenTransaction) -> Mapping[str, str]:
         """Take over the id; return the places in which it has not ended, each with the reason.
 
         A place is a partition or COORDINATOR. Raises KafkaError for a right that is missing:
@@ -503,12 +501,12 @@ class TransactionRepair:
         if failed is not None and failed.code == _NO_ID_RIGHT:
             id_ = ("--transactional-id", transactional_id)
             raise with_right(failed, self._properties, ["Write"], id_, refused=_NO_ID_RIGHT)
-        why = "its marker is not written yet" if failed is None else _reason(failed)
+        reason = "its marker is not written yet" if failed is None else _reason(failed)
         deadline = time.monotonic() + _TIMEOUT
         while True:
-            left = dict(self._left(transactional_id, found, why))
-            if not left or time.monotonic() >= deadline:
-                return left
+            remaining = dict(self._remaining(transactional_id, transaction, reason))
+            if not remaining or time.monotonic() >= deadline:
+                return remaining
             time.sleep(_PAUSE)
 
     def _take_over(self, transactional_id: str) -> KafkaError | None:
@@ -530,29 +528,27 @@ class TransactionRepair:
                 producer.leave()
         return failed
 
-    def _left(self, name: str, found: OpenTransaction, why: str) -> Iterator[tuple[str, str]]:
-        """Return the partitions in which it is open or blocks readers; the leaders are read before
-        `stable`.
-        """
-        if found.described is not None:
-            yield from self._at_coordinator(name, found.described)
+    def _remaining(self, name: str, was: OpenTransaction, reason: str) -> Iterator[tuple[str, str]]:
+        """The places in which it is open or blocks readers; leaders are read before `stable`."""
+        if was.described is not None:
+            yield from self._at_coordinator(name, was.described)
         try:
-            answer = self._java.open_producers(found.producers, _QUESTION)
-            stable = self._stable(found.producers)
+            answer = self._java.open_producers(was.producers, _QUESTION)
+            stable = self._stable(was.producers)
         except KafkaError as error:
-            yield from ((str(tp), f"not known: {error}") for tp in sorted(found.producers))
+            yield from ((str(tp), f"not known: {error}") for tp in sorted(was.producers))
             return
-        for tp, producer in sorted(found.producers.items()):
+        for tp, producer in sorted(was.producers.items()):
             refused = answer.errors.get(tp) or stable.errors.get(tp)
-            opened = answer.found.get(tp, ())
+            opened = answer.by_partition.get(tp, ())
             if refused is not None:
                 yield str(tp), f"not known: {refused}"
             elif any(map(producer.is_same, opened)):
-                yield str(tp), f"still open: {why}"
+                yield str(tp), f"still open: {reason}"
             elif tp not in stable.ranges:
                 yield str(tp), "not known: the partition no longer exists"
             elif stable.ranges[tp].start <= producer.start and not any(
-                one.start <= producer.start for one in opened
+                earlier.start <= producer.start for earlier in opened
             ):
                 yield str(tp), f"{_HELD} (offset {stable.ranges[tp].start})"
 

@@ -22,59 +22,59 @@ class Ownership:
     """
 
     def __init__(self) -> None:
-        self.lost: str | None = None  # why it was lost to another committer for good
+        self.loss: str | None = None  # the reason, once another committer has the group for good
         self._known: dict[TopicPartition, Position] = {}
         self._unconfirmed: defaultdict[TopicPartition, set[Position]] = defaultdict(set)
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Those to read before a client is replaced."""
+        """The partitions to read before a client is replaced."""
         return tuple({**self._known, **self._unconfirmed})
 
-    def found(self, held: Mapping[TopicPartition, Position]) -> None:
+    def record_read(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Record what the group held at the first read after it was taken over."""
-        self._known = {**held, **self._known}
+        self._known = {**positions, **self._known}
 
-    def sending(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """These are being sent: from now on the group may hold them."""
+    def record_sent(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Record positions that are being sent: from now on the group may hold them."""
         for tp, position in positions.items():
             self._unconfirmed[tp].add(position)
 
-    def confirmed(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """The group holds these."""
+    def record_confirmed(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Record positions that the group holds."""
         self._known.update(positions)
         for tp in positions:
             self._unconfirmed.pop(tp, None)
 
-    def aborted(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """These will never be stored."""
+    def record_aborted(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Record positions that will never be stored."""
         for tp, position in positions.items():
             self._unconfirmed[tp].discard(position)
 
-    def foreign(self, held: Mapping[TopicPartition, Position]) -> TopicPartition | None:
+    def foreign(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
         """A partition for which the group holds what this store has neither sent nor found.
 
         A partition without an offset does not count: offsets expire, and go with their topic.
         """
-        for tp, position in held.items():
+        for tp, position in positions.items():
             sent = self._unconfirmed.get(tp, set())
             concerns = tp in self._known or sent
             if concerns and position != self._known.get(tp) and position not in sent:
                 return tp
         return None
 
-    def compare(self, held: Mapping[TopicPartition, Position]) -> None:
-        """Take the group for lost if it holds what is foreign."""
-        foreign = self.foreign(held)
+    def compare(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Record the group as lost if it holds foreign offsets."""
+        foreign = self.foreign(positions)
         if foreign is not None:
-            self.lost = f"{foreign} holds offsets that this committer did not send"
+            self.loss = f"{foreign} holds offsets that this committer did not send"
 
-    def require_kept(self, what: str, code: str) -> None:
+    def require_owned(self, action: str, code: str) -> None:
         """Raise KafkaError, the final answer, if the group is lost."""
-        if self.lost is not None:
+        if self.loss is not None:
             raise KafkaError(
-                f"{what} failed: another committer has taken over",
+                f"{action} failed: another committer has taken over",
                 code=code,
-                cause=self.lost,
+                cause=self.loss,
                 fix="Let only one driver commit to this group",
             )

@@ -6,7 +6,7 @@ block forever (librdkafka#5456, #5511).
 - `BatchProducer` serves one try of one batch. Each try gets a new one, and with it a new epoch, so
   that no late request of an earlier try can add to this one's transaction or end it.
 - `OffsetProducer` makes one transaction after the other. A call that timed out is resumed on the
-  same producer, where librdkafka continues it: a new producer is opened only if this one is
+  same producer, and librdkafka continues it: a new producer is opened only if this one is
   unusable.
 """
 
@@ -18,11 +18,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 from confluent_kafka import KafkaError as Answer
@@ -36,10 +35,12 @@ from eo_listener.kafka.client import (
     TIMED_OUT,
     Client,
     ConnectionErrors,
-    accepted,
     answer_of,
-    common,
-    wire_of,
+    chunks,
+    new_client,
+    seconds_until,
+    to_wire,
+    with_defaults,
 )
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.model.fault_points import fault_point
@@ -104,10 +105,10 @@ class KafkaProducer:
         self, properties: Mapping[str, str], defaults: Mapping[str, str], fixed: Mapping[str, Any]
     ) -> None:
         self.connection_errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
-        self._producer = accepted(
+        self._producer = new_client(
             Producer,
             {
-                **common({**defaults, **properties}),
+                **with_defaults({**defaults, **properties}),
                 **fixed,
                 "error_cb": self.connection_errors.record,
                 "logger": SILENT,
@@ -136,7 +137,7 @@ class RecordProducer(KafkaProducer):
 
     def __init__(self, properties: Mapping[str, str], fixed: Mapping[str, Any]) -> None:
         self._failed: Answer | None = None
-        fixed = {**_FIXED, **fixed, "on_delivery": self._delivered}
+        fixed = {**_FIXED, **fixed, "on_delivery": self._on_delivery}
         super().__init__(properties, _SETTINGS, fixed)
 
     @property
@@ -199,8 +200,8 @@ class RecordProducer(KafkaProducer):
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record is acknowledged, or has failed; at most `timeout` seconds."""
-        left = self._left() if timeout is None else min(timeout, self._left())
-        deadline = time.monotonic() + left
+        seconds = self._seconds_left() if timeout is None else min(timeout, self._seconds_left())
+        deadline = time.monotonic() + seconds
         while len(self._producer):
             self._send_queued()
             self._require_none_failed()
@@ -208,7 +209,7 @@ class RecordProducer(KafkaProducer):
                 raise self._failure("sending records", Answer(TIMED_OUT))
         self._require_none_failed()
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         """For how many seconds what was sent may be waited for: each record has a time-out."""
         return math.inf
 
@@ -217,27 +218,27 @@ class RecordProducer(KafkaProducer):
         try:
             self._producer.flush(_MOMENT)
         except (KafkaException, SystemError) as error:
-            raise self._failure("sending records", answer_of(_thrown(error))) from error
+            raise self._failure("sending records", answer_of(_kafka_exception(error))) from error
 
     def _require_none_failed(self) -> None:
         if self._failed is not None:
             raise self._failure("sending records", self._failed)
 
-    def _failure(self, what: str, answer: Answer) -> KafkaError:
+    def _failure(self, action: str, answer: Answer) -> KafkaError:
         self.poll()
         if answer.fatal():  # what a connection has reported before is not the reason
             self.connection_errors.fatal = answer
-        found = self.connection_errors.failure(what, answer)
-        if found.code not in _CONSEQUENCES or (first := self._first()) is None:
-            return found
+        error = self.connection_errors.failure(action, answer)
+        if error.code not in _CONSEQUENCES or (first := self._root_cause()) is None:
+            return error
         self.connection_errors.fatal = None
-        return self.connection_errors.failure(what, first)
+        return self.connection_errors.failure(action, first)
 
-    def _first(self) -> Answer | None:
+    def _root_cause(self) -> Answer | None:
         """Return the root cause, if known."""
         return self._failed
 
-    def _delivered(self, error: Answer | None, _: object) -> None:
+    def _on_delivery(self, error: Answer | None, _: object) -> None:
         if error is not None and self._failed is None:
             self._failed = error
 
@@ -267,7 +268,7 @@ class IdempotentProducer(RecordProducer):
             self._producer.purge()
         super().leave()
 
-    def _first(self) -> Answer | None:
+    def _root_cause(self) -> Answer | None:
         """The record's own error: the client may say first that it sends none behind it."""
         deadline = time.monotonic() + _REPORT
         while self._failed is None and len(self._producer) and time.monotonic() < deadline:
@@ -276,7 +277,7 @@ class IdempotentProducer(RecordProducer):
         return self._failed
 
 
-def _thrown(error: BaseException) -> KafkaException:
+def _kafka_exception(error: BaseException) -> KafkaException:
     """Return the error of Kafka's client: a SystemError if it then called another callback."""
     while not isinstance(error, KafkaException):
         if error.__cause__ is None:
@@ -315,7 +316,7 @@ class TransactionAge:
         return age > self.timeout * 0.9
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until its time-out."""
         return max(0.0, self._monotonic + self.timeout - time.monotonic())
 
@@ -385,14 +386,14 @@ class BatchProducer(RecordProducer):
         self.stage = Stage.STARTING
         done = threading.Event()
 
-        def init(left: float) -> None:
+        def init(seconds: float) -> None:
             try:
-                self._producer.init_transactions(left)
+                self._producer.init_transactions(seconds)
             finally:
                 done.set()
 
         ask = None if topic is None else partial(self._ask_until, done, topic, timeout)
-        self._bounded("init_transactions", init, timeout, begun=ask)
+        self._bounded("init_transactions", init, timeout, meanwhile=ask)
         self.stage = Stage.READY
 
     def identity(self, timeout: float) -> tuple[int, int]:
@@ -444,13 +445,9 @@ class BatchProducer(RecordProducer):
         self, group: str, positions: Mapping[TopicPartition, Position], timeout: float
     ) -> None:
         """Commit offsets to a consumer group in this transaction."""
-        client = Client(self._properties, group, role=STABLE)
-        try:
+        with closing(Client(self._properties, group, role=STABLE)) as client:
             membership = client.consumer.consumer_group_metadata()
-        finally:
-            client.close()
-        wire = iter(wire_of(positions))
-        while part := list(islice(wire, _OFFSETS)):
+        for part in chunks(to_wire(positions), _OFFSETS):
             call = partial(self._producer.send_offsets_to_transaction, part, membership)
             self._bounded(f"committing to group {group}", call, timeout)
 
@@ -461,7 +458,7 @@ class BatchProducer(RecordProducer):
             "committing the transaction",
             self._producer.commit_transaction,
             timeout,
-            begun=lambda: fault_point("sink.commit-sent"),
+            meanwhile=lambda: fault_point("sink.commit-sent"),
         )
         self.stage = Stage.ENDED
 
@@ -475,21 +472,21 @@ class BatchProducer(RecordProducer):
 
     def _ask_until(self, done: threading.Event, topic: str, timeout: float) -> None:
         """Ask for metadata again and again, for `timeout` seconds at most."""
-        ends = time.monotonic() + timeout
-        while not done.is_set() and (left := ends - time.monotonic()) > 0:
+        deadline = time.monotonic() + timeout
+        while not done.is_set() and (seconds := deadline - time.monotonic()) > 0:
             with suppress(KafkaException):
-                self._producer.list_topics(topic, timeout=min(left, _METADATA))
+                self._producer.list_topics(topic, timeout=min(seconds, _METADATA))
             done.wait(_PAUSE)
 
     def _bounded(
         self,
-        what: str,
+        action: str,
         call: Callable[[float], object],
         timeout: float,
         *,
-        begun: Callable[[], None] | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Make a call that may block on a thread of its own; `begun` is called meanwhile."""
+        """Make a call that may block on a thread of its own; `meanwhile` is called meanwhile."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -500,19 +497,19 @@ class BatchProducer(RecordProducer):
 
         thread = threading.Thread(target=run, name="eo-listener-transaction", daemon=True)
         thread.start()
-        if begun is not None:
-            begun()
+        if meanwhile is not None:
+            meanwhile()
         thread.join(timeout + _MARGIN)
         if thread.is_alive():
             self._stuck = True
-            raise self._failure(what, Answer(TIMED_OUT))
+            raise self._failure(action, Answer(TIMED_OUT))
         for error in raised:
             if isinstance(error, KafkaException):
-                raise self._failure(what, answer_of(error)) from error
+                raise self._failure(action, answer_of(error)) from error
             raise error
 
-    def _first(self) -> Answer | None:
-        """That of the transaction: a record tells it of the record alone.
+    def _root_cause(self) -> Answer | None:
+        """The transaction's error: a record's own error is about the record alone.
 
         If a partition may not join it, all records are purged. The reason is the answer to the next
         call for the transaction; this one is answered by the client itself.
@@ -523,10 +520,10 @@ class BatchProducer(RecordProducer):
             except KafkaException as error:
                 if answer_of(error).name() != "_STATE":  # a transaction is open, and all is well
                     return answer_of(error)
-        return super()._first()
+        return super()._root_cause()
 
-    def _left(self) -> float:
-        return self._timeout if self._age is None else self._age.left
+    def _seconds_left(self) -> float:
+        return self._timeout if self._age is None else self._age.remaining
 
     def _take_statistics(self, text: str) -> None:
         if not self._is_known:
@@ -550,7 +547,7 @@ class OffsetProducer(KafkaProducer):
         self._fault: BaseException | None = None
         self._age = TransactionAge(self._timeout)
         self._sent: Mapping[TopicPartition, Position] = {}
-        self._taken: float | None = None
+        self._taken_at: float | None = None
         self.stage = Stage.NEW
         self.error: Answer | None = None
 
@@ -598,12 +595,12 @@ class OffsetProducer(KafkaProducer):
         librdkafka repeats an InitProducerId whose answer does not come; when the first one
         arrives after the second, the broker takes it for a successor.
         """
-        return self._taken is not None and time.monotonic() - self._taken < _YOUNG
+        return self._taken_at is not None and time.monotonic() - self._taken_at < _YOUNG
 
-    def failure(self, what: str, answer: Answer) -> KafkaError:
-        """Say that `what` failed."""
+    def failure(self, action: str, answer: Answer) -> KafkaError:
+        """Return the error that `action` failed."""
         self.poll()
-        return self.connection_errors.failure(what, answer)
+        return self.connection_errors.failure(action, answer)
 
     def close(self) -> None:
         """End it.
@@ -623,7 +620,8 @@ class OffsetProducer(KafkaProducer):
                 self._transact(positions, group, deadline)
         except KafkaException as error:
             self.error = answer_of(error)
-            if self.error.fatal() or not (self.stage is Stage.READY or _resumable(self.error)):
+            resumable = self.error.retriable() or self.error.txn_requires_abort()
+            if self.error.fatal() or not (self.stage is Stage.READY or resumable):
                 self.stage = Stage.DEAD
         except Exception as error:  # noqa: BLE001  # raised again by `wait`, on the owner's thread
             self._fault = error
@@ -632,8 +630,8 @@ class OffsetProducer(KafkaProducer):
     def _settle(self, deadline: float) -> None:
         """Bring what an earlier call left to its end."""
         if self.stage is Stage.NEW:
-            self._producer.init_transactions(_left(deadline))
-            self._taken = time.monotonic()
+            self._producer.init_transactions(seconds_until(deadline))
+            self._taken_at = time.monotonic()
             self.stage = Stage.READY
         elif self.stage is Stage.COMMITTING:
             self._commit(deadline)
@@ -643,15 +641,17 @@ class OffsetProducer(KafkaProducer):
     def _transact(
         self, positions: Mapping[TopicPartition, Position], group: object, deadline: float
     ) -> None:
-        wire = wire_of(positions)
+        wire = to_wire(positions)
         self._producer.begin_transaction()
         self._age = TransactionAge(self._timeout)
         self.stage = Stage.OPEN
         self._sent = positions
-        self._ownership.sending(positions)
+        self._ownership.record_sent(positions)
         fault_point("transaction.begun")
         try:
-            self._producer.send_offsets_to_transaction(wire, group, min(_SEND, _left(deadline)))
+            self._producer.send_offsets_to_transaction(
+                wire, group, min(_SEND, seconds_until(deadline))
+            )
         except KafkaException as error:
             self._abandon(error, deadline)
             raise
@@ -661,17 +661,17 @@ class OffsetProducer(KafkaProducer):
     def _commit(self, deadline: float) -> None:
         self.stage = Stage.COMMITTING
         try:
-            self._producer.commit_transaction(_left(deadline))
+            self._producer.commit_transaction(seconds_until(deadline))
         except KafkaException as error:
             if answer_of(error).txn_requires_abort():
                 self._abandon(error, deadline)
             raise  # else it is fatal, or its outcome is unknown: then it is asked for again
         fault_point("transaction.committed")
-        self._ownership.confirmed(self._sent)
+        self._ownership.record_confirmed(self._sent)
         self.stage = Stage.READY
 
     def _abandon(self, cause: KafkaException, deadline: float) -> None:
-        """Abort, because of `cause`; raises only where the abort fails for good."""
+        """Abort, because of `cause`; raises only if the abort fails for good."""
         self.stage = Stage.ABORTING
         if answer_of(cause).fatal():
             return
@@ -683,14 +683,6 @@ class OffsetProducer(KafkaProducer):
 
     def _abort(self, deadline: float) -> None:
         self.stage = Stage.ABORTING
-        self._producer.abort_transaction(_left(deadline))
-        self._ownership.aborted(self._sent)
+        self._producer.abort_transaction(seconds_until(deadline))
+        self._ownership.record_aborted(self._sent)
         self.stage = Stage.READY
-
-
-def _resumable(answer: Answer) -> bool:
-    return answer.retriable() or answer.txn_requires_abort()
-
-
-def _left(deadline: float) -> float:
-    return max(0.1, deadline - time.monotonic())

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.kafka.client import TIMED_OUT, ConnectionErrors, open_reader
-from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import OffsetRange, TopicPartition
 
@@ -46,23 +46,25 @@ class RangeReader:
         *,
         silence: float | None = None,
     ) -> Iterator[Any]:
-        """The records in these ranges. Raises KafkaError, also where the deadline has passed.
+        """The records in these ranges. Raises KafkaError, also if the deadline has passed.
 
         With `silence`, each message of a partition that is not read to its end yet postpones the
         deadline to that many seconds after it.
         """
-        left = {tp: one.until for tp, one in ranges.items() if one.start < one.until}
-        if not left:
+        remaining = {
+            tp: offsets.until for tp, offsets in ranges.items() if offsets.start < offsets.until
+        }
+        if not remaining:
             return
-        starts = {tp: ranges[tp].start or OFFSET_BEGINNING for tp in left}
+        starts = {tp: ranges[tp].start or OFFSET_BEGINNING for tp in remaining}
         self.consumer.assign([Wire(*tp, start) for tp, start in starts.items()])
         try:
-            while left:
+            while remaining:
                 if time.monotonic() >= deadline:
-                    raise self._errors.failure(f"reading {min(left)}", Answer(TIMED_OUT))
-                for message in self._polled():
-                    is_progress = _place(message) in left
-                    yield from self._taken(message, left)
+                    raise self._errors.failure(f"reading {min(remaining)}", Answer(TIMED_OUT))
+                for message in self._poll():
+                    is_progress = _place(message) in remaining
+                    yield from self._record(message, remaining)
                     if silence is not None and is_progress:
                         deadline = time.monotonic() + silence
         finally:
@@ -72,28 +74,28 @@ class RangeReader:
         """Close the connections."""
         self.consumer.close()
 
-    def _polled(self) -> Iterator[Any]:
+    def _poll(self) -> Iterator[Any]:
         """Return the available messages, at least one unless nothing arrives for a moment."""
         first = self.consumer.poll(_POLL)
         if first is not None:
             yield first
             yield from self.consumer.consume(_AT_ONCE, timeout=0)
 
-    def _taken(self, message: Any, left: dict[TopicPartition, int]) -> Iterator[Any]:
-        """The message, if it is a record in what is `left`; a partition at its end leaves it."""
+    def _record(self, message: Any, remaining: dict[TopicPartition, int]) -> Iterator[Any]:
+        """Yield the message if it is a requested record; drop a partition at its end."""
         tp = _place(message)
         error, offset = message.error(), message.offset()
         if error is not None and error.name() != _END:
-            if tp in left and error.name() not in _OF_GROUPS:
+            if tp in remaining and error.name() not in _OF_GROUPS:
                 raise self._errors.failure(f"reading {tp}", error)
             self._note(error)  # of a connection: librdkafka goes on
             return
-        if tp not in left or offset is None:
+        if tp not in remaining or offset is None:
             return
-        if error is None and offset < left[tp]:
+        if error is None and offset < remaining[tp]:
             yield message
-        if offset + (error is None) >= left[tp]:
-            del left[tp]
+        if offset + (error is None) >= remaining[tp]:
+            del remaining[tp]
 
     def _note(self, error: Answer) -> None:
         """Remember an error of a connection; not of a group, of which nothing is asked."""
@@ -106,7 +108,7 @@ def _place(message: Any) -> TopicPartition:
 
 
 _FIRST: Final = 1  # offsets read at first: nearly always that is a record
-_MORE: Final = 1000  # and then, where it is a transaction's marker, or was compacted
+_MORE: Final = 1000  # and then, if it is a transaction's marker, or was compacted
 
 
 def record_times(
@@ -114,8 +116,8 @@ def record_times(
 ) -> dict[TopicPartition, int]:
     """The time of the first committed record from each offset on, in milliseconds since 1970.
 
-    If there is none, that of the last record before, among up to 1,000 offsets before it. A
-    partition without any record, or that is gone, is left out. Raises KafkaError; each of a few
+    Without such a record, the time of the last record among up to 1,000 offsets before. A partition
+    without any record, or that is gone, is left out. Raises KafkaError; each of a few
     steps takes `timeout` seconds at most.
     """
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
@@ -123,31 +125,31 @@ def record_times(
     logs = Logs(properties)
     with closing(reader), closing(logs):
         bounds = _bounds(logs, offsets, timeout)
-        found: dict[TopicPartition, int] = {}
+        times: dict[TopicPartition, int] = {}
         for size in (_FIRST, _MORE):
             after = {
                 tp: OffsetRange(begin, min(begin + size, end))
                 for tp, (start, end) in bounds.items()
-                if tp not in found and (begin := max(offsets[tp], start)) < end
+                if tp not in times and (begin := max(offsets[tp], start)) < end
             }
-            for tp, written in _read(reader, after, timeout):
-                found.setdefault(tp, written)
+            for tp, written in _times(reader, after, timeout):
+                times.setdefault(tp, written)
         before = {
             tp: OffsetRange(max(start, end - _MORE), end)
             for tp, (start, end) in bounds.items()
-            if tp not in found and offsets[tp] >= end > start
+            if tp not in times and offsets[tp] >= end > start
         }
-        found |= dict(_read(reader, before, timeout))  # of several the last
-        return found
+        times |= dict(_times(reader, before, timeout))  # of several the last
+        return times
 
 
-def _read(
+def _times(
     reader: RangeReader, ranges: Mapping[TopicPartition, OffsetRange], timeout: float
 ) -> list[tuple[TopicPartition, int]]:
     return [
-        (_place(one), one.timestamp()[1])
-        for one in reader.messages(ranges, time.monotonic() + timeout, silence=timeout)
-        if one.timestamp()[0] != TIMESTAMP_NOT_AVAILABLE
+        (_place(message), message.timestamp()[1])
+        for message in reader.messages(ranges, time.monotonic() + timeout, silence=timeout)
+        if message.timestamp()[0] != TIMESTAMP_NOT_AVAILABLE
     ]
 
 
@@ -155,7 +157,7 @@ def _bounds(
     logs: Logs, offsets: Mapping[TopicPartition, int], timeout: float
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return the start of each log, and the start of its first open transaction, or its end."""
-    snapshot = logs.snapshot(NOTHING_HELD, offsets.keys(), time.monotonic() + timeout)
+    snapshot = logs.snapshot(NO_OFFSETS, offsets.keys(), time.monotonic() + timeout)
     starts = snapshot.whole().starts
     stable = logs.stable_ends(tuple(starts), time.monotonic() + timeout)
     return {tp: (start, stable[tp]) for tp, start in starts.items() if tp in stable}
@@ -192,21 +194,19 @@ def oldest_records(
         {**properties, **_SMALL}, "eo-listener-oldest", committed=committed, error_cb=errors.record
     )
     deadline = time.monotonic() + seconds
-    left = set(offsets)
-    found: dict[TopicPartition, int] = {}
-    try:
-        consumer.assign([Wire(tp.topic, tp.partition, at) for tp, at in offsets.items()])
-        while left and time.monotonic() < deadline:
+    remaining = set(offsets)
+    times: dict[TopicPartition, int] = {}
+    with closing(consumer):
+        consumer.assign([Wire(tp.topic, tp.partition, offset) for tp, offset in offsets.items()])
+        while remaining and time.monotonic() < deadline:
             done = set()
             for message in consumer.consume(_AT_ONCE, timeout=_POLL):
                 tp, error = _place(message), message.error()
-                if tp in left and (error is None or error.name() in _OF_PARTITION):
+                if tp in remaining and (error is None or error.name() in _OF_PARTITION):
                     done.add(tp)
-                    left.discard(tp)
+                    remaining.discard(tp)
                     if error is None and message.timestamp()[0] != TIMESTAMP_NOT_AVAILABLE:
-                        found[tp] = int(message.timestamp()[1])
+                        times[tp] = int(message.timestamp()[1])
             if done:
                 consumer.pause([Wire(*tp) for tp in done])
-    finally:
-        consumer.close()
-    return found
+    return times

@@ -23,7 +23,7 @@ from eo_listener.kafka.client import (
     open_admin,
     open_reader,
 )
-from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 _AT_ONCE: Final = 1000
@@ -57,7 +57,7 @@ class RecordReader:
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
         """Return the logs' positions, and if they are compacted. Raises KafkaError."""
         deadline = time.monotonic() + self._timeout
-        snapshot = self._logs.snapshot(NOTHING_HELD, partitions, deadline).whole()
+        snapshot = self._logs.snapshot(NO_OFFSETS, partitions, deadline).whole()
         compacted = {
             topic: self._is_compacted(topic) for topic in sorted({t for t, _ in snapshot.ends})
         }
@@ -83,10 +83,10 @@ class RecordReader:
         KafkaError.
         """
         consumer = self._consumer(committed=committed)
-        found: list[OffsetRange] = []
-        for wanted in _joined(ranges):
-            found.extend(of_offsets(self._offsets(consumer, partition, wanted)))
-        return union(found)
+        offsets: list[OffsetRange] = []
+        for part in _merge(ranges):
+            offsets.extend(of_offsets(self._offsets(consumer, partition, part)))
+        return union(offsets)
 
     def close(self) -> None:
         """Close the connections."""
@@ -95,10 +95,8 @@ class RecordReader:
             consumer.close()
         self._consumers.clear()
 
-    def _offsets(
-        self, consumer: Consumer, tp: TopicPartition, wanted: OffsetRange
-    ) -> Iterator[int]:
-        consumer.assign([Wire(tp.topic, tp.partition, wanted.start)])
+    def _offsets(self, consumer: Consumer, tp: TopicPartition, part: OffsetRange) -> Iterator[int]:
+        consumer.assign([Wire(tp.topic, tp.partition, part.start)])
         deadline = time.monotonic() + self._timeout
         while True:
             messages = consumer.consume(_AT_ONCE, timeout=0.5)
@@ -112,7 +110,7 @@ class RecordReader:
                     return
                 if error is not None:
                     raise self._connection_errors.failure(f"reading {tp}", error)
-                if offset is None or offset >= wanted.until:
+                if offset is None or offset >= part.until:
                     return
                 yield offset
 
@@ -125,24 +123,24 @@ class RecordReader:
             return None
 
     def _consumer(self, *, committed: bool) -> Consumer:
-        found = self._consumers.get(committed)
-        if found is None:
+        consumer = self._consumers.get(committed)
+        if consumer is None:
             record = self._connection_errors.record
-            found = self._consumers[committed] = open_reader(
+            consumer = self._consumers[committed] = open_reader(
                 self._properties, "eo-listener-proof", committed=committed, error_cb=record
             )
-        return found
+        return consumer
 
 
-def _joined(ranges: Intervals) -> Iterator[OffsetRange]:
+def _merge(ranges: Intervals) -> Iterator[OffsetRange]:
     """The ranges to read: those near each other as one."""
-    held: OffsetRange | None = None
-    for wanted in ranges:
-        if held is not None and wanted.start - held.until <= _NEAR:
-            held = OffsetRange(held.start, wanted.until)
+    merged: OffsetRange | None = None
+    for part in ranges:
+        if merged is not None and part.start - merged.until <= _NEAR:
+            merged = OffsetRange(merged.start, part.until)
             continue
-        if held is not None:
-            yield held
-        held = wanted
-    if held is not None:
-        yield held
+        if merged is not None:
+            yield merged
+        merged = part
+    if merged is not None:
+        yield merged

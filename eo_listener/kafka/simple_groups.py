@@ -25,9 +25,9 @@ from eo_listener.kafka.client import (
     Client,
     Role,
     answer_of,
-    wire_of,
+    to_wire,
 )
-from eo_listener.kafka.logs import Held, Logs, group_offsets
+from eo_listener.kafka.logs import GroupOffsets, Logs, group_offsets
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import Position, TopicPartition
@@ -41,25 +41,20 @@ class PooledClient(Protocol):
     @property
     def busy(self) -> bool:
         """True if a request is out, so that it must not be closed."""
-        ...
 
     def commit(
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Say of each partition None or Kafka's error name."""
-        ...
+        """Return None or Kafka's error name for each partition."""
 
-    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
+    def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
         """Return the group's offsets."""
-        ...
 
     def poll(self) -> None:
         """Serve its callbacks, and return at once."""
-        ...
 
     def close(self) -> None:
         """Close its connections."""
-        ...
 
 
 class PooledGroupStore:
@@ -79,7 +74,7 @@ class PooledGroupStore:
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError."""
-        return self._of(group).commit(positions, time.monotonic() + timeout)
+        return self._client(group).commit(positions, time.monotonic() + timeout)
 
     def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
@@ -90,8 +85,8 @@ class PooledGroupStore:
         the snapshot.
         """
         deadline = time.monotonic() + timeout
-        held = self._of(group).held(partitions, deadline)
-        return self._logs.snapshot(held, partitions, deadline)
+        offsets = self._client(group).offsets(partitions, deadline)
+        return self._logs.snapshot(offsets, partitions, deadline)
 
     def poll(self) -> None:
         """Serve the clients' callbacks: they pile up otherwise, and a member is taken for hung."""
@@ -108,7 +103,7 @@ class PooledGroupStore:
             self._clients.popitem()[1].close()
         self._logs.close()
 
-    def _of(self, group: str) -> PooledClient:
+    def _client(self, group: str) -> PooledClient:
         """The client of this group."""
         client = self._clients.get(group)
         if client is None:
@@ -139,9 +134,9 @@ class GroupClient:
 
     def __init__(self, properties: Mapping[str, str], group: str, role: Role = STABLE) -> None:
         self._properties = properties
-        self.client = Client(properties, group, self._answered, role=role)
+        self.client = Client(properties, group, self._on_commit, role=role)
         self._group = group
-        self._what = f"committing to group {group}"
+        self._action = f"committing to group {group}"
         self._error: Answer | None = None
         self.busy = False
 
@@ -153,14 +148,14 @@ class GroupClient:
     def commit(
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Say of each partition None or Kafka's error name. Raises KafkaError."""
+        """Return None or Kafka's error name for each partition. Raises KafkaError."""
         # librdkafka may still send an abandoned request. A newer one must not be sent at the same
         # time: the older could arrive last, and move the group back.
         self._await(deadline)
         try:
-            self.client.consumer.commit(offsets=wire_of(positions), asynchronous=True)
+            self.client.consumer.commit(offsets=to_wire(positions), asynchronous=True)
         except KafkaException as error:
-            raise self.client.failure(self._what, answer_of(error)) from error
+            raise self.client.failure(self._action, answer_of(error)) from error
         self.busy = True
         began, lost = time.monotonic(), self.client.errors.connections_lost
         fault_point("commit.after-request")
@@ -170,39 +165,39 @@ class GroupClient:
             if slow or self.client.errors.connections_lost > lost:
                 # librdkafka repeats a request by itself when its connection fails: the first one
                 # may be on its way still, and land after the second. So this is no success yet.
-                raise self.client.failure(self._what, Answer(TIMED_OUT))
+                raise self.client.failure(self._action, Answer(TIMED_OUT))
             self.client.errors.forget()
             return dict.fromkeys(positions)
-        failure = self.client.failure(self._what, self._error)
+        failure = self.client.failure(self._action, self._error)
         if len(positions) == 1 or failure.code.startswith("_"):
             raise failure
         # librdkafka gives all partitions the error of one: find out which landed.
         try:
-            held = self.held(positions, max(deadline, time.monotonic() + _SETTLE + 1.0))
+            offsets = self.offsets(positions, max(deadline, time.monotonic() + _SETTLE + 1.0))
         except KafkaError:  # not even that may be read: none of them is known to have landed
             raise failure from None
         return {
-            tp: held.errors.get(tp.topic, failure.code)
-            if held.positions.get(tp) != position
+            tp: offsets.errors.get(tp.topic, failure.code)
+            if offsets.positions.get(tp) != position
             else None
             for tp, position in positions.items()
         }
 
-    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
+    def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
         """Return the group's offsets; waits briefly for transactions on it. Raises KafkaError.
 
         Else what a sink has just committed would not be seen, and be committed again.
         """
         settled = min(deadline, time.monotonic() + _SETTLE)
         try:
-            held = group_offsets(self.client, self._group, partitions, settled)
+            offsets = group_offsets(self.client, self._group, partitions, settled)
         except KafkaError:
             if time.monotonic() < settled - _EARLY or settled == deadline:
                 raise
             with closing(Client(self._properties, self._group, role=OUTSIDER)) as unsettled:
-                held = group_offsets(unsettled, self._group, partitions, deadline)
+                offsets = group_offsets(unsettled, self._group, partitions, deadline)
         self.client.errors.forget()
-        return held
+        return offsets
 
     def poll(self) -> None:
         """Serve callbacks."""
@@ -216,13 +211,13 @@ class GroupClient:
         began = now = time.monotonic()
         while self.busy:
             if now >= deadline:
-                raise self.client.failure(self._what, Answer(TIMED_OUT))
+                raise self.client.failure(self._action, Answer(TIMED_OUT))
             shortest, longest = _STEPS
             time.sleep(min(longest, max(shortest, (now - began) / 24)))
             self.client.poll()
             now = time.monotonic()
 
-    def _answered(self, error: Answer | None, partitions: list[Wire]) -> None:
+    def _on_commit(self, error: Answer | None, partitions: list[Wire]) -> None:
         self.busy = False
         self._error = error or next((part.error for part in partitions if part.error), None)
 

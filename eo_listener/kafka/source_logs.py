@@ -15,7 +15,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka.group_stores import has_gssapi, librdkafka_properties
 from eo_listener.kafka.java_groups import JavaGroups
-from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.model.kafka_errors import NO_TOPIC, PASSING
 from eo_listener.model.protocols import GroupSnapshot, ShimClient
 from eo_listener.offsets import TopicPartition
@@ -72,9 +72,9 @@ class SourceLogs:
                 request = min(deadline, time.monotonic() + _REQUEST)
                 asker = self._asker(cluster)
                 if isinstance(asker, Logs):
-                    return asker.snapshot(NOTHING_HELD, partitions, request).whole()
-                left = request - time.monotonic()
-                return asker.snapshot(_group(options), partitions, timeout=left).whole()
+                    return asker.snapshot(NO_OFFSETS, partitions, request).whole()
+                seconds = request - time.monotonic()
+                return asker.snapshot(_group(options), partitions, timeout=seconds).whole()
             except KafkaError as error:
                 # A client's own word (`_TRANSPORT`) may pass, a broker's only if it is known to.
                 passing = error.code.startswith("_") or error.code in _PASSING
@@ -86,8 +86,8 @@ class SourceLogs:
         """The cluster that a source reads. Raises SettingsError."""
         try:
             return self._rules.cluster(options)
-        except NotCommitted as why:
-            raise SettingsError(why.problem, cause=why.cause, fix=why.fix) from None
+        except NotCommitted as reason:
+            raise SettingsError(reason.problem, cause=reason.cause, fix=reason.fix) from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -97,16 +97,16 @@ class SourceLogs:
         key = os.getpid(), cluster
         asker = self._clients.get(key)
         if asker is None:
-            asker = self._clients[key] = self._opened(cluster)
+            asker = self._clients[key] = self._open(cluster)
         return asker
 
-    def _opened(self, cluster: Cluster) -> _Asker:
+    def _open(self, cluster: Cluster) -> _Asker:
         if cluster.client != "java":
             return Logs(librdkafka_properties(cluster, self._shim_client))
         if self._shim_client is None:
             raise SettingsError(
                 f"the cluster at {cluster} cannot be reached without Spark's JVM",
-                cause=cluster.why_java,
+                cause=cluster.java_reason,
             )
         return JavaGroups(self._shim_client, dict(cluster.properties))
 

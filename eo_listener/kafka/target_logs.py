@@ -11,10 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from confluent_kafka.admin import AdminClient
-
 from eo_listener.kafka.client import ConnectionErrors, cleanup_policy, open_admin
-from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.offsets import OffsetRange, TopicPartition
 
@@ -41,7 +39,7 @@ class StoredRecord(NamedTuple):
 
 
 class TargetLogs:
-    """Reads them, by a consumer that joins no group. For one thread.
+    """Reads these logs, by a consumer that joins no group. For one thread.
 
     `timeout` bounds each question, in seconds, and while records are read each silence of what is
     still to be read. All questions raise KafkaError.
@@ -52,39 +50,36 @@ class TargetLogs:
         self._timeout = timeout
         self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._logs = Logs(properties)
-        self._admin: AdminClient | None = None
         self._reader: RangeReader | None = None
 
     def topics(self, names: Collection[str]) -> Mapping[str, TargetLog]:
-        """Those of the topics that exist."""
+        """The topics that exist."""
         deadline = time.monotonic() + self._timeout
-        there = self._logs.topics(names, deadline)
-        wanted = {
+        topics = self._logs.topics(names, deadline)
+        partitions = {
             TopicPartition(name, number)
-            for name, topic in there.items()
+            for name, topic in topics.items()
             for number in topic.partitions
         }
-        snapshot = self._logs.snapshot(NOTHING_HELD, wanted, deadline).whole()
-        found: dict[str, dict[int, OffsetRange]] = {name: {} for name in there}
+        snapshot = self._logs.snapshot(NO_OFFSETS, partitions, deadline).whole()
+        logs: dict[str, dict[int, OffsetRange]] = {name: {} for name in topics}
         for tp, end in sorted(snapshot.ends.items()):
-            found[tp.topic][tp.partition] = OffsetRange(snapshot.starts[tp], end)
+            logs[tp.topic][tp.partition] = OffsetRange(snapshot.starts[tp], end)
         ids = snapshot.topic_ids
         return {
             name: TargetLog(id=ids.get(name), ranges=ranges)
-            for name, ranges in found.items()
+            for name, ranges in logs.items()
             if ranges
         }
 
     def policy(self, topic: str) -> str:
         """The `cleanup.policy` of a topic."""
-        if self._admin is None:
-            self._admin = open_admin(self._properties)
-        return cleanup_policy(self._admin, topic, self._timeout, self._errors)
+        return cleanup_policy(open_admin(self._properties), topic, self._timeout, self._errors)
 
     def records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterator[StoredRecord]:
         """The records in these ranges."""
         deadline = time.monotonic() + self._timeout
-        for message in self._opened().messages(ranges, deadline, silence=self._timeout):
+        for message in self._open().messages(ranges, deadline, silence=self._timeout):
             tp = TopicPartition(message.topic(), message.partition())
             yield StoredRecord(tp, message.offset(), message.headers() or ())
 
@@ -95,7 +90,7 @@ class TargetLogs:
             self._reader.close()
             self._reader = None
 
-    def _opened(self) -> RangeReader:
+    def _open(self) -> RangeReader:
         if self._reader is None:
             self._reader = RangeReader(
                 self._properties, "eo-listener-target", committed=False, errors=self._errors

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError as Answer
 from eo_listener.client_config.identities import transactional_id
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import STABLE, TIMED_OUT, Client
-from eo_listener.kafka.logs import Held, Logs, group_offsets
+from eo_listener.kafka.logs import GroupOffsets, Logs, group_offsets
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.producers import FENCED, OffsetProducer, Stage
 from eo_listener.kafka.simple_groups import PooledGroupStore
@@ -19,9 +19,9 @@ from eo_listener.offsets import Position, TopicPartition
 
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
 # Errors of one partition, for which the whole transaction is aborted.
-_OF_ONE = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
+_OF_PARTITION = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
 _READ_TIMEOUT = 2.0
-_PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
+_PAUSE = 10.0  # seconds for a successor to commit, if it is not clear that there is one
 _STUCK = 10.0  # seconds that a producer may stay silent although its group can be read
 
 
@@ -48,7 +48,7 @@ class _Transactions:
     ) -> None:
         self._properties = properties
         self._group = group
-        self._what = f"committing to group {group}"
+        self._action = f"committing to group {group}"
         self._ownership = ownership
         self._logs = logs
         # A transaction that was just committed is pending for some milliseconds more.
@@ -56,7 +56,7 @@ class _Transactions:
         self._membership = self._client.consumer.consumer_group_metadata()
         self._producer: OffsetProducer | None = None
         self._readable: float | None = None
-        self._taken = bool(ownership.partitions)
+        self._owns_group = bool(ownership.partitions)
         self._retake_at: float | None = None
 
     @property
@@ -70,9 +70,9 @@ class _Transactions:
         try:
             self.transact(positions, deadline)
         except KafkaError as error:
-            if error.code not in _OF_ONE:
+            if error.code not in _OF_PARTITION:
                 raise
-            return self._without_the_bad(positions, error, deadline)
+            return self._commit_parts(positions, error, deadline)
         return dict.fromkeys(positions)
 
     def transact(self, positions: Mapping[TopicPartition, Position], deadline: float) -> None:
@@ -80,22 +80,22 @@ class _Transactions:
         producer = self._ready(deadline)
         producer.start(positions, self._membership, deadline)
         if not producer.wait(deadline):
-            raise producer.failure(self._what, Answer(TIMED_OUT))
+            raise producer.failure(self._action, Answer(TIMED_OUT))
         error = self._conclude(producer)
         if error is not None:
             raise error
 
-    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
+    def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
         """Return the group's offsets; takes it over first, unless that was done or is hopeless."""
-        if not self._taken and self._ownership.lost is None:
+        if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
-        held = group_offsets(self._client, self._group, partitions, deadline)
+        offsets = group_offsets(self._client, self._group, partitions, deadline)
         self._client.errors.forget()
         if self.busy:
             self._readable = self._readable or time.monotonic()
-        if self._ownership.lost is None:
-            self._ownership.found(held.positions)
-        return held
+        if self._ownership.loss is None:
+            self._ownership.record_read(offsets.positions)
+        return offsets
 
     def poll(self) -> None:
         self._client.poll()
@@ -107,16 +107,16 @@ class _Transactions:
             self._producer.close()
         self._client.close()
 
-    def _without_the_bad(
+    def _commit_parts(
         self, positions: Mapping[TopicPartition, Position], error: KafkaError, deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """One bad partition aborts a whole transaction: commit the others without it."""
+        """Commit without the partitions that Kafka refuses: one aborts a whole transaction."""
         answer: dict[TopicPartition, str | None] = {}
         parts: Iterable[Collection[TopicPartition]]
         if error.code in _UNKNOWN_TOPIC:
-            there = self._logs.existing(positions, deadline)
-            answer |= {tp: error.code for tp in positions if tp not in there}
-            parts = [there] if there and answer else []
+            existing = self._logs.existing(positions, deadline)
+            answer |= {tp: error.code for tp in positions if tp not in existing}
+            parts = [existing] if existing and answer else []
         else:
             topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
             for tp in positions:
@@ -143,10 +143,10 @@ class _Transactions:
             if self._producer.stage is Stage.DEAD:
                 self._producer = None
         if self._producer is None:
-            if self._taken:
-                self._require_ours(deadline)
+            if self._owns_group:
+                self._require_not_taken_over(deadline)
             if self._retake_at is not None and time.monotonic() < self._retake_at:
-                raise self._ended("waiting to see if a successor commits")
+                raise self._broker_ended("waiting to see if a successor commits")
             self._producer = OffsetProducer(
                 self._properties, transactional_id(self._group), self._ownership
             )
@@ -155,13 +155,13 @@ class _Transactions:
     def _conclude(self, producer: OffsetProducer) -> KafkaError | None:
         """The result of the last transaction: an error, or None. Raises the fatal error."""
         self._readable = None
-        self._taken = self._taken or producer.stage is not Stage.NEW
+        self._owns_group = self._owns_group or producer.stage is not Stage.NEW
         answer, producer.error = producer.error, None
         if answer is None:
             producer.connection_errors.forget()
             return None
         if answer.name() not in FENCED:
-            return producer.failure(self._what, answer)
+            return producer.failure(self._action, answer)
         producer.stage = Stage.DEAD
         if producer.outlived:
             cause = (
@@ -170,15 +170,18 @@ class _Transactions:
             )
         else:
             if not producer.young or self._retake_at is not None:
-                self._lose(answer.str())
-            self._require_ours(time.monotonic() + _READ_TIMEOUT)
+                self._ownership.loss = answer.str()
+                self._require_not_lost()
+            self._require_not_taken_over(time.monotonic() + _READ_TIMEOUT)
             self._retake_at = time.monotonic() + _PAUSE
             cause = "soon after it had begun: by a successor, or by a late request of its own"
-        return self._ended(cause)
+        return self._broker_ended(cause)
 
-    def _ended(self, cause: str) -> KafkaError:
+    def _broker_ended(self, cause: str) -> KafkaError:
         return KafkaError(
-            f"{self._what} failed: the broker ended the transaction", code="_TIMED_OUT", cause=cause
+            f"{self._action} failed: the broker ended the transaction",
+            code="_TIMED_OUT",
+            cause=cause,
         )
 
     def _unstick(self, producer: OffsetProducer, deadline: float) -> None:
@@ -192,24 +195,20 @@ class _Transactions:
             wait_until = min(wait_until, self._readable + _STUCK)
         if producer.wait(wait_until):
             return
-        self._require_ours(max(deadline, time.monotonic() + 1.0))
+        self._require_not_taken_over(max(deadline, time.monotonic() + 1.0))
         now = time.monotonic()
         self._readable = self._readable or now
         if now - self._readable < _STUCK:
-            raise producer.failure(self._what, Answer(TIMED_OUT))
+            raise producer.failure(self._action, Answer(TIMED_OUT))
         self._readable = None
         self._producer = None
 
-    def _require_ours(self, deadline: float) -> None:
+    def _require_not_taken_over(self, deadline: float) -> None:
         """Raise the final error when somebody else has committed since this store did."""
-        asked = self._ownership.partitions
-        held = group_offsets(self._client, self._group, asked, deadline)
-        self._ownership.compare(held.positions)
-        self._require_not_lost()
-
-    def _lose(self, how: str) -> None:
-        self._ownership.lost = how
+        partitions = self._ownership.partitions
+        offsets = group_offsets(self._client, self._group, partitions, deadline)
+        self._ownership.compare(offsets.positions)
         self._require_not_lost()
 
     def _require_not_lost(self) -> None:
-        self._ownership.require_kept(self._what, "_FENCED")
+        self._ownership.require_owned(self._action, "_FENCED")

@@ -35,13 +35,13 @@ class _BoundedRequest:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._left = _REQUEST
+        self._remaining = _REQUEST
 
     def readline(self, limit: int) -> bytes:
-        if self._left <= 0:
+        if self._remaining <= 0:
             raise LineTooLong("request")
-        line: bytes = self._stream.readline(min(limit, self._left))
-        self._left -= len(line)
+        line: bytes = self._stream.readline(min(limit, self._remaining))
+        self._remaining -= len(line)
         return line
 
     def close(self) -> None:
@@ -77,8 +77,8 @@ class BoundedHandler(BaseHTTPRequestHandler):
 class BoundedServer(ThreadingHTTPServer):
     """Answers requests, each on a thread of its own that ends with the answer.
 
-    `name` is that of its thread, and what its log lines begin with. Raises OSError where the
-    address cannot be listened on.
+    Its log lines and its thread have the `name`. Raises OSError if the address cannot be listened
+    on.
     """
 
     daemon_threads = True
@@ -100,7 +100,7 @@ class BoundedServer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port, also where any free one was asked for."""
+        """The port, also if any free port was requested."""
         return int(self.server_address[1])
 
     def server_bind(self) -> None:
@@ -123,7 +123,7 @@ class BoundedServer(ThreadingHTTPServer):
         """Make room for one, so that clients who send a byte now and then lock nobody out."""
         since, slowest = min(
             ((self._open[request], request) for request in self._asking),
-            key=lambda one: one[0],
+            key=lambda entry: entry[0],
             default=(0.0, None),
         )
         if slowest is not None and time.monotonic() - since >= _LATE:

@@ -1,54 +1,27 @@
-"""Events as log lines: each problem once, and again when it is over."""
+"""Events as log lines: each problem once, and again when it is over.
+
+A line has what happened with its values, the likely cause, and the fix.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
-from eo_listener.events import (
-    BatchApplied,
-    BatchFailed,
-    BatchReplayed,
-    CommitAbandoned,
-    CommitFailed,
-    CommitRefused,
-    Committed,
-    CommitterFenced,
-    Event,
-    ForeignCommit,
-    GroupOffsetsMissing,
-    GuardViolation,
-    InternalError,
-    PartitionsShared,
-    ProgressEventsDuplicated,
-    ProgressEventsMissed,
-    QueryModeDetected,
-    QueryStateLost,
-    SourceIgnored,
-    TopicRecreated,
-)
-from eo_listener.observers import log_messages
+from eo_listener import events
+from eo_listener.errors import few
 from eo_listener.offsets import TopicPartition
 
-_REMEMBERED = 1000  # things said once each; of more, those that were met last
-_OVER = 600.0  # what was not met for so long is over: when it comes again it is news
+_REMEMBERED = 1000  # problems logged once each; of more, those that came last
+_OVER = 600.0  # seconds without a problem, after which it is over: when it returns it is news
 
 LONGEST = 2000  # characters of a line: what collects logs cuts or refuses longer ones
 
 logger = logging.getLogger("eo_listener")
-
-
-_OfGroup = (
-    CommitRefused
-    | ForeignCommit
-    | GroupOffsetsMissing
-    | TopicRecreated
-    | CommitterFenced
-    | PartitionsShared
-)
 
 
 @dataclass(slots=True)
@@ -73,19 +46,21 @@ class EventLogger:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._troubles: dict[tuple[str, str], _Trouble] = {}
-        self._met: OrderedDict[Hashable, float] = OrderedDict()  # when, the oldest first
+        self._last_met: OrderedDict[Hashable, float] = OrderedDict()  # the oldest first
         self._committing: set[tuple[str, str]] = set()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         match event:
-            case Committed():
+            case events.Committed():
                 self._committed(event)
-            case CommitFailed():
+            case events.CommitFailed():
                 self._failed(event)
-            case CommitRefused():
-                new = self._is_new((event.cluster, event.group, event.refusal))
-                self._group(event, log_messages.refused(event), once=new)
-            case CommitAbandoned():
+            case events.CommitRefused():
+                self._log_once(event, event.refusal, _commit_refused(event))
+            case events.ForeignCommit():
+                writer = event.writer.run_id if event.writer else None
+                self._log_once(event, writer, _foreign_commit(event))
+            case events.CommitAbandoned():
                 _say(
                     logging.ERROR,
                     "group %s at %s: closed before these offsets were confirmed; the group stays "
@@ -94,7 +69,7 @@ class EventLogger:
                     event.cluster,
                     event.offsets,
                 )
-            case InternalError() if self._is_new(event):
+            case events.InternalError() if self._is_new(event):
                 _say(
                     logging.ERROR,
                     "eo_listener failed in %s: %s. The query is not affected. Fix: report this",
@@ -102,49 +77,25 @@ class EventLogger:
                     event.problem,
                 )
             case _:
-                self._of_group(event)
-                self._of_query(event)
+                _log(event)
 
-    def _of_group(self, event: Event) -> None:
-        match event:
-            case ForeignCommit():
-                writer = event.writer.run_id if event.writer else None
-                new = self._is_new((event.cluster, event.group, writer))
-                self._group(event, log_messages.foreign(event), once=new)
-            case GroupOffsetsMissing():
-                self._group(event, log_messages.vanished(event))
-            case TopicRecreated():
-                self._group(event, log_messages.recreated(event), logging.ERROR)
-            case CommitterFenced():
-                self._group(event, log_messages.fenced(event), logging.ERROR)
-            case PartitionsShared():
-                self._group(event, log_messages.shared(event))
+    def _log_once(
+        self, event: events.CommitRefused | events.ForeignCommit, key: Hashable, text: str
+    ) -> None:
+        """Log a warning; on level DEBUG if the same was logged within ten minutes."""
+        new = self._is_new((event.cluster, event.group, key))
+        level = logging.WARNING if new else logging.DEBUG
+        _say(level, "group %s at %s: %s", event.group, event.cluster, text)
 
-    def _of_query(self, event: Event) -> None:
-        match event:
-            case GuardViolation():
-                text = log_messages.violation(event)
-                _say(logging.ERROR, "query %s, source %s: %s", event.query, event.source, text)
-            case ProgressEventsMissed():
-                _say(logging.WARNING, "query %s: %s", event.query, log_messages.missed(event))
-            case ProgressEventsDuplicated():
-                _say(logging.WARNING, "query %s: %s", event.query, log_messages.repeated(event))
-            case QueryModeDetected():
-                _say(logging.INFO, "query %s: %s: %s", event.query, event.mode, event.effect)
-            case SourceIgnored():
-                self._ignored(event)
-            case BatchApplied() | BatchReplayed() | BatchFailed() | QueryStateLost():
-                _of_batch(event)
-
-    def _is_new(self, what: Hashable) -> bool:
-        """Return True if this has not been met for a while, and is to be said."""
-        now, before = self._clock(), self._met.pop(what, None)
-        self._met[what] = now
-        while len(self._met) > _REMEMBERED:
-            self._met.popitem(last=False)
+    def _is_new(self, key: Hashable) -> bool:
+        """Return True if this was not met for a while, and is to be logged."""
+        now, before = self._clock(), self._last_met.pop(key, None)
+        self._last_met[key] = now
+        while len(self._last_met) > _REMEMBERED:
+            self._last_met.popitem(last=False)
         return before is None or now - before > _OVER
 
-    def _committed(self, event: Committed) -> None:
+    def _committed(self, event: events.Committed) -> None:
         key = (event.cluster, event.group)
         trouble = self._troubles.get(key)
         if trouble is not None:
@@ -170,7 +121,7 @@ class EventLogger:
             logging.DEBUG, "group %s at %s: committed %s", event.group, event.cluster, event.offsets
         )
 
-    def _failed(self, event: CommitFailed) -> None:
+    def _failed(self, event: events.CommitFailed) -> None:
         key = (event.cluster, event.group)
         trouble = self._troubles.setdefault(key, _Trouble(since=self._clock()))
         trouble.failures += 1
@@ -191,41 +142,46 @@ class EventLogger:
             event.fix,
         )
 
-    def _group(
-        self, event: _OfGroup, text: str, level: int = logging.WARNING, *, once: bool = True
-    ) -> None:
-        """Say something of a group; what is not said for the first time, on level DEBUG."""
-        _say(
-            level if once else logging.DEBUG, "group %s at %s: %s", event.group, event.cluster, text
-        )
 
-    def _ignored(self, event: SourceIgnored) -> None:
-        where = "" if event.source is None else f", source {event.source}"
-        _say(
-            logging.WARNING if event.misconfigured else logging.INFO,
-            "query %s%s: %s. Cause: %s. Fix: %s",
-            event.query,
-            where,
-            event.problem,
-            event.cause,
-            event.fix,
-        )
-
-
-def _of_batch(event: BatchApplied | BatchReplayed | BatchFailed | QueryStateLost) -> None:
-    if isinstance(event, BatchApplied):
-        quiet = logging.INFO if event.attempts > 1 or event.dead_letters else logging.DEBUG
-        level, text = (
-            logging.WARNING if event.gaps or event.skipped else quiet,
-            log_messages.applied(event),
-        )
-    elif isinstance(event, BatchReplayed):
-        level, text = logging.INFO, log_messages.replayed(event)
-    elif isinstance(event, QueryStateLost):
-        level, text = logging.WARNING, log_messages.state_lost(event)
+def _log(event: Any) -> None:
+    """Log an event whose line does not depend on earlier events."""
+    kind = type(event)
+    if kind in _GROUP_LINES:
+        level, text = _GROUP_LINES[kind]
+        _say(level, "group %s at %s: %s", event.group, event.cluster, text(event))
+    elif kind in _BATCH_LINES:
+        level, text = _BATCH_LINES[kind]
+        _say(level, "query %s, batch %d: %s", event.query, event.batch_id, text(event))
     else:
-        level, text = logging.ERROR, log_messages.batch_failed(event)
-    _say(level, "query %s, batch %d: %s", event.query, event.batch_id, text)
+        _log_of_query(event)
+
+
+def _log_of_query(event: events.Event) -> None:
+    match event:
+        case events.BatchApplied():
+            quiet = logging.INFO if event.attempts > 1 or event.dead_letters else logging.DEBUG
+            level = logging.WARNING if event.gaps or event.skipped else quiet
+            text = _batch_applied(event)
+            _say(level, "query %s, batch %d: %s", event.query, event.batch_id, text)
+        case events.GuardViolation():
+            text = _guard_violation(event)
+            _say(logging.ERROR, "query %s, source %s: %s", event.query, event.source, text)
+        case events.ProgressEventsMissed():
+            _say(logging.WARNING, "query %s: %s", event.query, _events_missed(event))
+        case events.ProgressEventsDuplicated():
+            _say(logging.WARNING, "query %s: %s", event.query, _events_duplicated(event))
+        case events.QueryModeDetected():
+            _say(logging.INFO, "query %s: %s: %s", event.query, event.mode, event.effect)
+        case events.SourceIgnored():
+            _say(
+                logging.WARNING if event.misconfigured else logging.INFO,
+                "query %s%s: %s. Cause: %s. Fix: %s",
+                event.query,
+                "" if event.source is None else f", source {event.source}",
+                event.problem,
+                event.cause,
+                event.fix,
+            )
 
 
 def _say(level: int, text: str, *args: object) -> None:
@@ -233,7 +189,7 @@ def _say(level: int, text: str, *args: object) -> None:
     if not logger.isEnabledFor(level):
         return
     # The template goes along, by which tools tell lines apart; the values as they read now.
-    values = tuple(one if isinstance(one, str | int | float) else str(one) for one in args)
+    values = tuple(arg if isinstance(arg, str | int | float) else str(arg) for arg in args)
     line = text % values
     if len(line) <= LONGEST:
         logger.log(level, text, *values, stacklevel=2)
@@ -241,3 +197,198 @@ def _say(level: int, text: str, *args: object) -> None:
     head, tail = LONGEST * 2 // 3, LONGEST // 4
     line = f"{line[:head]} [{len(line) - head - tail} characters left out] {line[-tail:]}"
     logger.log(level, "%s", line, stacklevel=2)
+
+
+_REFUSALS = {
+    events.Refusal.BELOW_COMMITTED: (
+        "two queries share the group, or the query was restarted from an older checkpoint",
+        "give each query a group of its own; if the query is to go back, set on_rewind='allow'",
+    ),
+    events.Refusal.BELOW_GROUP: (
+        "the query was restarted from an older or a new checkpoint, or another program commits too",
+        (
+            "if the query is to go back, restart it with on_rewind='allow' (follow: --on-rewind "
+            "allow); otherwise stop the other writer"
+        ),
+    ),
+    events.Refusal.BEYOND_LOG_END: (
+        "the topic was deleted and recreated, or lost records when a broker failed",
+        "check the topic; commits continue once its log has grown beyond these offsets",
+    ),
+    events.Refusal.WITHHELD_BEFORE: (
+        "the guard of an earlier run found a batch that does not continue the batch before it",
+        (
+            "find its GuardViolation in the earlier log; to accept it, restart with "
+            "guard='warn' (follow: --guard warn)"
+        ),
+    ),
+}
+_VIOLATIONS = {
+    events.ViolationKind.GAP: (
+        "the checkpoint was changed by hand, or its newest files were lost",
+        "read these offsets into the sink again, if they are missing there",
+    ),
+    events.ViolationKind.REPEAT: (
+        "the checkpoint was restored to an older state while the query was running",
+        "look for duplicates in the sink",
+    ),
+    events.ViolationKind.BACKWARD: (
+        "the topic was recreated or truncated, and failOnDataLoss=false lets Spark continue",
+        "check the topic; records written below these offsets are read as new records",
+    ),
+    events.ViolationKind.VANISHED: (
+        "the topic was deleted or lost partitions, and failOnDataLoss=false lets Spark continue",
+        "check the topic, or the pattern that the source subscribes to",
+    ),
+    events.ViolationKind.LOST: (
+        "retention deleted records before the query read them; failOnDataLoss=false allows that",
+        "raise the topic's retention or make the query faster; these records are not in the sink",
+    ),
+}
+
+
+def _commit_refused(event: events.CommitRefused) -> str:
+    cause, fix = _REFUSALS[event.refusal]
+    writer = f", {event.writer}" if event.writer else ""
+    return (
+        f"refused to commit {event.offsets}: {event.refusal.value} ({event.obstacles}{writer}). "
+        f"Cause: {cause}. Fix: {fix}"
+    )
+
+
+def _foreign_commit(event: events.ForeignCommit) -> str:
+    if event.writer is None:
+        writer = "a program other than eo_listener"
+    elif event.zombie:
+        writer = f"another run of this query ({event.writer}): a second driver, or a zombie"
+    else:
+        writer = f"another query ({event.writer})"
+    return (
+        f"the group holds {event.group_offsets}, this driver committed {event.own_offsets}. "
+        f"Cause: another writer commits to it: {writer}. Fix: stop that writer, or give each a "
+        "group of its own; mode='transactional' (follow: --mode transactional) fences a zombie"
+    )
+
+
+def _offsets_missing(event: events.GroupOffsetsMissing) -> str:
+    return (
+        f"the group no longer holds {len(event.offsets)} committed offsets; they are committed "
+        f"again: {event.offsets}. Cause: they expired, or somebody deleted them. Fix: if they "
+        "expired, set recommit_interval well below offsets.retention.minutes"
+    )
+
+
+def _topic_recreated(event: events.TopicRecreated) -> str:
+    return (
+        f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
+        f"{event.now}). Nothing more is committed for it; not committed: {event.offsets}. Fix: "
+        "restart the driver, and start the query with a new checkpoint: the present one is for "
+        "the old topic"
+    )
+
+
+def _partitions_shared(event: events.PartitionsShared) -> str:
+    return (
+        f"{' and '.join(event.readers)} read the same partitions ({few(event.partitions)}), so "
+        "the lowest of their offsets is committed. Fix: give each a group of its own"
+    )
+
+
+def _committer_fenced(event: events.CommitterFenced) -> str:
+    return f"this driver stops committing ({event.code}). Cause: {event.cause}. Fix: {event.fix}"
+
+
+def _events_missed(event: events.ProgressEventsMissed) -> str:
+    return (
+        f"no progress event arrived between batches {event.after_batch} and "
+        f"{event.before_batch}, so these batches were not checked for gaps. Cause: Spark drops "
+        "events if its listeners are too slow. Fix: look for a slow listener"
+    )
+
+
+def _events_duplicated(event: events.ProgressEventsDuplicated) -> str:
+    return (
+        f"the progress event of batch {event.batch_id} arrived more than once; the groups are not "
+        "affected, since each event counts once. Cause: the listener was added more than once, or "
+        "spark.sql.streaming.streamingQueryListeners names its class twice. Fix: add it once; "
+        "spark.streams.removeListener(listener) removes one"
+    )
+
+
+def _guard_violation(event: events.GuardViolation) -> str:
+    cause, fix = _VIOLATIONS[event.violations[0].kind]
+    if event.withheld:
+        fix += (
+            "; then restart with guard='warn' (follow: --guard warn) to accept it; until then this "
+            "source is not committed"
+        )
+    return (
+        f"batch {event.batch_id} does not continue where the batch before it ended: "
+        f"{few(map(_violation, event.violations))}. Cause: {cause}. Fix: {fix}"
+    )
+
+
+def _batch_applied(event: events.BatchApplied) -> str:
+    rows = "its rows" if event.rows is None else f"{event.rows} rows"
+    text = f"{event.sink} applied {rows}"
+    if event.dead_letters:
+        text += f" and {event.dead_letters} dead letters"
+    if event.attempts > 1:
+        text += f", in attempt {event.attempts}"
+    if event.gaps:
+        lost = sum(until - start for start, until in event.gaps.values())
+        ranges = few(f"{tp} {gap}" for tp, gap in event.gaps.items())
+        text += (
+            f'. {lost} offsets before or in it are lost, and on_gap="accept" accepted that: '
+            f'{ranges}. Fix: remove on_gap="accept", or the next gap is accepted as well'
+        )
+    if event.skipped:
+        ranges = few(f"{tp} {skipped}" for tp, skipped in event.skipped.items())
+        text += (
+            ". Its ledger begins with this batch; nothing is known of earlier offsets: "
+            f'{ranges}. Fix: remove on_first="accept", or an emptied ledger is accepted as well'
+        )
+    return text
+
+
+def _batch_replayed(event: events.BatchReplayed) -> str:
+    note = "; the batch was computed for the query's state only" if event.discarded else ""
+    return f"{event.sink} already has this batch from an earlier run; nothing was written{note}"
+
+
+def _state_lost(event: events.QueryStateLost) -> str:
+    return (
+        f"the query continues in {event.sink} with a new checkpoint, which has no state: open "
+        "windows, counts and joins of the old checkpoint are lost, since the ledger has passed "
+        "their records. Fix: keep the checkpoint of a query whose state matters"
+    )
+
+
+def _batch_failed(event: events.BatchFailed) -> str:
+    cause = f". Cause: {event.cause}" if event.cause else ""
+    fix = f". Fix: {event.fix}" if event.fix else ""
+    return f"{event.error}: {event.problem}{cause}{fix}"
+
+
+def _violation(violation: events.Violation) -> str:
+    kind, start, until = violation.kind, violation.start, violation.until
+    where = f"{violation.partition}: {start}"
+    if kind is events.ViolationKind.VANISHED:
+        return f"{where} {kind.value}"
+    if kind is events.ViolationKind.BACKWARD:
+        return f"{where} {kind.value} to {until}"
+    return f"{where} to {until} {kind.value} ({until - start} offsets)"
+
+
+_Line = tuple[int, Callable[[Any], str]]
+_GROUP_LINES: Final[Mapping[type[events.Event], _Line]] = {
+    events.CommitterFenced: (logging.ERROR, _committer_fenced),
+    events.GroupOffsetsMissing: (logging.WARNING, _offsets_missing),
+    events.PartitionsShared: (logging.WARNING, _partitions_shared),
+    events.TopicRecreated: (logging.ERROR, _topic_recreated),
+}
+_BATCH_LINES: Final[Mapping[type[events.Event], _Line]] = {
+    events.BatchFailed: (logging.ERROR, _batch_failed),
+    events.BatchReplayed: (logging.INFO, _batch_replayed),
+    events.QueryStateLost: (logging.WARNING, _state_lost),
+}

@@ -1,4 +1,4 @@
-"""Finds the Java that runs Spark and the broker, or explains that there is none."""
+"""Finds the Java that runs Spark and the broker, or explains that it is missing."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ class Java:
 def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "this") -> Java:
     """Return `$JAVA_HOME/bin/java`, or the `java` on the PATH.
 
-    Raises JavaError if there is none, if it does not run, or if its feature version is not from
+    Raises JavaError if it is missing, if it does not run, or if its feature version is not from
     `oldest` to `newest`; `user` names who needs that, such as `"Spark 4.0.0"`.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
-        origin, found = "JAVA_HOME", shutil.which("java", path=str(Path(home, "bin")))
+        origin, path = "JAVA_HOME", shutil.which("java", path=str(Path(home, "bin")))
     else:
-        origin, found = "PATH", shutil.which("java")
-    if found is None:
+        origin, path = "PATH", shutil.which("java")
+    if path is None:
         raise JavaError(
             "Java was not found",
             cause=f"JAVA_HOME is {home}, which has no bin/java" if home else "the PATH has no java",
             fix=f"Install a JDK {OLDEST}: {INSTALL}; or point JAVA_HOME at one",
         )
-    feature = _feature(Path(found))
+    feature = _feature(Path(path))
     if feature < oldest or (newest is not None and feature > newest):
-        wanted = f"Java {oldest} or later" if newest is None else f"Java {oldest} to {newest}"
+        versions = f"Java {oldest} or later" if newest is None else f"Java {oldest} to {newest}"
         raise JavaError(
-            f"{found} is Java {feature}, but {user} needs {wanted}",
+            f"{path} is Java {feature}, but {user} needs {versions}",
             cause=f"{origin} names it",
             fix=f"Install a JDK {OLDEST}: {INSTALL}; or point JAVA_HOME at one",
         )
-    return Java(executable=Path(found), feature=feature)
+    return Java(executable=Path(path), feature=feature)
 
 
 def _feature(executable: Path) -> int:

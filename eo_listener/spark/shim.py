@@ -21,9 +21,9 @@ def jar() -> Path:
     jars = sorted(folder.glob("eo-listener-shim-*.jar"))
     if len(jars) == 1:
         return jars[0]
-    found = ", ".join(file.name for file in jars)
+    names = ", ".join(file.name for file in jars)
     raise UnavailableError(
-        f"{folder} holds several shim jars: {found}" if jars else f"{folder} has no shim jar",
+        f"{folder} holds several shim jars: {names}" if jars else f"{folder} has no shim jar",
         cause="each build leaves a jar" if jars else "it has not been built in this checkout",
         fix="In a clone, run make jar; otherwise install the wheel again",
     )
@@ -79,10 +79,10 @@ def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
     return LivePosition(batch_id=batch, committed=MappingProxyType(committed))
 
 
-def outdated(found: object, known: int) -> JvmError:
+def outdated(version: object, expected: int) -> JvmError:
     """Return the error for an answer of the shim in another format than the known one."""
     return JvmError(
-        f"the shim answers in format {found}, not {known}",
+        f"the shim answers in format {version}, not {expected}",
         cause="the jar given to Spark is a different version from this package",
         fix="Give Spark the jar that `eo-listener jar` names",
     )
@@ -96,7 +96,7 @@ def _answer(text: str) -> Mapping[str, Any]:
 
 
 def _offsets(text: str) -> Offsets:
-    found = read_offsets(text)
-    if found is None:
+    offsets = read_offsets(text)
+    if offsets is None:
         raise ValueError(text)
-    return found
+    return offsets

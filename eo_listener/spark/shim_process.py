@@ -44,14 +44,14 @@ class ShimProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         self._answers: SimpleQueue[bytes] = SimpleQueue()
-        self._given_up: JvmError | None = None
+        self._failure: JvmError | None = None
 
-    def call(self, what: str, argument: str) -> str:
-        """Do `what` with `argument`, as JSON texts. Raises JvmError."""
+    def call(self, name: str, argument: str) -> str:
+        """Do `name` with `argument`, as JSON texts. Raises JvmError."""
         with self._lock:
-            answer = self._asked(json.dumps({"call": what, "argument": argument}))
+            answer = self._ask(json.dumps({"call": name, "argument": argument}))
         if "failed" in answer:
-            raise JvmError(f"the shim's call {what!r} failed", cause=answer["failed"])
+            raise JvmError(f"the shim's call {name!r} failed", cause=answer["failed"])
         return answer["answer"]
 
     def close(self) -> None:
@@ -69,10 +69,10 @@ class ShimProcess:
         reader.join(_END)
         _pipe(process.stdout).close()
 
-    def _asked(self, line: str) -> dict[str, str]:
+    def _ask(self, line: str) -> dict[str, str]:
         deadline = time.monotonic() + _LONGEST
         try:
-            _write(_pipe(self._opened().stdin), line.encode() + b"\n", deadline)
+            _write(_pipe(self._start().stdin), line.encode() + b"\n", deadline)
             text = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except (Empty, TimeoutError) as error:  # the second is an OSError too
             raise self._give_up(
@@ -95,27 +95,27 @@ class ShimProcess:
 
     def _give_up(self, problem: str, *, cause: str) -> JvmError:
         """End it: what it answers yet would be taken for the answer to the next call."""
-        process = self._opened()
+        process = self._start()
         process.kill()
         process.wait()
-        self._given_up = JvmError(problem, cause=cause)
-        return self._given_up
+        self._failure = JvmError(problem, cause=cause)
+        return self._failure
 
     def _ended(self) -> JvmError:
-        what = "the Java process that reads Kafka's transactions has ended"
-        if self._given_up is not None:
+        problem = "the Java process that reads Kafka's transactions has ended"
+        if self._failure is not None:
             return JvmError(
-                what,
-                cause=f"it was ended, since at an earlier call {self._given_up.problem}",
+                problem,
+                cause=f"it was ended, since at an earlier call {self._failure.problem}",
                 fix="Run the command again",
             )
         return JvmError(
-            what,
+            problem,
             cause="it lacks memory, or its jars do not fit together",
             fix="Name another folder with kafka-clients: --kafka-clients",
         )
 
-    def _opened(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command,
@@ -141,11 +141,11 @@ def _write(pipe: IO[bytes], line: bytes, deadline: float) -> None:
     """Write it to a pipe that does not block. Raises TimeoutError if nobody reads it in time."""
     room = select.poll()
     room.register(pipe, select.POLLOUT)
-    left = memoryview(line)
-    while left:
+    remaining = memoryview(line)
+    while remaining:
         if not room.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
             raise TimeoutError
-        left = left[os.write(pipe.fileno(), left) :]
+        remaining = remaining[os.write(pipe.fileno(), remaining) :]
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -164,7 +164,7 @@ def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
 
     `named` is a folder that the user has named: then only that one is searched, together with
     Spark's own jars. Otherwise the folders of Spark and Kafka are. Raises SettingsError for a
-    folder without them, and UnavailableError if there are none.
+    folder without them, and UnavailableError without them.
     """
     if named is not None and _newest(named, "kafka-clients") is None:
         raise SettingsError(
@@ -175,9 +175,9 @@ def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
     for folder in folders:
         client = _newest(folder, "kafka-clients")
         if client is not None:
-            others = [_found(name, folder) for name in _NEEDED]
-            if None not in others:
-                return (client, *(jar for jar in others if jar is not None))
+            dependencies = [_find_jar(name, folder) for name in _NEEDED]
+            if None not in dependencies:
+                return (client, *(jar for jar in dependencies if jar is not None))
     raise UnavailableError(
         "cannot find Kafka's Java client and its dependencies on this machine",
         cause=(
@@ -200,17 +200,17 @@ def _places() -> Iterator[Path]:
         yield Path(ivy).expanduser() / "cache/org.apache.kafka/kafka-clients/jars"
 
 
-def _found(name: str, folder: Path) -> Path | None:
-    jars = (_newest(one, name) for one in (folder, *(home / "jars" for home in spark_homes())))
+def _find_jar(name: str, folder: Path) -> Path | None:
+    jars = (_newest(place, name) for place in (folder, *(home / "jars" for home in spark_homes())))
     return next((jar for jar in jars if jar is not None), None)
 
 
 def _newest(folder: Path, name: str) -> Path | None:
-    others = "(?!.*(?:test|sources|javadoc))"  # of the same version, and not the client
-    named = re.compile(rf"(?:[\w.]+_)?{name}-(\d+(?:\.\d+)*){others}[\w.+-]*\.jar")
-    found = [
+    no_others = "(?!.*(?:test|sources|javadoc))"  # of the same version, and not the client
+    named = re.compile(rf"(?:[\w.]+_)?{name}-(\d+(?:\.\d+)*){no_others}[\w.+-]*\.jar")
+    jars = [
         (tuple(map(int, match[1].split("."))), path)
         for path in folder.glob(f"*{name}-*.jar")
         if (match := named.fullmatch(path.name))
     ]
-    return max(found)[1] if found else None
+    return max(jars)[1] if jars else None

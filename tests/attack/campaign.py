@@ -141,7 +141,7 @@ class Attack:
         self._partitions = [TopicPartition(topic, number) for number in range(3)]
         self._group = unique("attacked")
         self._patience = RESUME[case.mode]
-        self._cluster = Cluster.of({"bootstrap.servers": proxy.address, **IMPATIENT})
+        self._cluster = Cluster.from_properties({"bootstrap.servers": proxy.address, **IMPATIENT})
         self._started = time.monotonic()
         self._committed = 0.0  # when a commit was confirmed last
         self._confirmed = 0.0  # when one was for the first time after the fault

@@ -45,7 +45,7 @@ class Offerer:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         properties = {**settings.properties, "bootstrap.servers": settings.servers}
-        self._cluster = Cluster.of(properties)
+        self._cluster = Cluster.from_properties(properties)
         self._committer = Committer(
             lambda cluster: open_groups(dict(cluster.properties), settings.mode),
             observers=Observers(self._told),

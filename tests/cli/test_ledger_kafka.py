@@ -15,7 +15,7 @@ from eo_listener.cli import java_client
 from eo_listener.cli import ledger as ledger_command
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.errors import InUseError, JavaError, SettingsError
-from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
@@ -198,7 +198,7 @@ def test_a_dry_run_says_what_is_given_up(
 ) -> None:
     """Whether Kafka has it still, and whether the log begins later than the gap ends."""
     with closing(Logs({"bootstrap.servers": broker.bootstrap_servers})) as logs:
-        ids = logs.snapshot(NOTHING_HELD, [source], time.monotonic() + 10).topic_ids
+        ids = logs.snapshot(NO_OFFSETS, [source], time.monotonic() + 10).topic_ids
     store = store_of(tmp_path, source, ids[source.topic])
     for gap, offsets, in_log, part in (
         ("2..4", 2, 0, "2 offsets"),

@@ -56,9 +56,9 @@ def transaction(
         transactional_id=name,
         verdict=verdict,
         producers={T0: OpenProducer(4711, 0, 120, sequence, 1_000_000)},
-        holds=frozenset({T0}),
+        blocked=frozenset({T0}),
         described=described if verdict in (OPEN, ENDING) else None,
-        why="no right" if verdict is UNKNOWN else None,
+        reason="no right" if verdict is UNKNOWN else None,
     )
 
 
@@ -68,7 +68,7 @@ PREPARED = transaction(name="flink", described=replace(ONGOING, timeout=TWO_PHAS
 
 
 def reading(*found: OpenTransaction) -> TransactionReading:
-    return TransactionReading(held={T0: OffsetRange(120, 155)}, transactions=found, errors={})
+    return TransactionReading(unstable={T0: OffsetRange(120, 155)}, transactions=found, errors={})
 
 
 def screen(shown: TransactionReading, commands: Commands = COMMANDS, *, width: int = 80) -> str:
@@ -117,7 +117,7 @@ def test_the_document_of_one_of_ours() -> None:
 def test_what_cannot_be_read_is_shown() -> None:
     """No leader that refuses an answer makes a partition look as if it were free."""
     refused = KafkaError("not allowed", code="TOPIC_AUTHORIZATION_FAILED", fix="kafka-acls --add")
-    found = TransactionReading(held={}, transactions=(), errors={T0: refused})
+    found = TransactionReading(unstable={}, transactions=(), errors={T0: refused})
     assert "kafka-acls --add" in screen(found)
     (told,) = document(found, COMMANDS, NOW)["partitions"]
     of_log = {"log_stable": None, "log_end": None, "error": str(refused)}
@@ -195,7 +195,7 @@ class Kafka:
     def describe(self, transactional_id: str) -> DescribedTransaction:
         return self.described
 
-    def open_of(self, transactional_id: str, found: DescribedTransaction) -> OpenTransaction:
+    def open_under(self, transactional_id: str, found: DescribedTransaction) -> OpenTransaction:
         return self._next()[0]
 
     def fence(self, transactional_id: str, found: OpenTransaction) -> Mapping[str, str]:
@@ -278,7 +278,7 @@ def test_what_has_not_ended_everywhere(words: list[str]) -> None:
         # One at work shows by its sequence numbers.
         ([[transaction(sequence=number)] for number in (1, 2)], InUseError),
         # Without the right to see its partitions nobody knows whether it is.
-        ([[replace(transaction(), why="no right")]], UnavailableError),
+        ([[replace(transaction(), reason="no right")]], UnavailableError),
     ],
 )
 def test_a_producer_that_may_be_at_work_is_not_fenced(

@@ -69,7 +69,7 @@ class GroupAndTopics:
 def test_the_others_are_committed(secured: Secured, mode: str) -> None:
     """Each refused topic is named alone, with the right that it lacks; it lands when it has it."""
     place, events = GroupAndTopics(secured), list[Event]()
-    cluster = Cluster.of(secured.as_bob())
+    cluster = Cluster.from_properties(secured.as_bob())
     committer = Committer(
         lambda cluster: open_cluster(cluster, mode, None),
         observers=Observers(events.append),

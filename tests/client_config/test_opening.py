@@ -36,7 +36,7 @@ class StubBroker:
 
 
 def cluster_of(options: Mapping[str, str]) -> Cluster:
-    return Cluster.of({"bootstrap.servers": "127.0.0.1:9"}, translate(options))
+    return Cluster.from_properties({"bootstrap.servers": "127.0.0.1:9"}, translate(options))
 
 
 class StubShim:

@@ -67,10 +67,10 @@ def test_a_partitioner_is_for_java_alone() -> None:
     }
     assert producer_properties(options) == {"linger.ms": "20"}
     assert "partitioner.class" not in java_properties(options)
-    found = Partitioner.of(options)
+    found = Partitioner.from_options(options)
     assert found is not None
     assert found.argument() == {
         "partitioner": "com.example.P",
         "partitionerProperties": {"partitioner.slots": "7", "linger.ms": "20"},
     }
-    assert Partitioner.of({"kafka.linger.ms": "20"}) is None
+    assert Partitioner.from_options({"kafka.linger.ms": "20"}) is None

@@ -156,7 +156,7 @@ def test_each_group_is_at_the_end(told: ListenerOutput) -> None:
 def test_each_way_by_its_client(told: ListenerOutput) -> None:
     """Only what librdkafka cannot do goes through Java, and only stores are read by it."""
     assert len(told.clusters) == WAYS
-    (why,) = (cluster.why_java for cluster in told.clusters if cluster.client == "java")
+    (why,) = (cluster.java_reason for cluster in told.clusters if cluster.client == "java")
     assert "kafka.sasl.client.callback.handler.class" in (why or "")
     uses = sorted("+".join(store.use for store in one.stores) for one in told.clusters)
     assert uses[-5:] == ["trust", "trust", "trust", "trust", "trust+key"]
@@ -189,7 +189,7 @@ def test_a_store_that_java_cannot_read(
 ) -> None:
     """A wrong password, file or kind of store is reported as such, and shows no secret."""
     options = {k: v.replace(old, new) for k, v in secured.ways()["tls-jks"].items()}
-    cluster = Cluster.of({"bootstrap.servers": "127.0.0.1:9"}, translate(options))
+    cluster = Cluster.from_properties({"bootstrap.servers": "127.0.0.1:9"}, translate(options))
     with pytest.raises(KafkaError, match="could not be read") as caught:
         open_cluster(cluster, "simple", JvmShimClient())
     assert caught.value.code == "_NO_STORE"

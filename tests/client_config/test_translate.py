@@ -214,7 +214,7 @@ def test_what_only_java_can_do(options: dict[str, str], why: str) -> None:
     """What librdkafka has no word for goes to Java's client, in Java's words, with the reason."""
     access = translate(source(options), gssapi=True)
     assert access.client == "java"
-    assert why in (access.why_java or "")
+    assert why in (access.java_reason or "")
     assert access.properties == options
     assert access.stores == ()
     assert SECRET not in repr(access)

@@ -42,26 +42,23 @@ ALERTS: Final[dict[str, tuple[str, ...]]] = {
 def lines_of_events() -> dict[type[Event], list[str]]:
     """The sentences that the observer writes of each event, in the order of the events."""
     found: dict[str, list[str]] = {}
-    for name in ("log", "log_messages"):
-        tree = tree_of(PACKAGE / "observers" / f"{name}.py")
-        tables = {
-            ast.unparse(node.targets[0]): node for node in tree.body if isinstance(node, ast.Assign)
-        }
-        for node in ast.walk(tree):
-            match node:
-                case ast.FunctionDef(
-                    args=ast.arguments(args=[*_, ast.arg(annotation=ast.Name(of))])
-                ):
-                    used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-                    parts = [node, *(tables[name] for name in sorted(used & tables.keys()))]
-                case ast.match_case(pattern=ast.MatchClass(cls=ast.Name(of))):
-                    parts = node.body
-                case _:
-                    continue
-            module = ast.Module(body=parts, type_ignores=[])
-            found.setdefault(of, []).extend(
-                text.replace("{event.", "{") for text in texts_of(module)
-            )
+    tree = tree_of(PACKAGE / "observers" / "log.py")
+    tables = {
+        ast.unparse(node.targets[0]): node for node in tree.body if isinstance(node, ast.Assign)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(
+                args=ast.arguments(args=[*_, ast.arg(annotation=ast.Attribute(attr=of))])
+            ):
+                used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+                parts = [node, *(tables[name] for name in sorted(used & tables.keys()))]
+            case ast.match_case(pattern=ast.MatchClass(cls=ast.Attribute(attr=of))):
+                parts = node.body
+            case _:
+                continue
+        module = ast.Module(body=parts, type_ignores=[])
+        found.setdefault(of, []).extend(text.replace("{event.", "{") for text in texts_of(module))
     return {
         kind: list(dict.fromkeys(filter(_is_sentence, texts))) or texts
         for kind in vars(events).values()

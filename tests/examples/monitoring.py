@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, InfoMetricFamily
 
-from eo_listener.observers.metrics.counts import Numbers
+from eo_listener.observers.metrics.counters import Numbers
 from eo_listener.observers.metrics.families import Families
 from eo_listener.observers.metrics.status_families import StatusNumbers, status_families
 from tests.examples.program import EXAMPLES

@@ -190,7 +190,7 @@ def bring_about(
 @pytest.mark.slow
 def test_within_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each alert but two, in a driver that has its cause, and the dashboard shows it; no other."""
-    monkeypatch.setattr(counters, "_KEPT", counters._KEPT / TIMES)
+    monkeypatch.setattr(counters, "_OUTLIVED", counters._OUTLIVED / TIMES)
     drivers = {one.name: one.driver(one.name) for one in MINUTES}
     made = list(drivers.values())
     with running(made), scraped(tmp_path, made, {"alerts.yml": faster(TIMES)}) as server:

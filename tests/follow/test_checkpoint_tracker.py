@@ -27,7 +27,7 @@ from eo_listener.spark.checkpoint import (
 from tests.spark.checkpoint import writers
 
 ID, OTHER = "95fa6369-814d-497b-9a53-78b7f7efdd1a", "11111111-814d-497b-9a53-78b7f7efdd1a"
-CLUSTER = Cluster.of({"bootstrap.servers": "h:1"})
+CLUSTER = Cluster.from_properties({"bootstrap.servers": "h:1"})
 TARGET = FollowedCheckpoint(location="/c", cluster=CLUSTER, groups={"*": "g"})
 TORN = FileFinding(file="offsets/8", kind=FileFindingKind.EMPTY)
 

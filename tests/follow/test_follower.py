@@ -28,7 +28,7 @@ from tests.spark.checkpoint.recorded import unpack
 from tests.threads import none_left
 from tests.waiting import until
 
-CLUSTER = Cluster.of({"bootstrap.servers": "h:1"})
+CLUSTER = Cluster.from_properties({"bootstrap.servers": "h:1"})
 
 
 class Watched:

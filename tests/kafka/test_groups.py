@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException, Producer
 
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import logs, simple_groups
-from eo_listener.kafka.client import Client, wire_of
+from eo_listener.kafka.client import Client, to_wire
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import check
 from eo_listener.kafka.many_groups import ManyGroups
@@ -153,7 +153,7 @@ def transaction_on(servers: str, group: str, topic: str) -> Iterator[Producer]:
     client = Client({"bootstrap.servers": servers}, group)
     member = client.consumer.consumer_group_metadata()
     client.close()
-    producer.send_offsets_to_transaction(wire_of(at(5, T(topic, 0))), member, 30)
+    producer.send_offsets_to_transaction(to_wire(at(5, T(topic, 0))), member, 30)
     try:
         yield producer
     finally:
@@ -170,7 +170,7 @@ def test_what_is_being_committed_in_a_transaction_is_waited_for(
     insist(store, group, at(1, T(topic, 0)))
     ask = logs.group_offsets
 
-    def asks(*question: Any) -> logs.Held:
+    def asks(*question: Any) -> logs.GroupOffsets:
         asked.set()
         return ask(*question)
 

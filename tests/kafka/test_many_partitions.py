@@ -43,7 +43,7 @@ def commit_all(
     """Commit to all of them; return what was told, and how many the group then holds."""
     group, events = unique("g"), list[Event]()
     positions = {tp: Position(offset=0, metadata=METADATA) for tp in partitions}
-    cluster = Cluster.of({"bootstrap.servers": servers})
+    cluster = Cluster.from_properties({"bootstrap.servers": servers})
     committer = Committer(lambda _: store(), observers=Observers(events.append))
     try:
         committer.offer(GroupOffsets(cluster=cluster, group=group, positions=positions))

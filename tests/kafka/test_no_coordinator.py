@@ -41,7 +41,11 @@ def committer(
 
     def offer(offset: int) -> None:
         positions = {tp: Position(offset=offset)}
-        made.offer(GroupOffsets(cluster=Cluster.of(properties), group="g", positions=positions))
+        made.offer(
+            GroupOffsets(
+                cluster=Cluster.from_properties(properties), group="g", positions=positions
+            )
+        )
 
     return made, offer
 

@@ -72,7 +72,7 @@ def test_one_that_its_coordinator_has() -> None:
     """One transaction, however many partitions; it ends by its time-out, but not of two phases."""
     (found,) = judged(ONGOING)
     assert (found.verdict, found.transactional_id) == (OPEN, ID)
-    assert found.holds == {T0, T1}
+    assert found.blocked == {T0, T1}
     assert (found.since, found.ends_by, found.two_phase) == (1_000_000, 1_060_000, False)
     assert not found.is_overdue(1_060_000 + 60_000)
     assert found.is_overdue(1_060_000 + 60_001), "its coordinator does not end it"
@@ -98,7 +98,7 @@ def test_each_state(state: str, now_ms: int, verdict: TransactionVerdict) -> Non
     """Only what its coordinator has as ended hangs, and that when its newest record is old."""
     (found,) = judged(replace(ONGOING, state=state), now_ms)
     assert (found.verdict, found.transactional_id, found.ends_by) == (verdict, ID, None)
-    assert (found.why is not None) == (verdict is UNKNOWN)
+    assert (found.reason is not None) == (verdict is UNKNOWN)
     assert (found.since is not None) == (verdict is ENDING), "else that of another transaction"
 
 
@@ -115,7 +115,7 @@ def test_one_that_no_coordinator_names() -> None:
     assert (found.verdict, found.transactional_id, found.since) == (HANGING, None, None)
     assert judged(None, OLD - 1)[0].verdict is UNKNOWN
     (found,) = judged(None, incomplete="no right")
-    assert (found.verdict, found.why) == (UNKNOWN, "no right")
+    assert (found.verdict, found.reason) == (UNKNOWN, "no right")
 
 
 def test_an_id_that_could_not_be_described() -> None:
@@ -123,7 +123,7 @@ def test_an_id_that_could_not_be_described() -> None:
     lost = KafkaError("describing failed", code="COORDINATOR_LOAD_IN_PROGRESS")
     answers = CoordinatorAnswers(ids={4711: ID}, errors={ID: lost})
     (found,) = judge_transactions({T0: [producer(5)]}, answers, HELD, OLD)
-    assert (found.verdict, found.why) == (UNKNOWN, "describing failed")
+    assert (found.verdict, found.reason) == (UNKNOWN, "describing failed")
     (found,) = judged(replace(ONGOING, producer_id=4712))
     assert found.verdict is UNKNOWN
 
@@ -132,7 +132,7 @@ def test_only_the_first_of_a_partition_holds_it() -> None:
     """The last stable offset is where the first of two begins."""
     opened = {T0: [producer(5), producer(6, number=12)]}
     found = judge_transactions(opened, CoordinatorAnswers(), HELD, OLD)
-    assert [(one.producer_id, set(one.holds)) for one in found] == [(4711, {T0}), (12, set())]
+    assert [(one.producer_id, set(one.blocked)) for one in found] == [(4711, {T0}), (12, set())]
 
 
 def test_what_was_not_open_before_and_after_is_not_judged() -> None:
@@ -145,11 +145,11 @@ def test_what_was_not_open_before_and_after_is_not_judged() -> None:
 @pytest.mark.parametrize("name", ["delays", "a/b", "a b%2F", *HOSTILE])
 def test_our_ids_name_their_owner(name: str) -> None:
     """Sink and query of a sink's id, the group of a listener's; another id is not ours."""
-    found = IdOwner.of(sink_transactional_id(name, "flights"))
+    found = IdOwner.parse(sink_transactional_id(name, "flights"))
     assert found == IdOwner(sink=name, query="flights")
-    assert IdOwner.of(transactional_id(name)) == IdOwner(group=name)
+    assert IdOwner.parse(transactional_id(name)) == IdOwner(group=name)
     for foreign in (name, "eo-listener", "eo-listener/", "eo-listener/a", "eo-listener/a/b/c"):
-        assert IdOwner.of(foreign) is None or foreign.startswith("eo-listener-")
+        assert IdOwner.parse(foreign) is None or foreign.startswith("eo-listener-")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def stable(cluster: Cluster, partitions: Collection[TopicPartition]) -> StableOf
 def test_one_without_a_leader_does_not_hold_up_the_others() -> None:
     """It is named as that."""
     found = stable(Cluster({T0: 1, T1: -1, T2: 2}), [T0, T1, T2])
-    assert found.held == {T0: OffsetRange(5, 9), T2: OffsetRange(5, 9)}
+    assert found.unstable == {T0: OffsetRange(5, 9), T2: OffsetRange(5, 9)}
     assert set(found.errors) == {T1}
     assert "partition delays-1 has no leader" in str(found.errors[T1])
 
@@ -202,7 +202,7 @@ def test_a_broker_that_does_not_answer() -> None:
     """The others are asked by themselves; all are asked at once where each answers."""
     cluster = Cluster({T0: 1, T1: 2, T2: 1, T3: -1}, away={2})
     found = stable(cluster, [T0, T1, T2, T3])
-    assert set(found.held) == {T0, T2}
+    assert set(found.unstable) == {T0, T2}
     assert found.errors[T1] is AWAY
     assert set(found.errors) == {T1, T3}
     assert cluster.asked == [3, 2, 1]
@@ -222,7 +222,7 @@ def test_what_is_gone_or_free() -> None:
     """A deleted partition is left out; one that is stable up to its end is not held."""
     cluster = Cluster({T0: 1}, stable=9)
     found = stable(cluster, [T0, T1])
-    assert (found.ranges, found.held, found.errors) == ({T0: OffsetRange(9, 9)}, {}, {})
+    assert (found.ranges, found.unstable, found.errors) == ({T0: OffsetRange(9, 9)}, {}, {})
     assert not stable(cluster, []).ranges
     lost = stable(Cluster({T0: -1}), [T0])
     assert (set(lost.ranges), set(lost.errors)) == (set(), {T0})
@@ -244,7 +244,7 @@ class Java:
 
     def open_producers(self, partitions: Collection[TopicPartition], _: float) -> OpenProducers:
         found = {T0: (OpenProducer(self.producer_id, 0, 5, 1, 1_000),)}
-        return OpenProducers(found=found if partitions else {}, errors={})
+        return OpenProducers(by_partition=found if partitions else {}, errors={})
 
     def transactional_ids(self, producers: Collection[int], _: float) -> Mapping[int, str]:
         if self.code == "_TRANSPORT":
@@ -262,8 +262,8 @@ def test_whether_its_producer_is_at_work(producer_id: int, monkeypatch: pytest.M
     java: Any = Java(producer_id=producer_id)
     with closing(TransactionReader(SERVERS, java)) as reader:
         monkeypatch.setattr(reader, "stable", lambda partitions: StableOffsets())
-        found = reader.open_of("id", OF_T0)
-    assert (found.why is None) == (producer_id == OF_T0.producer_id)
+        found = reader.open_under("id", OF_T0)
+    assert (found.reason is None) == (producer_id == OF_T0.producer_id)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_an_id_that_coordinators_may_have_left_out(
     (found,) = reading.transactions
     unknown, hanging = TransactionVerdict.UNKNOWN, TransactionVerdict.HANGING
     assert found.verdict is (hanging if why is None else unknown)
-    assert (why or "") in (found.why or "")
+    assert (why or "") in (found.reason or "")
     assert reading.errors == {T1: lost}, "it does not hold up the other"
 
 
@@ -304,7 +304,7 @@ def test_an_id_stays_known_when_it_cannot_be_described(monkeypatch: pytest.Monke
         (found,) = reader.read([T0]).transactions
     assert found.transactional_id == "eo-listener/delays/q"
     assert found.verdict is TransactionVerdict.UNKNOWN
-    assert "describing failed" in (found.why or "")
+    assert "describing failed" in (found.reason or "")
 
 
 ROW = {"state": "Empty", "producerId": 1, "epoch": 0, "timeoutMs": 2**31 - 1, "startedAt": None}
@@ -357,9 +357,9 @@ def test_many_transactions_are_described_in_parts(shim: Shim) -> None:
     """Not one by one, and not without a limit; one that fails does not hold up the others."""
     answer = shim.client.describe_all([f"id-{n}" for n in range(1200)], 1.0)
     assert shim.sizes == [500, 500, 200]
-    assert (len(answer.found), set(answer.errors)) == (1199, {"id-700"})
-    assert answer.found["id-3"].partitions == {TopicPartition("t", 0)}
-    assert answer.found["id-3"].two_phase
+    assert (len(answer.by_id), set(answer.errors)) == (1199, {"id-700"})
+    assert answer.by_id["id-3"].partitions == {TopicPartition("t", 0)}
+    assert answer.by_id["id-3"].two_phase
 
 
 def test_the_producers_of_many_partitions_are_asked_for_in_parts(shim: Shim) -> None:
@@ -367,8 +367,8 @@ def test_the_producers_of_many_partitions_are_asked_for_in_parts(shim: Shim) -> 
     partitions = [TopicPartition("t", number) for number in range(25)]
     answer = shim.client.open_producers(partitions, 1.0)
     assert shim.sizes == [10, 10, 5]
-    assert set(answer.found) == set(partitions)
-    assert answer.found[partitions[3]] == (OpenProducer(9, 0, 5, 1, 1),)
+    assert set(answer.by_partition) == set(partitions)
+    assert answer.by_partition[partitions[3]] == (OpenProducer(9, 0, 5, 1, 1),)
     assert [error.code for error in answer.errors.values()] == ["NOT_COORDINATOR"]
 
 

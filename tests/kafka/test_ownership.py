@@ -25,10 +25,10 @@ def at(offset: int, writer: str = "me") -> Position:
 def owned(*confirmed: int, found: str = "me") -> Ownership:
     """One that found offset 1 of A, and has confirmed these."""
     ours = Ownership()
-    ours.found({A: at(1, found)})
+    ours.record_read({A: at(1, found)})
     for offset in confirmed:
-        ours.sending({A: at(offset)})
-        ours.confirmed({A: at(offset)})
+        ours.record_sent({A: at(offset)})
+        ours.record_confirmed({A: at(offset)})
     return ours
 
 
@@ -43,17 +43,17 @@ def test_what_it_has_committed_or_found_is_its_own() -> None:
 def test_all_that_was_found_or_sent_is_compared() -> None:
     """Whether it has landed or not; each partition once."""
     ours = owned(5)
-    ours.sending({A: at(6), B: at(5)})
+    ours.record_sent({A: at(6), B: at(5)})
     assert ours.partitions == (A, B)
-    ours.confirmed({A: at(6), B: at(5)})
+    ours.record_confirmed({A: at(6), B: at(5)})
     assert ours.partitions == (A, B)
 
 
 def test_what_may_have_landed_is_its_own() -> None:
     """Every commit of unknown outcome may be there, also an older one of several."""
     ours = owned()
-    ours.sending({A: at(5)})
-    ours.sending({A: at(6)})
+    ours.record_sent({A: at(5)})
+    ours.record_sent({A: at(6)})
     assert [ours.foreign({A: at(offset)}) for offset in (1, 5, 6)] == [None, None, None]
     assert ours.foreign({A: at(7)}) == A
 
@@ -61,15 +61,15 @@ def test_what_may_have_landed_is_its_own() -> None:
 def test_what_was_aborted_or_overtaken_is_not() -> None:
     """What can never land, or what a later commit of its own replaced, would be another's."""
     ours = owned()
-    ours.sending({A: at(5)})
-    ours.aborted({A: at(5)})
+    ours.record_sent({A: at(5)})
+    ours.record_aborted({A: at(5)})
     assert ours.foreign({A: at(5)}) == A
-    ours.sending({A: at(6)})
-    ours.confirmed({A: at(6)})
+    ours.record_sent({A: at(6)})
+    ours.record_confirmed({A: at(6)})
     assert ours.foreign({A: at(1)}) == A
-    ours.sending({A: at(7)})
-    ours.sending({A: at(8)})
-    ours.confirmed({A: at(8)})
+    ours.record_sent({A: at(7)})
+    ours.record_sent({A: at(8)})
+    ours.record_confirmed({A: at(8)})
     assert ours.foreign({A: at(7)}) == A
 
 

@@ -14,7 +14,7 @@ from eo_listener.errors import KafkaError
 from eo_listener.kafka import cluster_reader
 from eo_listener.kafka.client import ConnectionErrors
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.logs import Held
+from eo_listener.kafka.logs import GroupOffsets
 from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES, LEADER_MOVES, NO_TOPIC, PASSING
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
@@ -72,14 +72,14 @@ def test_the_names_are_those_of_librdkafka_or_of_java() -> None:
     assert {*COORDINATOR_MOVES, *LEADER_MOVES, *NO_TOPIC, *PASSING} - known <= by_java
 
 
-def answers(*codes: str) -> Callable[..., Held]:
+def answers(*codes: str) -> Callable[..., GroupOffsets]:
     """A reading that is refused with these codes first."""
     left: Iterator[str] = iter(codes)
 
-    def ask(*_: object) -> Held:
+    def ask(*_: object) -> GroupOffsets:
         for code in left:
             raise KafkaError("not now", code=code)
-        return Held(positions={TP: Position(offset=5)}, errors={})
+        return GroupOffsets(positions={TP: Position(offset=5)}, errors={})
 
     return ask
 
@@ -99,11 +99,11 @@ def test_a_reader_waits_for_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> No
         (answers("GROUP_AUTHORIZATION_FAILED"), "GROUP_AUTHORIZATION_FAILED"),
         (answers("_TRANSPORT"), "_TRANSPORT"),
         # and a refused topic is never left out as if the group held nothing there.
-        (lambda *_: Held(positions={}, errors={"t": "REFUSED"}), "REFUSED"),
+        (lambda *_: GroupOffsets(positions={}, errors={"t": "REFUSED"}), "REFUSED"),
     ],
 )
 def test_what_a_reader_does_not_wait_for(
-    ask: Callable[..., Held], code: str, monkeypatch: pytest.MonkeyPatch
+    ask: Callable[..., GroupOffsets], code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error has Kafka's code."""
     monkeypatch.setattr(cluster_reader, "group_offsets", ask)

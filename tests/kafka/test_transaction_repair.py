@@ -47,7 +47,7 @@ def transaction(*partitions: TopicPartition) -> OpenTransaction:
         transactional_id=ID,
         verdict=TransactionVerdict.OPEN,
         producers=dict.fromkeys(partitions or (T0,), ONE),
-        holds=frozenset(),
+        blocked=frozenset(),
         described=ONGOING,
     )
 
@@ -68,7 +68,7 @@ class Java:
             raise self.away
         self.stable += self.later
         found = {tp: (one,) for tp, one in self.opened.items() if tp in asked}
-        return OpenProducers(found=found, errors=self.errors)
+        return OpenProducers(by_partition=found, errors=self.errors)
 
     def stable_offsets(self, asked: Collection[TopicPartition]) -> StableOffsets:
         return StableOffsets(ranges=dict.fromkeys(asked, OffsetRange(self.stable, 300)))

@@ -160,8 +160,8 @@ class GroupRouting:
         except SettingsError as error:
             raise NotCommitted(error.problem, error.cause or "", error.fix or "") from None
         if access.client == "java":
-            return Cluster.of({SERVERS: servers}, access)
-        return Cluster.of({**self.kafka, SERVERS: servers}, access)
+            return Cluster.from_properties({SERVERS: servers}, access)
+        return Cluster.from_properties({**self.kafka, SERVERS: servers}, access)
 
 
 @lru_cache(maxsize=1024)  # asked at every event, and a truststore may be long

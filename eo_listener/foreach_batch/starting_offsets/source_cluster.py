@@ -12,7 +12,7 @@ from typing import Final
 from eo_listener.errors import SettingsError, few
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import TopicPartition
 
@@ -149,7 +149,7 @@ class SourceCluster:
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         """Return the start and end of the logs of these partitions."""
-        return self._logs.snapshot(NOTHING_HELD, partitions, time.monotonic() + _TIMEOUT).whole()
+        return self._logs.snapshot(NO_OFFSETS, partitions, time.monotonic() + _TIMEOUT).whole()
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,4 +1,4 @@
-"""Counts events: events in, numbers out.
+"""Counts events: the numbers of groups, queries and runs, and the names of the counters.
 
 Events come on the committer's threads, so counting one must be cheap and must not raise. A scrape
 takes a copy of the numbers, and does its arithmetic on that.
@@ -6,56 +6,245 @@ takes a copy of the numbers, and does its arithmetic on that.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final
 
-from eo_listener.events import (
-    BatchApplied,
-    BatchFailed,
-    BatchReplayed,
-    CommitAbandoned,
-    CommitFailed,
-    CommitRefused,
-    Committed,
-    CommitterFenced,
-    Event,
-    ForeignCommit,
-    GroupOffsetsMissing,
-    GuardViolation,
-    InternalError,
-    PartitionsShared,
-    ProgressEventsMissed,
-    QueryProgressed,
-    QueryReported,
-    QueryStateLost,
-    RunGroupsChanged,
-    SourceIgnored,
-    TopicRecreated,
-)
-from eo_listener.observers.metrics.counts import (
-    GROUP,
-    LATENCIES,
-    LATENCY_BOUNDS,
-    Counted,
-    GroupKey,
-    Numbers,
-    Run,
-    Sinks,
-)
+from eo_listener import events
+from eo_listener.model.batch_metrics import BatchMetrics
+from eo_listener.offsets import Offsets, TopicPartition
+
+Labels = tuple[str, ...]
+GroupKey = tuple[str, str]
+"""Cluster and group."""
+
+GROUP: Final = ("cluster", "consumergroup")
+LATENCIES: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LATENCY_BOUNDS: Final = (*map(str, LATENCIES), "+Inf")
+_LOG_ENDS = 64  # log ends that are not reached yet; of more, every second is dropped
+
+
+class Counted(Enum):
+    """The counters; the labels begin with the group, or with the query, that has the series."""
+
+    COMMITS = ("commits", "Commit requests that the group coordinator confirmed.", GROUP)
+    COMMIT_FAILURES = (
+        "commit_failures",
+        "Commit requests that failed, by Kafka's error name; each is retried.",
+        (*GROUP, "code"),
+    )
+    COMMIT_REFUSALS = (
+        "commit_refusals",
+        "Commits refused before sending, by reason.",
+        (*GROUP, "reason"),
+    )
+    GROUP_INCIDENTS = (
+        "group_incidents",
+        "Other incidents of the group, by kind.",
+        (*GROUP, "kind"),
+    )
+    INTERNAL_ERRORS = (
+        "internal_errors",
+        "Unexpected errors inside eo_listener; the log has each of them.",
+        (),
+    )
+    GUARD_VIOLATIONS = (
+        "guard_violations",
+        "Partitions in which a batch did not continue where the batch before ended, by kind.",
+        ("query", "kind"),
+    )
+    PROGRESS_EVENT_GAPS = (
+        "progress_event_gaps",
+        "Times that progress events did not arrive.",
+        ("query",),
+    )
+    SOURCES_IGNORED = (
+        "sources_ignored",
+        "Sources that are not committed because of a wrong setting.",
+        ("query",),
+    )
+    SINK_BATCHES = (
+        "sink_batches",
+        "Batches by outcome: applied, or replayed because the sink already had them.",
+        ("query", "outcome"),
+    )
+    SINK_BATCH_FAILURES = (
+        "sink_batch_failures",
+        "Batches that failed, by the class of the error.",
+        ("query", "error"),
+    )
+    SINK_ROWS = ("sink_rows", "Rows written to the sinks.", ("query",))
+    SINK_DEAD_LETTERS = (
+        "sink_dead_letters",
+        "Rows written to dead-letter tables.",
+        ("query",),
+    )
+    SINK_ACCEPTED_GAP_OFFSETS = (
+        "sink_accepted_gap_offsets",
+        'Offsets in gaps that on_gap="accept" accepted: their records are lost.',
+        ("query",),
+    )
+    SINK_QUERY_STATES_LOST = (
+        "sink_query_states_lost",
+        "Times that a stateful query started in a sink without its state.",
+        ("query",),
+    )
+
+    def __init__(self, title: str, meaning: str, labels: Labels) -> None:
+        self.title = f"eo_listener_{title}"  # without `_total`, which the library adds
+        self.meaning = meaning
+        self.labels = labels
+
+
+class TimeLag:
+    """Lag as a time, of one source of one run: an upper bound of the oldest unread record's age.
+
+    Once a batch has ended beyond the log ends of an earlier one, all that was written before that
+    one began is processed: `since` is its start, None until the first log ends are reached.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: deque[tuple[float, Offsets]] = deque()
+        self._newest: Offsets | None = None
+        self.since: float | None = None
+
+    def progressed(self, started: float, ends: Offsets, log_ends: Offsets) -> None:
+        """Record a batch: the start of its trigger, its end offsets, and the log ends."""
+        # The same ends again are not newer: Trigger.AvailableNow reads them once, at its start.
+        if log_ends != self._newest:
+            self._ahead.append((started, log_ends))
+            self._newest = log_ends
+        while self._ahead and _covers(ends, self._ahead[0][1]):
+            self.since = self._ahead.popleft()[0]
+        if len(self._ahead) > _LOG_ENDS:
+            # Dropped entries make the bound coarser, never wrong.
+            self._ahead = deque(list(self._ahead)[::2])
+
+    def lag(self, now: float) -> float | None:
+        """Seconds; 0 when the newest batch took all there was, None when nothing is known."""
+        if not self._ahead:
+            return None if self.since is None else 0.0
+        return None if self.since is None else max(0.0, now - self.since)
+
+
+def _covers(ends: Offsets, log_ends: Offsets) -> bool:
+    return ends is log_ends or all(ends.get(tp, 0) >= end for tp, end in log_ends.items())
+
+
+@dataclass(slots=True)
+class Sinks:
+    """The sinks of one query."""
+
+    run_id: str = ""
+    applied: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """The next offsets to apply, by the sink's label, as far as `run_id` has moved them."""
+    errors: set[str] = field(default_factory=set)
+    """The classes of errors that have a series of their own."""
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The next offset to apply by partition; of several sinks the lowest."""
+        least: dict[TopicPartition, int] = {}
+        for offsets in self.applied.values():
+            least |= {tp: min(offset, least.get(tp, offset)) for tp, offset in offsets.items()}
+        return least
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a query.
+
+    Values that a scrape reads are replaced, never changed, so that a shallow copy is a snapshot.
+    """
+
+    query: str
+    batch_id: int | None = None
+    metrics: BatchMetrics = field(default_factory=BatchMetrics)
+    sources: dict[int, events.SourceProgressed] = field(default_factory=dict)
+    time_lags: dict[int, TimeLag] = field(default_factory=dict)
+    lags: dict[int, float] = field(default_factory=dict)
+    """By source, in seconds."""
+    withheld: frozenset[int] = frozenset()
+    ignored: frozenset[int | None] = frozenset()
+    """The sources with a wrong setting; None stands for the query as a whole."""
+    groups: frozenset[GroupKey] = frozenset()
+    reported: float | None = None
+    """The time of Spark's last event about it, in seconds since the epoch."""
+    ended: float | None = None
+    """On the monotonic clock."""
+
+    @property
+    def done(self) -> float | None:
+        """When its newest batch was done, in seconds since the epoch."""
+        started, took = self.metrics.started, self.metrics.seconds
+        return None if started is None or took is None else started + took
+
+    def progressed(self, source: events.SourceProgressed) -> None:
+        """Record the position of a source; `metrics` already belong to its batch."""
+        self.sources = {**self.sources, source.source: source}
+        started, done = self.metrics.started, self.done
+        if source.log_ends is None or started is None or done is None:
+            return
+        time_lag = self.time_lags.setdefault(source.source, TimeLag())
+        time_lag.progressed(started, source.ends, source.log_ends)
+        lag = time_lag.lag(done)
+        if lag is not None:
+            self.lags = {**self.lags, source.source: lag}
+
+
+@dataclass(slots=True)
+class Numbers:
+    """All numbers; times are in seconds since the epoch."""
+
+    started: float | None = None
+    counts: dict[Counted, Counter[Labels]] = field(
+        default_factory=lambda: {family: Counter() for family in Counted}
+    )
+    latencies: Counter[tuple[str, str]] = field(default_factory=Counter)  # by cluster and bound
+    latency_seconds: dict[str, float] = field(default_factory=dict)
+    group_offsets: dict[GroupKey, dict[TopicPartition, int]] = field(default_factory=dict)
+    """The offsets that were confirmed to this process."""
+    last_commits: dict[GroupKey, float] = field(default_factory=dict)
+    last_moves: dict[GroupKey, float] = field(default_factory=dict)
+    sinks: dict[str, Sinks] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+
+    def copy(self) -> Numbers:
+        """A copy that later events do not change; runs in the order their newest batches began."""
+        runs = sorted(self.runs.items(), key=lambda item: item[1].metrics.started or 0.0)
+        return Numbers(
+            started=self.started,
+            counts={family: counted.copy() for family, counted in self.counts.items()},
+            latencies=self.latencies.copy(),
+            latency_seconds=dict(self.latency_seconds),
+            group_offsets={key: dict(offsets) for key, offsets in self.group_offsets.items()},
+            last_commits=dict(self.last_commits),
+            last_moves=dict(self.last_moves),
+            sinks={
+                query: replace(s, applied={sink: dict(at) for sink, at in s.applied.items()})
+                for query, s in self.sinks.items()
+            },
+            runs={run_id: copy.copy(run) for run_id, run in runs},
+        )
+
 
 OTHER = "(other)"  # stands for all groups, queries and errors beyond their limits
 _ERRORS = 50  # classes of errors that fail a query's batches, a transform's own among them
-_KEPT = 300.0  # seconds that a run's numbers outlive it: several scrapes, and its last commit
+_OUTLIVED = 300.0  # seconds that a run's numbers outlive it: several scrapes, and its last commit
 
-_INCIDENTS: dict[type[Event], str] = {
-    ForeignCommit: "foreign_commit",
-    GroupOffsetsMissing: "offsets_missing",
-    TopicRecreated: "topic_recreated",
-    CommitterFenced: "fenced",
-    CommitAbandoned: "abandoned",
-    PartitionsShared: "partitions_shared",
+_INCIDENTS: dict[type[events.Event], str] = {
+    events.ForeignCommit: "foreign_commit",
+    events.GroupOffsetsMissing: "offsets_missing",
+    events.TopicRecreated: "topic_recreated",
+    events.CommitterFenced: "fenced",
+    events.CommitAbandoned: "abandoned",
+    events.PartitionsShared: "partitions_shared",
 }
 _OF_SINKS = (
     Counted.SINK_ROWS,
@@ -82,25 +271,25 @@ class EventCounters:
         self._now = Numbers(started=wall())
         self._count(Counted.INTERNAL_ERRORS, times=0)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Count one event."""
         with self._lock:
             match event:
-                case Committed():
+                case events.Committed():
                     self._committed(event)
-                case QueryProgressed():
+                case events.QueryProgressed():
                     self._progressed(event)
-                case QueryReported():
+                case events.QueryReported():
                     self._run(event.run_id, event.query).reported = self._wall()
-                case RunGroupsChanged():
+                case events.RunGroupsChanged():
                     self._groups_changed(event)
-                case GuardViolation():
+                case events.GuardViolation():
                     self._violated(event)
-                case BatchApplied():
+                case events.BatchApplied():
                     self._applied(event)
-                case BatchFailed():
+                case events.BatchFailed():
                     self._failed(event)
-                case InternalError():
+                case events.InternalError():
                     self._count(Counted.INTERNAL_ERRORS)
                 case _:
                     self._counted_only(event)
@@ -111,82 +300,77 @@ class EventCounters:
             self._sweep()
             return self._now.copy()
 
-    def _counted_only(self, event: Event) -> None:
+    def _counted_only(self, event: Any) -> None:
+        kind = type(event)
+        if kind in _INCIDENTS:
+            group = self._group(event.cluster, event.group)
+            self._count(Counted.GROUP_INCIDENTS, *group, _INCIDENTS[kind])
         match event:
-            case CommitFailed():
+            case events.CommitFailed():
                 group = self._group(event.cluster, event.group)
                 self._count(Counted.COMMIT_FAILURES, *group, event.code)
-            case CommitRefused():
+            case events.CommitRefused():
                 group = self._group(event.cluster, event.group)
                 self._count(Counted.COMMIT_REFUSALS, *group, event.refusal.name.lower())
-            case (
-                ForeignCommit()
-                | GroupOffsetsMissing()
-                | TopicRecreated()
-                | CommitterFenced()
-                | CommitAbandoned()
-                | PartitionsShared()
-            ):
-                group = self._group(event.cluster, event.group)
-                self._count(Counted.GROUP_INCIDENTS, *group, _INCIDENTS[type(event)])
-                if isinstance(event, GroupOffsetsMissing):
-                    for tp in event.offsets:
-                        self._now.held[group].pop(tp, None)
-            case ProgressEventsMissed():
+            case events.GroupOffsetsMissing():
+                offsets = self._now.group_offsets[self._group(event.cluster, event.group)]
+                for tp in event.offsets:
+                    offsets.pop(tp, None)
+            case events.ProgressEventsMissed():
                 self._count(Counted.PROGRESS_EVENT_GAPS, self._query(event.query))
-            case SourceIgnored() if event.misconfigured:
+            case events.SourceIgnored() if event.misconfigured:
                 self._count(Counted.SOURCES_IGNORED, self._query(event.query))
                 self._run(event.run_id, event.query).ignored |= {event.source}
-            case BatchReplayed():
+            case events.BatchReplayed():
                 self._count(Counted.SINK_BATCHES, self._query_of_sink(event.query), "replayed")
-            case QueryStateLost():
+            case events.QueryStateLost():
                 self._count(Counted.SINK_QUERY_STATES_LOST, self._query_of_sink(event.query))
 
-    def _committed(self, event: Committed) -> None:
+    def _committed(self, event: events.Committed) -> None:
         group = self._group(event.cluster, event.group)
         self._count(Counted.COMMITS, *group)
         self._now.last_commits[group] = now = self._wall()
-        held, ours = self._now.held[group], event.offsets
+        offsets = self._now.group_offsets[group]
         # A commit that only keeps offsets from expiring has not moved them.
-        if any(held.get(tp) != offset for tp, offset in ours.items()):
+        if any(offsets.get(tp) != offset for tp, offset in event.offsets.items()):
             self._now.last_moves[group] = now
-        if group == (event.cluster, event.group):  # of all others there is no one offset
-            held.update(ours.items())
+        if group == (event.cluster, event.group):  # OTHER has no offsets
+            offsets.update(event.offsets.items())
         seconds = self._now.latency_seconds
         if event.cluster in seconds or len(seconds) < self._limit:
             seconds[event.cluster] = seconds.get(event.cluster, 0.0) + event.seconds
             bound = LATENCY_BOUNDS[bisect_left(LATENCIES, event.seconds)]
             self._now.latencies[event.cluster, bound] += 1
 
-    def _progressed(self, event: QueryProgressed) -> None:
+    def _progressed(self, event: events.QueryProgressed) -> None:
         run = self._run(event.run_id, event.query)
         run.batch_id, run.metrics = event.batch_id, event.metrics
         for source in event.sources:
             run.progressed(source)
 
-    def _violated(self, event: GuardViolation) -> None:
+    def _violated(self, event: events.GuardViolation) -> None:
         query = self._query(event.query)
         for violation in event.violations:
             self._count(Counted.GUARD_VIOLATIONS, query, violation.kind.name.lower())
         if event.withheld:
             self._run(event.run_id, event.query).withheld |= {event.source}
 
-    def _applied(self, event: BatchApplied) -> None:
+    def _applied(self, event: events.BatchApplied) -> None:
         query = self._query_of_sink(event.query)
         lost = sum(until - start for start, until in event.gaps.values())
         self._count(Counted.SINK_BATCHES, query, "applied")
         self._count(Counted.SINK_ROWS, query, times=event.rows or 0)
         self._count(Counted.SINK_DEAD_LETTERS, query, times=event.dead_letters or 0)
         self._count(Counted.SINK_ACCEPTED_GAP_OFFSETS, query, times=lost)
-        if query != event.query:  # of all others there is no one offset
+        if query != event.query:  # OTHER has no offsets
             return
         sinks = self._now.sinks[query]
         if event.run_id != sinks.run_id:  # it may read other topics, and have other sinks
-            sinks.run_id, sinks.held = event.run_id, {}
-        held = sinks.held.setdefault(event.sink, {})
-        held.update((tp, applied.until) for tp, applied in event.ranges.items())
+            sinks.run_id, sinks.applied = event.run_id, {}
+        offsets = sinks.applied.setdefault(event.sink, {})
+        offsets.update((tp, applied.until) for tp, applied in event.ranges.items())
 
-    def _failed(self, event: BatchFailed) -> None:
+    def _failed(self, event: events.BatchFailed) -> None:
         query = self._query_of_sink(event.query)
         errors = self._now.sinks[query].errors
         if len(errors) < _ERRORS:
@@ -194,7 +378,7 @@ class EventCounters:
         error = event.error if event.error in errors else OTHER
         self._count(Counted.SINK_BATCH_FAILURES, query, error)
 
-    def _groups_changed(self, event: RunGroupsChanged) -> None:
+    def _groups_changed(self, event: events.RunGroupsChanged) -> None:
         if not event.ended:
             self._run(event.run_id, event.query).groups = event.groups
         elif event.run_id in self._now.runs:
@@ -202,12 +386,12 @@ class EventCounters:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Drop what belongs to none but runs that are over for a while."""
+        """Drop the numbers that belong only to runs that ended a while ago."""
         now, runs = self._clock(), self._now.runs
         over = [
             run_id
             for run_id, run in runs.items()
-            if run.ended is not None and now - run.ended >= _KEPT
+            if run.ended is not None and now - run.ended >= _OUTLIVED
         ]
         if not over:
             return
@@ -218,7 +402,7 @@ class EventCounters:
         queries = {run.query for run in gone} - {run.query for run in runs.values()}
         self._queries -= queries
         for group in groups:
-            self._now.held.pop(group, None)
+            self._now.group_offsets.pop(group, None)
             self._now.last_commits.pop(group, None)
             self._now.last_moves.pop(group, None)
         for query in queries:
@@ -233,17 +417,17 @@ class EventCounters:
         self._now.counts[family][labels] += times
 
     def _group(self, cluster: str, name: str) -> GroupKey:
-        """The labels to count under; the first time the group has its counter, at 0."""
+        """The labels of a group; a new group gets its counter, at 0."""
         key = (cluster, name)
-        if key not in self._now.held and len(self._now.held) >= self._limit:
+        if key not in self._now.group_offsets and len(self._now.group_offsets) >= self._limit:
             key = (OTHER, OTHER)
-        if key not in self._now.held:
-            self._now.held[key] = {}
+        if key not in self._now.group_offsets:
+            self._now.group_offsets[key] = {}
             self._count(Counted.COMMITS, *key, times=0)
         return key
 
     def _query(self, name: str) -> str:
-        """The label to count under; the first time the query has its counters, at 0."""
+        """The label of a query; a new query gets its counters, at 0."""
         if name not in self._queries and len(self._queries) >= self._limit:
             name = OTHER
         if name not in self._queries:
@@ -263,7 +447,7 @@ class EventCounters:
         return query
 
     def _run(self, run_id: str, query: str) -> Run:
-        """The run, created if there is room: otherwise one that is not kept."""
+        """The run, created if there is room; otherwise a run that is not kept."""
         run = self._now.runs.get(run_id)
         if run is None:
             run = Run(query)

@@ -14,7 +14,7 @@ from itertools import accumulate
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, InfoMetricFamily
 
-from eo_listener.observers.metrics.counts import GROUP, LATENCY_BOUNDS, Counted, Numbers, Run
+from eo_listener.observers.metrics.counters import GROUP, LATENCY_BOUNDS, Counted, Numbers, Run
 from eo_listener.observers.metrics.series import (
     SeriesBudget,
     add_each,
@@ -35,7 +35,7 @@ class Families:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._said = False
+        self._warned = False
 
     def draw(self, numbers: Numbers) -> Iterator[Metric]:
         """Yield all metric families, empty ones too, since dashboards query them."""
@@ -72,9 +72,9 @@ class Families:
         yield from _of_queries(numbers)
         applied = SeriesBudget(self._limit)
         yield from _applied(numbers, applied)
-        held = SeriesBudget(self._limit)
-        yield from _held(numbers, held)
-        beyond = applied.beyond + held.beyond
+        groups = SeriesBudget(self._limit)
+        yield from _group_offsets(numbers, groups)
+        beyond = applied.beyond + groups.beyond
         self._say(beyond)
         yield gauge(
             "partitions_without_series",
@@ -85,8 +85,8 @@ class Families:
         yield _log_ends(numbers, SeriesBudget(self._limit))
 
     def _say(self, beyond: int) -> None:
-        if beyond and not self._said:
-            self._said = True
+        if beyond and not self._warned:
+            self._warned = True
             logger.warning(
                 "metrics: %d partitions exceed the limit of %d; their topics have sums only",
                 beyond,
@@ -107,7 +107,7 @@ def _latencies(numbers: Numbers) -> Metric:
     return family
 
 
-def _held(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
+def _group_offsets(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
     """Offsets and lag of the groups."""
     ends = _newest_log_ends(numbers)
     return of_groups(
@@ -117,7 +117,7 @@ def _held(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
             "Log end offset when the newest batch was planned, minus committed offset.",
             "Sum of the confirmed offsets of all partitions of a topic.",
         ),
-        ((group, held, ends.get(group[0], {})) for group, held in numbers.held.items()),
+        ((group, at, ends.get(group[0], {})) for group, at in numbers.group_offsets.items()),
         budget,
     )
 
@@ -175,10 +175,10 @@ def _of_queries(numbers: Numbers) -> Iterator[Metric]:
         (((query,), at) for query, at in reported.items()),
     )
     # One that is idle since its start has no batch, and may have a source that is ignored.
-    known = (run for run in numbers.runs.values() if run.batch_id is not None or run.ignored)
-    runs = {run.query: run for run in known}
-    for name, meaning, of in _OF_RUN:
-        series = (((query,), of(run)) for query, run in runs.items())
+    every = numbers.runs.values()
+    runs = {run.query: run for run in every if run.batch_id is not None or run.ignored}
+    for name, meaning, value in _OF_RUN:
+        series = (((query,), value(run)) for query, run in runs.items())
         yield gauge(f"query_{name}", meaning, ("query",), series)
     yield gauge(
         "query_lag_seconds",

@@ -10,14 +10,12 @@ from typing import Any, Final
 
 from eo_listener.errors import MissingExtraError, SettingsError
 from eo_listener.events import Committed, Event
-from eo_listener.observers.metrics.counters import EventCounters
-from eo_listener.observers.metrics.counts import LATENCIES, Numbers
+from eo_listener.observers.metrics.counters import LATENCIES, EventCounters, Numbers
 from eo_listener.version import __version__
 
 try:
     from opentelemetry.metrics import (
         CallbackOptions,
-        Histogram,
         Meter,
         MeterProvider,
         Observation,
@@ -36,7 +34,7 @@ _GROUPS: Final = 500  # of each, some metrics have several series
 _OLDEST: Final = 5.0  # seconds that one collection of all instruments may take
 
 _lock = threading.Lock()
-_given: weakref.WeakSet[MeterProvider] = weakref.WeakSet()
+_providers: weakref.WeakSet[MeterProvider] = weakref.WeakSet()
 
 
 class OpenTelemetry:
@@ -67,10 +65,16 @@ class OpenTelemetry:
         meter = provider.get_meter("eo_listener", __version__)
         families = list(Families(0).draw(Numbers()))
         (latency,) = (family for family in families if family.type == "histogram")
-        self._latency = _recorded(meter, latency)
+        # A histogram has no instrument that is asked.
+        self._latency = meter.create_histogram(
+            latency.name,
+            _unit(latency),
+            latency.documentation,
+            explicit_bucket_boundaries_advisory=LATENCIES,
+        )
         for family in families:
             if family is not latency:
-                _observed(meter, family, self._observe)
+                _register(meter, family, self._observe)
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -93,26 +97,16 @@ class OpenTelemetry:
 
 def _take(provider: MeterProvider) -> None:
     with _lock:
-        if provider in _given:
+        if provider in _providers:
             raise SettingsError(
                 "this MeterProvider already has the metrics of eo_listener",
                 cause="another OpenTelemetry() uses it",
                 fix="Pass that object as an observer to every listener and sink function to count",
             )
-        _given.add(provider)
+        _providers.add(provider)
 
 
-def _recorded(meter: Meter, family: Metric) -> Histogram:
-    """A histogram, which has no instrument that is asked."""
-    return meter.create_histogram(
-        family.name,
-        _unit(family),
-        family.documentation,
-        explicit_bucket_boundaries_advisory=LATENCIES,
-    )
-
-
-def _observed(
+def _register(
     meter: Meter, family: Metric, observe: Callable[[str], Iterable[Observation]]
 ) -> None:
     def callback(_: CallbackOptions) -> Iterable[Observation]:

@@ -1,25 +1,28 @@
-"""The observer that Prometheus scrapes."""
+"""The observer that Prometheus scrapes, and its HTTP server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
 
 from eo_listener.errors import MissingExtraError, SettingsError, UnavailableError
 from eo_listener.events import Event
+from eo_listener.observers.bounded_server import BoundedHandler, BoundedServer
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
-from eo_listener.observers.metrics.counters import EventCounters
-from eo_listener.observers.metrics.counts import Numbers
+from eo_listener.observers.metrics.counters import EventCounters, Numbers
 
 try:
     from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client.exposition import MetricsHandler
     from prometheus_client.registry import Collector
 
     from eo_listener.observers.metrics.families import Families
-    from eo_listener.observers.metrics.http_server import MetricsServer
 except ImportError as error:
     raise MissingExtraError("metrics", package="prometheus_client", extra="metrics") from error
 
 PARTITIONS = 10_000
+PATH: Final = "/metrics"
 _GROUPS = 2_000  # groups, and queries and runs, that have numbers of their own
 
 
@@ -93,3 +96,39 @@ class Prometheus(Collector):
         server, self._server = self._server, None
         if server is not None:
             server.stop()
+
+
+class _Handler(BoundedHandler, MetricsHandler):
+    """Answers one request."""
+
+    def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
+        """The numbers, at their path alone."""
+        if self._is_metrics_path():
+            super().do_GET()
+
+    def do_HEAD(self) -> None:  # noqa: N802  # http.server's name for it
+        """Answer a HEAD request as a GET would begin, for clients that only check if the server is
+        up.
+        """
+        if self._is_metrics_path():
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.end_headers()
+
+    def _is_metrics_path(self) -> bool:
+        try:
+            matches = urlsplit(self.path).path == PATH
+        except ValueError as error:  # "http://[/metrics"
+            self.send_error(400, f"The path cannot be read: {error}")
+            return False
+        if not matches:
+            self.send_error(404, f"The metrics are at {PATH}")
+        return matches
+
+
+class MetricsServer(BoundedServer):
+    """Answers scrapes of one registry."""
+
+    def __init__(self, address: str, port: int, registry: CollectorRegistry) -> None:
+        handler = type("_OfThisRegistry", (_Handler,), {"registry": registry})
+        super().__init__(address, port, handler, name="metrics")

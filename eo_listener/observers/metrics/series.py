@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
-from eo_listener.observers.metrics.counts import GROUP, Labels
+from eo_listener.observers.metrics.counters import GROUP, Labels
 from eo_listener.offsets import TopicPartition
 
 _TOPIC = (*GROUP, "topic")
@@ -22,15 +22,15 @@ Offsets = Mapping[TopicPartition, int]
 class SeriesBudget:
     """How many partitions may still have series; `beyond` is how many have found no room."""
 
-    left: int
+    remaining: int
     beyond: int = 0
 
     def takes(self, partitions: int) -> bool:
         """Return True if there is room for all of a topic: a part of it would be taken for all."""
-        if partitions > self.left:
+        if partitions > self.remaining:
             self.beyond += partitions
             return False
-        self.left -= partitions
+        self.remaining -= partitions
         return True
 
 
@@ -85,25 +85,25 @@ def of_groups(
     groups: Iterable[tuple[Labels, Offsets, Offsets]],
     budget: SeriesBudget,
 ) -> Iterator[Metric]:
-    """Offsets and lag of groups, given as labels, offsets held, and log ends.
+    """Offsets and lag of groups, given as labels, committed offsets, and log ends.
 
     The meanings are those of offset, lag, and sum of the offsets.
     """
-    held = gauge(f"{prefix}_current_offset", meanings[0], _PARTITION)
+    offset = gauge(f"{prefix}_current_offset", meanings[0], _PARTITION)
     lag = gauge(f"{prefix}_lag", meanings[1], _PARTITION)
-    held_sum = gauge(f"{prefix}_current_offset_sum", meanings[2], _TOPIC)
+    offset_sum = gauge(f"{prefix}_current_offset_sum", meanings[2], _TOPIC)
     lag_sum = gauge(f"{prefix}_lag_sum", "Sum of the lag of all partitions of a topic.", _TOPIC)
-    for group, held_by_group, ends in groups:
-        for topic, offsets in by_topic(held_by_group):
+    for group, positions, ends in groups:
+        for topic, offsets in by_topic(positions):
             labels = (*group, topic)
             lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
-            held_sum.add_metric(labels, sum(offsets.values()))
+            offset_sum.add_metric(labels, sum(offsets.values()))
             if lags:
                 lag_sum.add_metric(labels, sum(lags.values()))
             if budget.takes(len(offsets)):
-                add_each(held, labels, offsets)
+                add_each(offset, labels, offsets)
                 add_each(lag, labels, lags)
-    yield from (held, lag, held_sum, lag_sum)
+    yield from (offset, lag, offset_sum, lag_sum)
 
 
 def log_ends(

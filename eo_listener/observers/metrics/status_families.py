@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
-from eo_listener.observers.metrics.counts import GROUP
+from eo_listener.observers.metrics.counters import GROUP
 from eo_listener.observers.metrics.series import SeriesBudget, encodable, gauge, log_ends, of_groups
 from eo_listener.offsets import TopicPartition
 
@@ -64,9 +64,9 @@ def exposed(numbers: StatusNumbers, *, partitions: int = PARTITIONS) -> bytes:
     return _text(status_families(numbers, partitions))
 
 
-def exposed_audit(found: AuditNumbers | None) -> bytes:
-    """The same of an audit, to stand behind the other: it is read at an interval of its own."""
-    return _text(audit_families(found))
+def exposed_audit(audit: AuditNumbers | None) -> bytes:
+    """The text for an audit, which follows that of `exposed`: an audit has its own interval."""
+    return _text(audit_families(audit))
 
 
 def _text(families: Iterator[Metric]) -> bytes:
@@ -106,10 +106,10 @@ def _draw(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
         "status_groups_not_read",
         "Groups that Kafka refused, or that exceed the limit on groups.",
         (),
-        [((), sum(not one.read for one in groups) + len(numbers.groups) - len(groups))],
+        [((), sum(not group.read for group in groups) + len(numbers.groups) - len(groups))],
     )
     budget = SeriesBudget(partitions)
-    yield from _held(numbers.cluster, groups, budget)
+    yield from _offsets(numbers.cluster, groups, budget)
     yield from _judged(numbers.cluster, groups)
     yield _log_ends(numbers.cluster, groups, SeriesBudget(partitions))
     yield gauge(
@@ -120,7 +120,9 @@ def _draw(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
     )
 
 
-def _held(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget) -> Iterator[Metric]:
+def _offsets(
+    cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget
+) -> Iterator[Metric]:
     return of_groups(
         _PREFIX,
         (
@@ -128,17 +130,17 @@ def _held(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget) ->
             "Log end offset minus committed offset.",
             "Sum of the committed offsets of a topic.",
         ),
-        (((cluster, one.group), _committed(one), _ends(one)) for one in groups),
+        (((cluster, group.group), _committed(group), _ends(group)) for group in groups),
         budget,
     )
 
 
-def _committed(one: GroupNumbers) -> dict[TopicPartition, int]:
-    return {row.partition: row.committed for row in one.rows if row.committed is not None}
+def _committed(group: GroupNumbers) -> dict[TopicPartition, int]:
+    return {row.partition: row.committed for row in group.rows if row.committed is not None}
 
 
-def _ends(one: GroupNumbers) -> dict[TopicPartition, int]:
-    return {row.partition: row.log_end for row in one.rows if row.log_end is not None}
+def _ends(group: GroupNumbers) -> dict[TopicPartition, int]:
+    return {row.partition: row.log_end for row in group.rows if row.log_end is not None}
 
 
 def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
@@ -146,16 +148,16 @@ def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
         f"{_PREFIX}_lag_seconds",
         "Age of the oldest record that the group has not read, in seconds.",
         GROUP,
-        (((cluster, one.group), one.seconds) for one in groups),
+        (((cluster, group.group), group.seconds) for group in groups),
     )
     yield gauge(
         f"{_PREFIX}_verdict",
         "1 for the verdict of the group, 0 for the others.",
         (*GROUP, "verdict"),
         (
-            ((cluster, one.group, verdict.value), int(one.verdict is verdict))
-            for one in groups
-            if one.verdict is not None
+            ((cluster, group.group, verdict.value), int(group.verdict is verdict))
+            for group in groups
+            if group.verdict is not None
             for verdict in LagVerdict
         ),
     )
@@ -163,8 +165,8 @@ def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
 
 def _log_ends(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget) -> Metric:
     ends: dict[TopicPartition, int] = {}
-    for one in groups:
-        ends.update(_ends(one))
+    for group in groups:
+        ends.update(_ends(group))
     return log_ends(
         "status_topic_partition_current_offset",
         "Log end offset, by partition.",
@@ -173,21 +175,17 @@ def _log_ends(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget
     )
 
 
-def audit_families(found: AuditNumbers | None) -> Iterator[Metric]:
-    """Yield those of an audit, empty ones too."""
+def audit_families(audit: AuditNumbers | None) -> Iterator[Metric]:
+    """Yield the families of an audit, empty ones too."""
     for name, meaning, value in (
-        ("timestamp_seconds", "Time at which the audit began.", found and found.at),
+        ("timestamp_seconds", "Time at which the audit began.", audit and audit.at),
         (
             "complete",
             "1 if the audit could read everything that it was asked for.",
-            _complete(found),
+            audit and int(audit.complete),
         ),
-        ("lost_records", "Records that are lost or not applied.", found and found.lost),
-        ("doubled_records", "Records that were applied twice.", found and found.doubled),
-        ("findings", "Findings of the audit to act on.", found and found.to_act_on),
+        ("lost_records", "Records that are lost or not applied.", audit and audit.lost),
+        ("doubled_records", "Records that were applied twice.", audit and audit.doubled),
+        ("findings", "Findings of the audit to act on.", audit and audit.to_act_on),
     ):
         yield gauge(f"status_audit_{name}", meaning, (), [((), value)])
-
-
-def _complete(found: AuditNumbers | None) -> int | None:
-    return None if found is None else int(found.complete)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.spark.jvm.delta_log import cloned
+from eo_listener.spark.jvm.delta_log import clone_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +32,6 @@ def prepared(
     with merge.staged(frame) as view:
         merge.check_table(frame.sparkSession, view)
         # Others may use the batch's own session at the same time.
-        own = cloned(frame.sparkSession, {**_OF_MERGE, **commit})
+        own = clone_session(frame.sparkSession, {**_OF_MERGE, **commit})
         text = merge.statement(view)
         yield lambda: own.sql(text)

@@ -73,7 +73,7 @@ class ConnectionSettings:
                     f"{name} must be from 1 to {_LONGEST:,} seconds, got {seconds!r}",
                     fix="Give seconds in this range",
                 )
-        cluster = Cluster.of({SERVERS: servers}, translate(given, gssapi=has_gssapi()))
+        cluster = Cluster.from_properties({SERVERS: servers}, translate(given, gssapi=has_gssapi()))
         cluster.require_librdkafka(_NO_LOGIN.format(cluster))
         return cls(
             cluster=cluster,
@@ -84,7 +84,7 @@ class ConnectionSettings:
             },
             timeout=timeout,
             transaction_timeout=transaction_timeout,
-            partitioner=Partitioner.of(given),
+            partitioner=Partitioner.from_options(given),
             has_login=any(PREFIX + name in given for name in (PROTOCOL, JAAS)),
         )
 

@@ -15,7 +15,12 @@ from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.kafka_options import Partitioner
 from eo_listener.errors import JvmError, KafkaError, PoisonRowError, SettingsError, SinkError
-from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
+from eo_listener.kafka.java_transactions import (
+    JavaTransactions,
+    JoinedTransaction,
+    WrittenRows,
+    failure,
+)
 from eo_listener.model.fault_points import fault_point
 from eo_listener.sinks.arrow_rows import is_connect, schema_of
 from eo_listener.sinks.dead_letters import REASON
@@ -75,13 +80,9 @@ class ExecutorWriter:
 
         batch = uuid.uuid4().hex
         topics = [(name, target.partitions) for name, target in begun.targets.topics.items()]
-        self._transactions.open_batch(
-            batch,
-            transactional_id=begun.transactional_id,
-            producer=(begun.epoch.producer_id, begun.epoch.epoch),
-            topics=topics,
-            tasks=self._tasks,
-        )
+        producer = begun.epoch
+        joined = JoinedTransaction(begun.transactional_id, producer.producer_id, producer.epoch)
+        self._transactions.open_batch(batch, topics=topics, tasks=self._tasks, transaction=joined)
         try:
             fault_point("sink.copying")
             with begun.producer.polled():

@@ -170,7 +170,7 @@ class TaskRows:
     def _written(self, target: RowsTarget, there: Places) -> Sequence[WrittenRows]:
         batch = uuid.uuid4().hex
         topics = [(name, one.partitions) for name, one in target.targets.topics.items()]
-        self._transactions.open_unfenced_batch(batch, topics=topics, tasks=self._tasks)
+        self._transactions.open_batch(batch, topics=topics, tasks=self._tasks)
         try:
             self._transactions.leave_out(batch, there)
             fault_point("sink.copying")

@@ -72,10 +72,9 @@ class Checkpoint:
         if not names:
             return False
         if "metadata" not in names:
-            ours = names & {"offsets", "commits", "sources"}
-            detail = (
-                "the remaining bytes have no known meaning" if ours else "this is not a checkpoint"
-            )
+            detail = "this is not a checkpoint"
+            if names & {"offsets", "commits", "sources"}:
+                detail = "the remaining bytes have no known meaning"
             raise self._error(
                 FileFinding(file="metadata", kind=FileFindingKind.MISSING, detail=detail)
             )
@@ -83,7 +82,7 @@ class Checkpoint:
 
     def query_id(self) -> str:
         """The id of the query, which stays the same over restarts."""
-        return self._parsed("metadata", _query_id, _SMALL)
+        return self._parse("metadata", _query_id, _SMALL)
 
     def batches(self) -> Batches:
         """The numbers of all batches that are there."""
@@ -91,13 +90,15 @@ class Checkpoint:
 
     def offsets(self, batch: int) -> BatchOffsets:
         """The end offsets of one batch, whether it is done or not."""
-        return self._parsed(f"offsets/{batch}", lambda held: _batch(batch, held))
+        return self._parse(
+            f"offsets/{batch}", lambda content: BatchOffsets.parse(batch, _text(content))
+        )
 
     def plan_id(self, batch: int) -> str:
         """The digest that distinguishes the plan of a batch from any other plan of a batch of this
         number.
         """
-        return self._parsed(f"offsets/{batch}", lambda held: log_files.plan_id(_text(held)))
+        return self._parse(f"offsets/{batch}", lambda content: log_files.plan_id(_text(content)))
 
     def committed(self) -> Durable:
         """The newest batch that is in `commits/` and whose offsets can be read.
@@ -109,20 +110,17 @@ class Checkpoint:
         done = self._numbers("commits")
         planned = self._numbers("offsets") if done else ()
         findings: list[FileFinding] = []
-        there = set(planned)
-        for batch in reversed(done):
-            if batch not in there:
-                continue
+        for batch in sorted(set(done) & set(planned), reverse=True):
             try:
-                self._parsed(f"commits/{batch}", lambda held: check_commit(_text(held)))
-                found = self.offsets(batch)
-                self._check_sources(found, planned)
+                self._parse(f"commits/{batch}", lambda content: check_commit(_text(content)))
+                offsets = self.offsets(batch)
+                self._check_sources(offsets, planned)
             except CheckpointError as error:
                 findings.append(error.finding)
                 if len(findings) == _TRIES:
                     break
             else:
-                return Durable(offsets=found, findings=tuple(findings))
+                return Durable(offsets=offsets, findings=tuple(findings))
         if done and not findings:
             findings.append(FileFinding(file=f"offsets/{done[-1]}", kind=FileFindingKind.MISSING))
         return Durable(offsets=None, findings=tuple(findings))
@@ -134,7 +132,7 @@ class Checkpoint:
         and sources of other kinds leave no such file.
         """
         try:
-            return self._parsed(f"sources/{source}/0", log_files.parse_initial_offsets)
+            return self._parse(f"sources/{source}/0", log_files.parse_initial_offsets)
         except CheckpointError as error:
             if error.finding.kind is FileFindingKind.MISSING:
                 return None
@@ -143,26 +141,26 @@ class Checkpoint:
     def folders(self, name: str) -> tuple[str, ...]:
         """The names in one of its folders, but for hidden ones. Raises StorageError."""
         names = self.location.names(name) or ()
-        return tuple(one for one in names if not one.startswith("."))
+        return tuple(name for name in names if not name.startswith("."))
 
     def _numbers(self, folder: str) -> tuple[int, ...]:
         names = self.location.names(folder) or ()
         return tuple(sorted(int(name) for name in names if _BATCH.fullmatch(name)))
 
-    def _check_sources(self, found: BatchOffsets, planned: tuple[int, ...]) -> None:
+    def _check_sources(self, offsets: BatchOffsets, planned: tuple[int, ...]) -> None:
         """Raise for a batch with fewer sources than are known: a file cut between two lines.
 
         The number of a query's sources never changes, unless sources have names (4.2, version 2).
         """
-        if any(not source.id.isdigit() for source in found.sources):
+        if any(not source.id.isdigit() for source in offsets.sources):
             return
         if self._lines is None:
-            self._lines = self._expected(found.batch, planned)
-        count = len(found.sources)
+            self._lines = self._expected(offsets.batch, planned)
+        count = len(offsets.sources)
         if count < self._lines:
             raise self._error(
                 FileFinding(
-                    file=f"offsets/{found.batch}",
+                    file=f"offsets/{offsets.batch}",
                     kind=FileFindingKind.LOST_SOURCE,
                     detail=f"{count} of {self._lines}",
                 )
@@ -173,54 +171,50 @@ class Checkpoint:
         """How many sources a query has, by its folders and by another batch."""
         folders = self.location.names("sources") or ()
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
-        others = [other for other in planned if other != batch]
-        if others:
+        other_batches = [number for number in planned if number != batch]
+        if other_batches:
             # One that cannot be read says nothing here; it is reported when its turn comes.
             with contextlib.suppress(CheckpointError):
-                expected = max(expected, len(self.offsets(others[-1]).sources))
+                expected = max(expected, len(self.offsets(other_batches[-1]).sources))
         return expected
 
-    def _parsed(self, file: str, parse: Callable[[bytes], T], limit: int = LIMIT) -> T:
+    def _parse(self, file: str, parse: Callable[[bytes], T], limit: int = LIMIT) -> T:
         try:
-            return parse(self._whole(file, limit))
-        except Unreadable as why:
-            raise self._error(why.of(file)) from None
+            return parse(self._content(file, limit))
+        except Unreadable as fault:
+            raise self._error(fault.in_file(file)) from None
 
-    def _whole(self, file: str, limit: int) -> bytes:
-        held = self.location.read(file, limit + 1)
-        if held is None:
+    def _content(self, file: str, limit: int) -> bytes:
+        content = self.location.read(file, limit + 1)
+        if content is None:
             raise Unreadable(FileFindingKind.MISSING)
-        if not held:
+        if not content:
             raise Unreadable(FileFindingKind.EMPTY)
-        if len(held) > limit:
+        if len(content) > limit:
             raise Unreadable(FileFindingKind.TOO_LARGE, f"more than {limit} bytes")
         if self.location.local:
             folder, slash, name = file.rpartition("/")
             sums = self.location.read(folder + slash + f".{name}.crc", limit)
-            if sums is not None and not matches_checksum(held, sums):
+            if sums is not None and not matches_checksum(content, sums):
                 raise Unreadable(FileFindingKind.CHECKSUM)
-        return held
+        return content
 
     def _error(self, finding: FileFinding) -> CheckpointError:
         return CheckpointError(str(self.location), finding)
 
 
-def _text(held: bytes) -> str:
+def _text(content: bytes) -> str:
     try:
-        return held.decode()
+        return content.decode()
     except UnicodeDecodeError as error:
-        ends = error.end >= len(held) and error.reason == "unexpected end of data"
+        ends = error.end >= len(content) and error.reason == "unexpected end of data"
         raise Unreadable(
             FileFindingKind.CUT if ends else FileFindingKind.GARBLED, "not UTF-8"
         ) from None
 
 
-def _batch(number: int, held: bytes) -> BatchOffsets:
-    return BatchOffsets.parse(number, _text(held))
-
-
-def _query_id(held: bytes) -> str:
-    query = decode_object(_text(held)).get("id")
+def _query_id(content: bytes) -> str:
+    query = decode_object(_text(content)).get("id")
     if not isinstance(query, str) or not _UUID.fullmatch(query):
         raise Unreadable(FileFindingKind.GARBLED, "it holds no query id")
     return query
@@ -229,8 +223,8 @@ def _query_id(held: bytes) -> str:
 _CHECKSUM_MARK = b"crc\0"
 
 
-def matches_checksum(held: bytes, checksum: bytes) -> bool:
-    """Return True if `held` matches the checksums, or if their format is not Hadoop's.
+def matches_checksum(content: bytes, checksum: bytes) -> bool:
+    """Return True if `content` matches the checksums, or if their format is not Hadoop's.
 
     Source: org.apache.hadoop.fs.ChecksumFileSystem: `crc`, a zero byte, the bytes in each chunk as
     four bytes, then the CRC-32 of each chunk.
@@ -238,9 +232,9 @@ def matches_checksum(held: bytes, checksum: bytes) -> bool:
     if not checksum.startswith(_CHECKSUM_MARK) or len(checksum) < len(_CHECKSUM_MARK) + 4:
         return not _CHECKSUM_MARK.startswith(checksum[: len(_CHECKSUM_MARK)])
     (chunk,) = struct.unpack_from(">I", checksum, len(_CHECKSUM_MARK))
-    return chunk > 0 and checksum[len(_CHECKSUM_MARK) + 4 :] == _sums(held, chunk)
+    return chunk > 0 and checksum[len(_CHECKSUM_MARK) + 4 :] == _sums(content, chunk)
 
 
-def _sums(held: bytes, chunk: int) -> bytes:
-    chunks = (held[start : start + chunk] for start in range(0, len(held), chunk))
-    return b"".join(struct.pack(">I", zlib.crc32(one)) for one in chunks)
+def _sums(content: bytes, chunk: int) -> bytes:
+    chunks = (content[start : start + chunk] for start in range(0, len(content), chunk))
+    return b"".join(struct.pack(">I", zlib.crc32(part)) for part in chunks)

@@ -1,10 +1,11 @@
-"""The contents of a whole checkpoint: for showing where a query stands."""
+"""The contents of a whole checkpoint: the position of a query, to be shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import TypeVar
 
 from eo_listener.offsets import Offsets
@@ -36,7 +37,7 @@ class SourceContents:
 class CheckpointContents:
     """All that is known of a query by its checkpoint.
 
-    `batch` is the newest committed and readable batch, or the requested one; None if there is none.
+    `batch` is the newest committed and readable batch, or the requested one, or None.
     `in_doubt` is the newest planned batch that is not committed: it is written again at the next
     start. `findings` name unusable files.
     """
@@ -57,14 +58,14 @@ class _Findings:
     """Continues if a file is unusable, and keeps its fault, once."""
 
     def __init__(self) -> None:
-        self.found: dict[str, FileFinding] = {}
+        self.by_file: dict[str, FileFinding] = {}
 
     def add(self, findings: Iterable[FileFinding]) -> None:
-        self.found.update({one.file: one for one in findings})
+        self.by_file.update({finding.file: finding for finding in findings})
 
-    def of(self, read: Callable[[], T]) -> T | None:
+    def read(self, file: Callable[[], T]) -> T | None:
         try:
-            return read()
+            return file()
         except CheckpointError as error:
             self.add([error.finding])
             return None
@@ -77,7 +78,7 @@ def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> Checkpoin
     contents, and for a `batch` without a usable file.
     """
     findings = _Findings()
-    query_id = findings.of(checkpoint.query_id)
+    query_id = findings.read(checkpoint.query_id)
     batches = checkpoint.batches()
     last = batches.committed[-1] if batches.committed else -1
     if batch is None:
@@ -92,7 +93,7 @@ def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> Checkpoin
         last = batches.committed[-1]
     in_doubt = None
     if batch is None and newest > last:
-        in_doubt = findings.of(lambda: checkpoint.offsets(newest))
+        in_doubt = findings.read(lambda: checkpoint.offsets(newest))
     sources = _sources(checkpoint, shown or in_doubt, shown, in_doubt, findings)
     return CheckpointContents(
         query_id=query_id,
@@ -100,7 +101,7 @@ def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> Checkpoin
         batch=shown,
         in_doubt=in_doubt,
         sources=sources,
-        findings=tuple(findings.found.values()),
+        findings=tuple(findings.by_file.values()),
     )
 
 
@@ -114,18 +115,17 @@ def _sources(
     """The sources as they stand in `named`, each stream once."""
     if named is None:
         return ()
-    before = {} if ended is None else ended.kafka()
     folders = checkpoint.folders("sources")
     of_end, of_plan = _by_id(ended), _by_id(planned)
-    found = []
-    for index, line in sorted(distinct_sources(named, before, folders), key=lambda one: one[0]):
+    contents = []
+    for index, line in sorted(distinct_sources(named, of_end, folders), key=itemgetter(0)):
         newest = planned if planned is not None else named
-        text = next((one.text for one in newest.sources if one.id == line.id), line.text)
-        initial = findings.of(partial(checkpoint.initial, index))
+        text = next((source.text for source in newest.sources if source.id == line.id), line.text)
+        initial = findings.read(partial(checkpoint.initial, index))
         if initial is None and not line.id.isdigit():
-            initial = findings.of(partial(checkpoint.initial, line.id))
+            initial = findings.read(partial(checkpoint.initial, line.id))
         kafka = line.id in of_end or line.id in of_plan or initial is not None
-        found.append(
+        contents.append(
             SourceContents(
                 id=line.id,
                 kafka=kafka,
@@ -135,7 +135,7 @@ def _sources(
                 planned=of_plan.get(line.id),
             )
         )
-    return tuple(found)
+    return tuple(contents)
 
 
 def _by_id(batch: BatchOffsets | None) -> Mapping[str, Offsets]:

@@ -68,7 +68,7 @@ class CheckpointError(FormatError):
         )
 
 
-class Unreadable(Exception):  # noqa: N818  # not an error of ours: what a parser found in a text
+class Unreadable(Exception):  # noqa: N818  # no error of eo_listener: a fault in a text
     """A text is not what it should be; whoever knows its file makes a FileFinding of it."""
 
     def __init__(self, kind: FileFindingKind, detail: str = "") -> None:
@@ -76,6 +76,6 @@ class Unreadable(Exception):  # noqa: N818  # not an error of ours: what a parse
         self.kind = kind
         self.detail = detail
 
-    def of(self, file: str) -> FileFinding:
-        """The same, with the name of the file."""
+    def in_file(self, file: str) -> FileFinding:
+        """The finding about the file of that name."""
         return FileFinding(file=file, kind=self.kind, detail=self.detail)

@@ -104,7 +104,7 @@ class Location:
         path = self._below(folder)
         try:
             self._files.invalidate_cache(path)
-            found = self._files.ls(path, detail=False)
+            paths = self._files.ls(path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except Exception as error:  # noqa: BLE001  # every driver has errors of its own
@@ -112,7 +112,7 @@ class Location:
         # An object store lists the folder's own marker, and a file as the listing of itself.
         return frozenset(
             name.rstrip("/").rsplit("/", 1)[-1]
-            for name in found
+            for name in paths
             if name.rstrip("/").strip("/") != path.strip("/")
         )
 
@@ -172,13 +172,13 @@ def has_scheme(url: str) -> bool:
 
 def _translate(url: str) -> tuple[str, str]:
     """The scheme in fsspec's words, and the URL with it."""
-    found = _URL.fullmatch(url)
-    if found is None:
+    match = _URL.fullmatch(url)
+    if match is None:
         return "file", url
-    scheme = _SCHEMES.get(found[1].lower(), found[1].lower())
-    rest = found[2]
+    scheme = _SCHEMES.get(match[1].lower(), match[1].lower())
+    rest = match[2]
     if scheme in {"file", "local"}:
         return "file", "/" + rest.lstrip("/")  # Hadoop writes file:/x as well as file:///x
-    if found[1].lower().startswith("wasb"):
+    if match[1].lower().startswith("wasb"):
         rest = rest.replace(".blob.", ".dfs.", 1)
     return scheme, f"{scheme}:{rest}"

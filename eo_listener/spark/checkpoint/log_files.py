@@ -42,10 +42,10 @@ def decode_object(text: str) -> Mapping[str, Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    value = dict(pairs)
+    if len(value) != len(pairs):
         raise Unreadable(FileFindingKind.GARBLED, "a name appears twice in one JSON object")
-    return made
+    return value
 
 
 def _integer(text: str) -> int:
@@ -72,22 +72,22 @@ def parse_offsets(text: str) -> Offsets | None:
     Kafka's.
     """
     value = decode(text)
-    if not isinstance(value, dict) or (value and not any(map(_numbered, value.values()))):
+    if not isinstance(value, dict) or (value and not any(map(_has_numbers, value.values()))):
         return None
     return Offsets(
         {
             _partition(topic, number): _offset(offset)
             for topic, partitions in value.items()
-            for number, offset in _inside(partitions).items()
+            for number, offset in _partitions(partitions).items()
         }
     )
 
 
-def _numbered(value: Any) -> bool:
+def _has_numbers(value: Any) -> bool:
     return isinstance(value, dict) and any(map(_NUMBER.fullmatch, value))
 
 
-def _inside(partitions: Any) -> Mapping[str, Any]:
+def _partitions(partitions: Any) -> Mapping[str, Any]:
     if not isinstance(partitions, dict):
         raise Unreadable(FileFindingKind.GARBLED, "a topic holds something other than partitions")
     return partitions
@@ -117,12 +117,12 @@ def check_version(line: str, *, newest: int, whole: bool) -> int:
 
     `whole` is False if no second line follows it: then the file was truncated.
     """
-    found = _VERSION.fullmatch(line)
-    if not whole and (found or line in {"", "v"}):
+    match = _VERSION.fullmatch(line)
+    if not whole and (match or line in {"", "v"}):
         raise Unreadable(FileFindingKind.CUT, "it ends within its first line")
-    if found is None:
+    if match is None:
         raise Unreadable(FileFindingKind.GARBLED, "its first line does not name a version")
-    version = int(found[1])
+    version = int(match[1])
     if version > newest:
         raise Unreadable(FileFindingKind.TOO_NEW, f"v{version}; v1 to v{newest} are known")
     return version
@@ -144,22 +144,22 @@ NEWEST_INITIAL_OFFSETS = 1
 _MARK = b"\0"  # so that a Spark before 2.1.0 fails on it (SPARK-19517)
 
 
-def parse_initial_offsets(held: bytes) -> Offsets | None:
+def parse_initial_offsets(content: bytes) -> Offsets | None:
     """Read it; None for a source that is not Kafka. Raises Unreadable."""
-    if not held.startswith(_MARK):
+    if not content.startswith(_MARK):
         return None
     try:
-        text = held[len(_MARK) :].decode()
+        text = content[len(_MARK) :].decode()
     except UnicodeDecodeError:
         raise Unreadable(FileFindingKind.GARBLED, "it is not UTF-8") from None
     first, line_feed, rest = text.partition("\n")
     check_version(first, newest=NEWEST_INITIAL_OFFSETS, whole=bool(line_feed))
     if not rest.strip():
         raise Unreadable(FileFindingKind.CUT, "it ends after its first line")
-    found = parse_offsets(rest)
-    if found is None:
+    offsets = parse_offsets(rest)
+    if offsets is None:
         raise Unreadable(FileFindingKind.GARBLED, "it holds no Kafka offsets")
-    return found
+    return offsets
 
 
 NEWEST_OFFSETS = 2
@@ -221,14 +221,14 @@ class BatchOffsets:
         return self._number(_WATERMARK) or None
 
     def _number(self, name: str) -> int | None:
-        found = decode_object(self.metadata).get(name) if self.metadata else None
-        return int(found) if found is not None else None
+        number = decode_object(self.metadata).get(name) if self.metadata else None
+        return int(number) if number is not None else None
 
     def kafka(self) -> Mapping[str, Offsets]:
         """The offsets of the Kafka sources, by the id of the source."""
         return {source.id: source.offsets for source in self.sources if source.offsets is not None}
 
-    def others(self) -> tuple[str, ...]:
+    def non_kafka(self) -> tuple[str, ...]:
         """The ids of the sources that are not Kafka and have an offset."""
         return tuple(
             source.id
@@ -247,7 +247,7 @@ class BatchOffsets:
         if not lines:
             raise Unreadable(FileFindingKind.CUT, "it has no source")
         parts = enumerate(lines) if version == 1 else map(_split, lines)
-        sources = tuple(SourceOffsets.parse(str(source), held) for source, held in parts)
+        sources = tuple(SourceOffsets.parse(str(source), line) for source, line in parts)
         if len({source.id for source in sources}) < len(sources):
             raise Unreadable(FileFindingKind.GARBLED, "a source appears twice")
         return cls(batch=batch, version=version, metadata=metadata, sources=sources)
@@ -269,20 +269,20 @@ def plan_id(text: str) -> str:
             FileFindingKind.GARBLED, "it lacks the time at which the batch was planned"
         )
     # Version 2 keeps the sources in no order.
-    held = "\n".join([str(planned_at), *sorted(line.removesuffix("\r") for line in lines)])
-    return hashlib.sha256(held.encode()).hexdigest()[:_PLAN_ID]
+    plan = "\n".join([str(planned_at), *sorted(line.removesuffix("\r") for line in lines)])
+    return hashlib.sha256(plan.encode()).hexdigest()[:_PLAN_ID]
 
 
 def _split(line: str) -> tuple[str, str]:
-    source, colon, held = line.partition(":")
+    source, colon, text = line.partition(":")
     if not colon or not source:
         raise Unreadable(FileFindingKind.CUT, "a line has no source id")
-    return source, held
+    return source, text
 
 
 def _check_metadata(line: str) -> None:
     if not line:
         return
-    found = decode_object(line)
-    if not all(isinstance(found.get(name, 0), int) for name in (_WATERMARK, _TIMESTAMP)):
+    metadata = decode_object(line)
+    if not all(isinstance(metadata.get(name, 0), int) for name in (_WATERMARK, _TIMESTAMP)):
         raise Unreadable(FileFindingKind.GARBLED, "its watermark or time is not a number")

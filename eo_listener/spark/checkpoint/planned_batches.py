@@ -50,7 +50,7 @@ class CheckpointPlans:
         last = self._last(batch_id)
         before = {} if last is None else last.kafka()
         sources: dict[int, dict[TopicPartition, OffsetRange]] = {}
-        others = []
+        counted = []
         for index, line in self._lines(batch_id, before):
             if line.offsets is not None:
                 start = before.get(line.id)
@@ -58,7 +58,7 @@ class CheckpointPlans:
                     self._first(index, line) if start is None else start, line.offsets
                 )
             elif line.text is not None:
-                others.append(index)
+                counted.append(index)
         logs = _NO_LOGS
         if self._read_logs is not None:
             logs = self._read_logs([tp for ranges in sources.values() for tp in ranges])
@@ -68,14 +68,14 @@ class CheckpointPlans:
             query=None,
             batch_id=batch_id,
             sources=MappingProxyType(sources),
-            counted=self._counted(batch_id, others),
+            counted=self._counted(batch_id, counted),
             stateful=bool(self._checkpoint.folders("state")),
             topic_ids=logs.topic_ids,
             log_starts=logs.starts,
             log_ends=logs.ends,
             has_log_bounds=self._read_logs is not None,
             continued=frozenset(tp for offsets in before.values() for tp in offsets)
-            | ({BATCHES} if last is not None and last.others() else frozenset()),
+            | ({BATCHES} if last is not None and last.non_kafka() else frozenset()),
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
@@ -118,23 +118,23 @@ class CheckpointPlans:
         """The batch before, which ended where the sources start; None for the first batch."""
         return self._checkpoint.offsets(batch_id - 1) if batch_id else None
 
-    def _counted(self, batch_id: int, others: Sequence[int]) -> CountedSources | None:
-        if not others:
+    def _counted(self, batch_id: int, indices: Sequence[int]) -> CountedSources | None:
+        if not indices:
             return None
         return CountedSources(
-            indices=tuple(others),
+            indices=tuple(indices),
             plan_id=self._checkpoint.plan_id(batch_id),
             before=self._checkpoint.plan_id(batch_id - 1) if batch_id else None,
         )
 
     def _first(self, index: int, line: SourceOffsets) -> Offsets:
-        found = self._checkpoint.initial(index)
-        if found is None and not line.id.isdigit():
-            found = self._checkpoint.initial(line.id)  # a source with a name (Spark 4.2)
-        if found is None:
-            where = FileFinding(file=f"sources/{index}/0", kind=FileFindingKind.MISSING)
-            raise CheckpointError(str(self._checkpoint.location), where)
-        return found
+        offsets = self._checkpoint.initial(index)
+        if offsets is None and not line.id.isdigit():
+            offsets = self._checkpoint.initial(line.id)  # a source with a name (Spark 4.2)
+        if offsets is None:
+            finding = FileFinding(file=f"sources/{index}/0", kind=FileFindingKind.MISSING)
+            raise CheckpointError(str(self._checkpoint.location), finding)
+        return offsets
 
 
 def distinct_sources(
@@ -157,8 +157,8 @@ def _distinct(
     lines: tuple[SourceOffsets, ...], before: Mapping[str, Offsets]
 ) -> tuple[SourceOffsets, ...]:
     """Each stream once: one that the plan reads in several places has a line for each."""
-    found: dict[object, SourceOffsets] = {}
+    distinct: dict[object, SourceOffsets] = {}
     for line in lines:
-        same = line.id if line.text is None else (line.text, before.get(line.id))
-        found.setdefault(same, line)
-    return tuple(found.values())
+        stream = line.id if line.text is None else (line.text, before.get(line.id))
+        distinct.setdefault(stream, line)
+    return tuple(distinct.values())

@@ -24,7 +24,7 @@ Queries:
 - Options are never read in `onQueryStarted`: the sources do not exist yet, and `logicalPlan` is a
   lazy value that must be computed by the query's own thread. `LiveQueries` holds started queries
   until their end is processed, because they answer after their end too.
-- Without the shim, `source_options` and `by_reflection` take the same steps over py4j. Tests
+- Without the shim, `options_by_reflection` and `by_reflection` take the same steps over py4j. Tests
   compare both ways for every shape of query, and for every way in which a query can go on between
   two of the questions. One position costs 3 round trips with the shim, 30 to 70 without.
 """

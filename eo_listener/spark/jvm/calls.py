@@ -20,27 +20,27 @@ FAILURES = (Py4JError, PySparkException, OSError)
 
 
 @contextmanager
-def asking(what: str) -> Iterator[None]:
-    """Raise JvmError for whatever py4j raises inside; `what` is an infinitive: "read ..."."""
+def asking(task: str) -> Iterator[None]:
+    """Raise JvmError for whatever py4j raises inside; `task` is an infinitive: "read ..."."""
     try:
         yield
     except Py4JJavaError as error:
         raise JvmError(
-            f"Spark's JVM failed to {what}", cause=_cause_of(error)
+            f"Spark's JVM failed to {task}", cause=_cause_of(error)
         ) from without_secrets(error)
     except PySparkException as error:
         raise JvmError(
-            f"Spark's JVM failed to {what}", cause=type(error).__name__
+            f"Spark's JVM failed to {task}", cause=type(error).__name__
         ) from without_secrets(error)
     except FAILURES as error:
         raise JvmError(
-            f"cannot reach Spark's JVM to {what}",
+            f"cannot reach Spark's JVM to {task}",
             cause=f"it may have ended ({type(error).__name__})",
         ) from error
 
 
 def call(target: Any, method: str) -> Any:
-    """The answer of a method without arguments, or None when `target` has no such method."""
+    """The answer of a method without arguments, or None if `target` has no such method."""
     try:
         return getattr(target, method)()
     except (Py4JJavaError, Py4JNetworkError):
@@ -64,18 +64,18 @@ _DEPTH: Final = 20  # causes of causes; an exception can be among its own
 
 @dataclass(frozen=True, slots=True)
 class Thrown:
-    """A Java exception: its class and the superclasses of that, and all that it `said`.
+    """A Java exception: its class with all superclasses, and its whole `message`.
 
-    The first line of that, `text`, may quote names, and no value of a row.
+    The first line of the message, `text`, may quote names, and no value of a row.
     """
 
     classes: tuple[str, ...]
-    said: str = field(repr=False)
+    message: str = field(repr=False)
 
     @property
     def text(self) -> str:
         """The first line; the class if it has no text."""
-        lines = self.said.strip().splitlines()
+        lines = self.message.strip().splitlines()
         return lines[0] if lines else self.classes[0]
 
 
@@ -84,20 +84,20 @@ def thrown(error: BaseException) -> tuple[Thrown, ...]:
 
     Nothing if there is no Java exception, or if the JVM has gone.
     """
-    found: list[Thrown] = []
+    chain: list[Thrown] = []
     try:
         # As Py4JJavaError has it, or an exception that pyspark has made of one.
-        one = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-        while one is not None and len(found) < _DEPTH:
-            found.append(Thrown(_classes(one), str(one.getMessage() or "")))
-            one = one.getCause()
+        exception = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+        while exception is not None and len(chain) < _DEPTH:
+            chain.append(Thrown(_classes(exception), str(exception.getMessage() or "")))
+            exception = exception.getCause()
     except FAILURES:
         return ()
-    return tuple(found)
+    return tuple(chain)
 
 
-def _classes(one: Any) -> tuple[str, ...]:
-    kind = one.getClass()
+def _classes(exception: Any) -> tuple[str, ...]:
+    kind = exception.getClass()
     names = [str(kind.getName())]
     while names[-1] != "java.lang.Throwable":
         kind = kind.getSuperclass()

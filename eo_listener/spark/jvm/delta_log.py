@@ -8,6 +8,7 @@ built again after each commit before it answered.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import class_of
-from eo_listener.spark.jvm.sessions import there_are, working_in
+from eo_listener.spark.jvm.sessions import candidate_sessions, working_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,11 +49,11 @@ class DeltaTable:
 
 def session_here() -> SparkSession | None:
     """The classic session that this thread works in, or else another one; None without one."""
-    classic = (one for one in there_are() if getattr(one, "_jsparkSession", None) is not None)
-    return next(classic, None)
+    sessions = candidate_sessions()
+    return next((s for s in sessions if getattr(s, "_jsparkSession", None) is not None), None)
 
 
-def cloned(session: SparkSession, settings: Mapping[str, str]) -> Any:
+def clone_session(session: SparkSession, settings: Mapping[str, str]) -> Any:
     """A session of the JVM that knows all that `session` does, with these settings.
 
     One of pyspark would become the one that `RDD.toDF` makes everybody's frames in. Raises
@@ -72,12 +73,12 @@ def application(session: SparkSession) -> str:
 
 
 def log_stores(session: SparkSession) -> dict[str, str]:
-    """Which LogStores were set at the start of the application, by setting. Raises JvmError."""
+    """The LogStores set at the start of the application, by setting. Raises JvmError."""
     with asking("read its settings"):
-        given = session.sparkContext.getConf().getAll()  # Delta looks at no session's
+        settings = session.sparkContext.getConf().getAll()  # Delta looks at no session's
         return {
             name: value
-            for name, value in given
+            for name, value in settings
             if name.removeprefix("spark.").startswith(LOG_STORE)
         }
 
@@ -89,17 +90,17 @@ def current_database(session: SparkSession) -> str:
 
 
 def library_version(session: SparkSession) -> str | None:
-    """The version of Delta Lake that its JVM has loaded; None if there is none.
+    """The version of Delta Lake that its JVM has loaded; None without it.
 
     Raises JvmError.
     """
     with asking("find Delta Lake"):
-        found = class_of(_jvm(session), "io.delta.package")
-        return None if found is None else str(found.VERSION())
+        package = class_of(_jvm(session), "io.delta.package")
+        return None if package is None else str(package.VERSION())
 
 
 def has_extension(session: SparkSession) -> bool:
-    """Return True if it reads SQL by Delta's parser; not known where another extension came after.
+    """Return True if it reads SQL by Delta's parser; not known if another extension came after.
 
     Raises JvmError.
     """
@@ -111,9 +112,9 @@ def has_extension(session: SparkSession) -> bool:
 def qualified_location(session: SparkSession, path: str) -> str:
     """`path` with the scheme that Spark gives it. Raises JvmError."""
     with asking("find the file system of a table"):
-        found = _class(session, _PATH)(path)
-        files = found.getFileSystem(_hadoop(session))
-        return str(files.makeQualified(found).toString())
+        location = _class(session, _PATH)(path)
+        files = location.getFileSystem(_hadoop(session))
+        return str(files.makeQualified(location).toString())
 
 
 def location_of(session: SparkSession, name: str) -> str | None:
@@ -122,8 +123,8 @@ def location_of(session: SparkSession, name: str) -> str | None:
         if not session.catalog.tableExists(name):
             return None
         tables = _jvm(session).io.delta.tables.DeltaTable
-        found = tables.forName(_java(session), name).deltaLog().dataPath()
-        return str(found.toString())
+        location = tables.forName(_java(session), name).deltaLog().dataPath()
+        return str(location.toString())
 
 
 def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> DeltaTable | None:
@@ -149,10 +150,10 @@ def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[st
     """The protocol of the table there, as Delta says it, and its properties. Raises JvmError."""
     with working_in(session), asking("read the properties of a Delta table"):
         snapshot = _snapshot(session, location, fresh=False)
-        found = snapshot.metadata().configuration()
-        names = str(found.keys().mkString("\n")).split("\n")
+        properties = snapshot.metadata().configuration()
+        names = str(properties.keys().mkString("\n")).split("\n")
         return str(snapshot.protocol().simpleString()), {
-            name: str(found.apply(name)) for name in names if name
+            name: str(properties.apply(name)) for name in names if name
         }
 
 
@@ -162,9 +163,9 @@ def transactions(session: SparkSession, location: str, prefix: str) -> dict[str,
     Builds Delta's state, which takes seconds for a large table. Raises JvmError.
     """
     with working_in(session), asking("read the application ids of a Delta table"):
-        known = _snapshot(session, location, fresh=False).transactions()
-        names = str(known.keys().mkString("\n")).split("\n")
-        return {name: int(known.apply(name)) for name in names if name.startswith(prefix)}
+        versions = _snapshot(session, location, fresh=False).transactions()
+        names = str(versions.keys().mkString("\n")).split("\n")
+        return {name: int(versions.apply(name)) for name in names if name.startswith(prefix)}
 
 
 class DeltaLogFiles:
@@ -184,7 +185,9 @@ class DeltaLogFiles:
         makes the file, if the writer could not.
         """
         with working_in(self._session), asking("list the log of a Delta table"):
-            log = _logs(self._session).forTable(_java(self._session), self._folder.getParent())
+            log = _class(self._session, _LOGS).forTable(
+                _java(self._session), self._folder.getParent()
+            )
             log.store().listFrom(self._path(version), _hadoop(self._session))
 
     def stamp(self, version: int) -> str | None:
@@ -217,35 +220,28 @@ class DeltaLogFiles:
         return self._paths(self._folder, f"{version:020d}.json")
 
     def _lines(self, path: Any, length: int) -> Iterator[str]:
-        begun, at = b"", 0
+        rest, at = b"", 0
         while at < length:
             size = min(_CHUNK, length - at)
-            begun += self._read(path, at, size)
+            rest += self._read(path, at, size)
             at += size
-            *whole, begun = begun.split(b"\n")
+            *whole, rest = rest.split(b"\n")
             yield from (line.decode() for line in whole if line)
-        if begun:
-            yield begun.decode()
+        if rest:
+            yield rest.decode()
 
     def _read(self, path: Any, at: int, size: int) -> bytes:
-        with asking("read a commit of a Delta table"):
-            stream = self._files.open(path)
-            try:
-                stream.seek(at)
-                return bytes(self._bytes.toByteArray(stream, size))
-            finally:
-                stream.close()
+        reading = asking("read a commit of a Delta table")
+        with reading, closing(self._files.open(path)) as stream:
+            stream.seek(at)
+            return bytes(self._bytes.toByteArray(stream, size))
 
 
 def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
-    logs = _logs(session)
+    logs = _class(session, _LOGS)
     if fresh:  # what is kept may be of a table that was dropped meanwhile
         logs.invalidateCache(_java(session), _class(session, _PATH)(location))
     return logs.forTable(_java(session), location).unsafeVolatileSnapshot()
-
-
-def _logs(session: SparkSession) -> Any:
-    return _class(session, _LOGS)
 
 
 def _class(session: SparkSession, name: str) -> Any:

@@ -22,10 +22,10 @@ from eo_listener.spark.jvm.running_query import (
     find,
     is_kafka,
     query_mode,
+    source_options,
     streams,
 )
 from eo_listener.spark.jvm.shim_client import JvmShimClient
-from eo_listener.spark.jvm.source_options import source_options
 
 _KEPT = 1000  # a bound for runs whose end was never reported: each holds a query's plan in the JVM
 
@@ -40,7 +40,7 @@ class LiveQueries:
     """
 
     def __init__(self) -> None:
-        self._held: OrderedDict[str, RunningQuery] = OrderedDict()
+        self._queries: OrderedDict[str, RunningQuery] = OrderedDict()
         self._session: SparkSession | None = None
         self._closed = False
 
@@ -52,14 +52,14 @@ class LiveQueries:
         """Hold a query; returns at once. After `close` none is held."""
         if self._closed:
             return
-        self._held[query.run_id] = query
-        while len(self._held) > _KEPT:
-            self._held.popitem(last=False)
+        self._queries[query.run_id] = query
+        while len(self._queries) > _KEPT:
+            self._queries.popitem(last=False)
 
     def close(self) -> None:
         """Release all queries: a listener may stay registered, and receive more."""
         self._closed = True
-        self._held.clear()
+        self._queries.clear()
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
         """Reader options of the Kafka sources by index. Raises JvmError."""
@@ -78,23 +78,23 @@ class LiveQueries:
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
         """Return True if the run is over, reported or not. Raises JvmError."""
-        query = self._found(query_id, run_id)
+        query = self._find(query_id, run_id)
         if query is None and self._session is None:
             raise _gone(query_id)
         return query is None or query.has_ended()
 
     def forget(self, run_id: str) -> None:
         """Release a query."""
-        self._held.pop(run_id, None)
+        self._queries.pop(run_id, None)
 
     def _query(self, query_id: str, run_id: str) -> RunningQuery:
-        query = self._found(query_id, run_id)
+        query = self._find(query_id, run_id)
         if query is None:
             raise _gone(query_id)
         return query
 
-    def _found(self, query_id: str, run_id: str) -> RunningQuery | None:
-        query = self._held.get(run_id)
+    def _find(self, query_id: str, run_id: str) -> RunningQuery | None:
+        query = self._queries.get(run_id)
         if query is None and self._session is not None:
             query = find(self._session, query_id, run_id)
             if query is not None:
@@ -226,8 +226,8 @@ def _in_memory(query: RunningQuery) -> LivePosition:
     batch = query.batch() if context is None else int(context.batchId())
     committed = execution.committedOffsets()
     ended = start is not None and not start.equals(committed)
-    found = [(stream, committed.get(stream)) for stream in distinct_streams(execution)]
-    return shim.position_of(batch if ended else batch - 1, _texts(execution, found))
+    offsets = [(stream, committed.get(stream)) for stream in distinct_streams(execution)]
+    return shim.position_of(batch if ended else batch - 1, _texts(execution, offsets))
 
 
 def _on_disk(query: RunningQuery) -> LivePosition:
@@ -254,11 +254,11 @@ def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
         yield name._2(), named.apply(name._1())  # noqa: SLF001 - what Scala calls the parts of a pair
 
 
-def _texts(execution: Any, found: Any) -> dict[int, str]:
+def _texts(execution: Any, offsets: Any) -> dict[int, str]:
     """The JSON of each offset (a Scala Option), by the index of its stream; Kafka only."""
     counted = distinct_streams(execution)
     return {
         counted.index(stream): str(offset.get().json())
-        for stream, offset in found
+        for stream, offset in offsets
         if offset.isDefined() and is_kafka(stream)
     }

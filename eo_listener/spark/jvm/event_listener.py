@@ -48,8 +48,8 @@ class RunClaims:
             self._claimed.popitem(last=False)
         with asking("assign a run to this listener"):
             if not self._resolved:
-                found = class_of(self._jvm, f"{SHIM_ROOT}.OffsetCommitListener")
-                self._claim = None if found is None else found.claim
+                listener = class_of(self._jvm, f"{SHIM_ROOT}.OffsetCommitListener")
+                self._claim = None if listener is None else listener.claim
                 self._resolved = True
             if self._claim is not None:
                 self._claim(run_id)

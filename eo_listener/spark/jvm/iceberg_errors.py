@@ -26,21 +26,21 @@ class ThrownError(Exception):
         self.classes = classes
         self.text = secrets.hidden(text)
         self.causes = tuple(map(secrets.hidden, causes))
-        self._said = (text, *causes)  # a password may be a word of what is asked for
+        self._texts = (text, *causes)  # a password may be a word of a phrase
         super().__init__(self.text)
 
     def is_any(self, *names: str) -> bool:
         """Return True if one of the classes has one of these names, without its package."""
-        return any(one.rpartition(".")[2] in names for one in self.classes)
+        return any(name.rpartition(".")[2] in names for name in self.classes)
 
     def says(self, *phrases: str) -> bool:
         """Return True if one of these is in its text, or in that of a cause."""
-        return any(phrase in text for text in self._said for phrase in phrases)
+        return any(phrase in text for text in self._texts for phrase in phrases)
 
 
 @contextmanager
 def java_errors() -> Iterator[None]:
-    """Raise ThrownError for what Java throws inside, JvmError where Java is gone."""
+    """Raise ThrownError for what Java throws inside, JvmError if Java is gone."""
     try:
         yield
     except FAILURES as error:
@@ -49,8 +49,8 @@ def java_errors() -> Iterator[None]:
             with asking("work on an Iceberg table"):
                 raise
         secrets = Secrets.configured()
-        classes = tuple(one.classes[0] for one in chain)
-        said, *causes = (one.said or one.text for one in chain)
+        classes = tuple(exception.classes[0] for exception in chain)
+        text, *causes = (exception.message or exception.text for exception in chain)
         raise ThrownError(
-            classes, said, causes=tuple(causes), secrets=secrets
+            classes, text, causes=tuple(causes), secrets=secrets
         ) from without_secrets(error, secrets)

@@ -53,9 +53,9 @@ class MetadataLog:
         `child` is the snapshot that was made of it, and `committed` that one's time in ms.
         """
         for metadata in self._likely(child, committed):
-            found = metadata.snapshot(snapshot_id)
-            if found is not None:
-                return found
+            snapshot = metadata.snapshot(snapshot_id)
+            if snapshot is not None:
+                return snapshot
         return None
 
     def _likely(self, child: int, committed: int) -> Iterator[Any]:
@@ -79,8 +79,8 @@ class MetadataLog:
             read_one = True
             if metadata.snapshot(child) is not None:
                 break
-        for one in before[-1:]:
-            if one in self._entries and (metadata := self._open(*one)) is not None:
+        for entry in before[-1:]:
+            if entry in self._entries and (metadata := self._open(*entry)) is not None:
                 yield metadata
 
     def _place(self, committed: int) -> tuple[int, int]:
@@ -111,8 +111,8 @@ class MetadataLog:
             return None
         metadata = self._read(file)
         if metadata is None:  # Iceberg deletes the oldest first
-            kept = [n for n, one in enumerate(self._entries) if one[1] == file]
-            del self._entries[: kept[0] + 1 if kept else 0]
+            places = [n for n, entry in enumerate(self._entries) if entry[1] == file]
+            del self._entries[: places[0] + 1 if places else 0]
             self._whole = True
             self.search = search._replace(deleted=file)
             return None
@@ -126,4 +126,4 @@ class MetadataLog:
 
 def _entries(metadata: Any) -> list[tuple[int, str]]:
     """The files before it, as its log has them: time in ms and place, the oldest first."""
-    return [(int(one.timestampMillis()), str(one.file())) for one in metadata.previousFiles()]
+    return [(int(entry.timestampMillis()), str(entry.file())) for entry in metadata.previousFiles()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eo_listener.errors import JvmError
@@ -10,7 +10,7 @@ from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog, MetadataSearch
 from eo_listener.spark.jvm.running_jvm import class_of
-from eo_listener.spark.jvm.sessions import there_are, working_in
+from eo_listener.spark.jvm.sessions import candidate_sessions, working_in
 
 MAIN: Final = "main"
 _UTIL: Final = "org.apache.iceberg.spark.Spark3Util"
@@ -38,26 +38,26 @@ class MainMovedError(Exception):
     """The table is not as it was when a change was decided; nothing was changed."""
 
 
-def session(catalog: str, known: Any = None) -> Any:
-    """A session that has the catalog: that which this thread works in, `known`, or another one.
+def session(catalog: str, default: Any = None) -> Any:
+    """A session that has the catalog: the one of this thread, `default`, or another one.
 
     If none has it, the first of these that exists. Raises JvmError without any.
     """
-    there = there_are(known)
+    sessions = candidate_sessions(default)
     with asking("find a session"):
-        for one in there:
-            if one.conf.get(f"spark.sql.catalog.{catalog}", None) is not None:
-                return one
-    if not there:
+        for spark in sessions:
+            if spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None:
+                return spark
+    if not sessions:
         raise JvmError(
             "there is no Spark session, which is needed to read an Iceberg table",
             fix="Create a session first: configure(SparkSession.builder...).getOrCreate()",
         )
-    return there[0]
+    return sessions[0]
 
 
 def runtime_jar(spark: Any) -> str | None:
-    """The origin of Iceberg's classes, empty if unknown; None if there are none.
+    """The origin of Iceberg's classes, empty if unknown; None without them.
 
     Raises JvmError.
     """
@@ -75,7 +75,8 @@ def release(spark: Any) -> tuple[str, bool]:
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
         methods = loader.loadClass("org.apache.iceberg.ManageSnapshots").getMethods()
         build: Any = class_of(spark._jvm, "org.apache.iceberg.IcebergBuild")  # noqa: SLF001  # as above
-        return str(build.version()), any(one.getName() == "fastForwardBranch" for one in methods)
+        can_move = any(method.getName() == "fastForwardBranch" for method in methods)
+        return str(build.version()), can_move
 
 
 def columns_as_sql(frame: Any) -> str:
@@ -91,10 +92,10 @@ class IcebergTable:
     ThrownError and JvmError.
     """
 
-    def __init__(self, spark: Any, table: Any, found: Any = None) -> None:
+    def __init__(self, spark: Any, table: Any, address: Any = None) -> None:
         self._jvm = spark._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM
         self._table = table
-        self._found = found
+        self._address = address
         self.refresh()
 
     @classmethod
@@ -109,30 +110,30 @@ class IcebergTable:
             util = class_of(spark._jvm, _UTIL)  # noqa: SLF001  # as above
             if util is None:
                 raise JvmError("Spark's JVM lacks Iceberg's classes")
-            found = util.catalogAndIdentifier(spark._jsparkSession, name)  # noqa: SLF001  # as above
-            if found.catalog().name() != catalog:
+            address = util.catalogAndIdentifier(spark._jsparkSession, name)  # noqa: SLF001  # as above
+            if address.catalog().name() != catalog:
                 return None  # Spark takes an unknown first part for a namespace
-            found.catalog().invalidateTable(found.identifier())
+            address.catalog().invalidateTable(address.identifier())
             loaded = util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001  # as above
-            found.catalog().invalidateTable(found.identifier())
-            return cls(spark, loaded, found)
+            address.catalog().invalidateTable(address.identifier())
+            return cls(spark, loaded, address)
 
     def uncache(self) -> None:
         """Have the session read the table from the catalog the next time it uses it.
 
         It keeps a table as it was for 30 s after its last use, whatever else has written to it.
         """
-        if self._found is not None:
+        if self._address is not None:
             with java_errors():
-                self._found.catalog().invalidateTable(self._found.identifier())
+                self._address.catalog().invalidateTable(self._address.identifier())
 
     def refresh(self) -> None:
         """Read the table's metadata from the catalog."""
         with java_errors():
-            found = self._table.operations().refresh()
-            if found is None:  # of a table that is gone, when that was thrown once already
+            metadata = self._table.operations().refresh()
+            if metadata is None:  # of a table that is gone, when that was thrown once already
                 raise ThrownError((_NO_TABLE,), "Table does not exist")
-            self._metadata = found
+            self._metadata = metadata
             self.version = str(self._metadata.metadataFileLocation())
             current = self._metadata.currentSnapshot()
             self.main: int | None = None if current is None else current.snapshotId()
@@ -187,11 +188,11 @@ class IcebergTable:
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
         """Return True if main was ever at a snapshot of the time `committed`, in milliseconds.
 
-        None where the table's history is not that long: what has expired ends it.
+        None if the table's history is not that long: what has expired ends it.
         """
         with java_errors():
             history = self._metadata.snapshotLog()
-            if any(one.snapshotId() == snapshot_id for one in history):
+            if any(entry.snapshotId() == snapshot_id for entry in history):
                 return True
             began = None if history.isEmpty() else history.get(0).timestampMillis()
             return False if began is not None and began <= committed else None
@@ -206,10 +207,10 @@ class IcebergTable:
         with java_errors():
             snapshots, added = self._metadata.snapshots(), []
             for index in reversed(range(snapshots.size())):
-                found = snapshots.get(index).snapshotId()
-                if found == snapshot_id:
+                added_id = snapshots.get(index).snapshotId()
+                if added_id == snapshot_id:
                     break
-                added.append(found)
+                added.append(added_id)
             return added
 
     def is_readable(self, snapshot_id: int) -> bool:
@@ -231,7 +232,7 @@ class IcebergTable:
         With `summary` that is an empty one of its own, which has it. Raises MainMovedError.
         """
         with java_errors():
-            transaction = self._begun(at)
+            transaction = self._begin(at)
             if summary is not None:
                 append = transaction.table().newFastAppend().toBranch(name)
                 _summarized(append, summary).commit()
@@ -262,7 +263,7 @@ class IcebergTable:
         which no other commit may come before. Raises MainMovedError.
         """
         with java_errors():
-            transaction = self._begun(at)
+            transaction = self._begin(at)
             if summary is not None:
                 append = transaction.table().newFastAppend().toBranch(branch)
                 _summarized(append, summary).commit()
@@ -285,7 +286,7 @@ class IcebergTable:
         """
         with java_errors():
             changed = self._changed(self.branches[staged])
-            transaction = self._begun(at)
+            transaction = self._begin(at)
             refs = transaction.manageSnapshots().createBranch(branch, at)
             refs.setMaxRefAgeMs(branch, _FOREVER).commit()
             if root is not None:
@@ -301,21 +302,21 @@ class IcebergTable:
         These must have left all rows as they were. They have taken no file away that it is about.
         """
         with java_errors():
-            util, moved = self._jvm_class(_FILE_UTIL), tuple(moves)
-            if any(self._metadata.snapshot(one) is None for one in moved):
+            util, moved = class_of(self._jvm, _FILE_UTIL), tuple(moves)
+            if any(self._metadata.snapshot(move) is None for move in moved):
                 return False  # it has expired since its summary was read
             return holds(self._changed(snapshot_id), map(self._changed, moved), util)
 
     def _changed(self, snapshot_id: int) -> ChangedFiles:
-        return ChangedFiles.of(self._metadata.snapshot(snapshot_id), self._table.io())
+        return ChangedFiles.from_snapshot(self._metadata.snapshot(snapshot_id), self._table.io())
 
-    def _begun(self, at: int | None) -> Any:
+    def _begin(self, at: int | None) -> Any:
         """Begin a transaction on the metadata that were looked at, in which main is at `at`."""
         transaction = self._table.newTransaction()
         start = transaction.startMetadata()
-        seen = start.metadataFileLocation() == self._metadata.metadataFileLocation()
+        current = start.metadataFileLocation() == self._metadata.metadataFileLocation()
         # Another thread's refresh can come between the two that a transaction begins with.
-        if not seen or not start.equals(transaction.currentMetadata()) or self.main != at:
+        if not current or not start.equals(transaction.currentMetadata()) or self.main != at:
             raise MainMovedError
         return transaction
 
@@ -327,8 +328,8 @@ class IcebergTable:
             refs = refs.fastForwardBranch(MAIN, branch)
         else:
             refs = refs.createBranch(MAIN, transaction.table().snapshot(branch).snapshotId())
-        for other in drop:
-            refs = refs.removeBranch(other)
+        for name in drop:
+            refs = refs.removeBranch(name)
         refs.setMinSnapshotsToKeep(branch, 1).commit()
         self._commit(transaction)
 
@@ -345,17 +346,16 @@ class IcebergTable:
         """Metadata of a file, None if it was deleted."""
         try:
             with java_errors():
-                return self._jvm_class(_PARSER).read(self._table.io(), file)
+                parser: Any = class_of(self._jvm, _PARSER)
+                return parser.read(self._table.io(), file)
         except ThrownError as error:
             if error.is_any("NotFoundException"):
                 return None
             raise
 
     def _as_json(self, snapshot: Any) -> str | None:
-        return None if snapshot is None else str(self._jvm_class(_SNAPSHOT).toJson(snapshot))
-
-    def _jvm_class(self, name: str) -> Any:
-        return class_of(self._jvm, name)
+        parser: Any = class_of(self._jvm, _SNAPSHOT)
+        return None if snapshot is None else str(parser.toJson(snapshot))
 
 
 def _summarized(append: Any, summary: Mapping[str, str]) -> Any:
@@ -373,7 +373,7 @@ class ChangedFiles(NamedTuple):
     removed_deletes: tuple[Any, ...]
 
     @classmethod
-    def of(cls, snapshot: Any, io: Any) -> ChangedFiles:
+    def from_snapshot(cls, snapshot: Any, io: Any) -> ChangedFiles:
         """Read them from the manifests of a snapshot."""
         return cls(
             _all(snapshot.addedDataFiles(io)),
@@ -384,7 +384,7 @@ class ChangedFiles(NamedTuple):
 
     def gone(self) -> frozenset[str]:
         """The places of files that the table no longer has."""
-        return frozenset(str(one.location()) for one in (*self.removed, *self.removed_deletes))
+        return frozenset(str(file.location()) for file in (*self.removed, *self.removed_deletes))
 
     def needed(self, util: Any) -> frozenset[str] | None:
         """The places of files that the table must have for these changes to mean the same.
@@ -392,10 +392,10 @@ class ChangedFiles(NamedTuple):
         None if a file deletes rows without naming their file. `util` is the Java class that reads
         it.
         """
-        of = [util.referencedDataFileLocation(one) for one in self.added_deletes]
-        if None in of:
+        locations = [util.referencedDataFileLocation(file) for file in self.added_deletes]
+        if None in locations:
             return None
-        return self.gone() | {str(one) for one in of}
+        return self.gone() | {str(file) for file in locations}
 
     @property
     def with_deletes(self) -> bool:
@@ -410,25 +410,18 @@ class ChangedFiles(NamedTuple):
         if self.with_deletes:
             # Else a deletion vector that is replaced is a conflict, and a history that has expired.
             delta = table.newRowDelta().validateFromSnapshot(behind)
-            for file in self.removed:
-                delta.removeRows(file)
-            for file in self.added:
-                delta.addRows(file)
-            for file in self.added_deletes:
-                delta.addDeletes(file)
-            for file in self.removed_deletes:
-                delta.removeDeletes(file)
+            _for_each(delta.removeRows, self.removed)
+            _for_each(delta.addRows, self.added)
+            _for_each(delta.addDeletes, self.added_deletes)
+            _for_each(delta.removeDeletes, self.removed_deletes)
             return delta
         if self.removed:
             overwrite = table.newOverwrite()
-            for file in self.removed:
-                overwrite.deleteFile(file)
-            for file in self.added:
-                overwrite.addFile(file)
+            _for_each(overwrite.deleteFile, self.removed)
+            _for_each(overwrite.addFile, self.added)
             return overwrite
         append = table.newFastAppend()
-        for file in self.added:
-            append.appendFile(file)
+        _for_each(append.appendFile, self.added)
         return append
 
 
@@ -436,17 +429,22 @@ def holds(changed: ChangedFiles, moves: Iterable[ChangedFiles], util: Any) -> bo
     """Return True if `changed` can be repeated after `moves`, which changed no row."""
     needed = changed.needed(util)
     changes = bool(changed.removed) or changed.with_deletes
-    for one in moves:
-        gone = one.gone()
+    for move in moves:
+        gone = move.gone()
         if gone if needed is None else not needed.isdisjoint(gone):
             return False
-        if changes and one.added_deletes:
+        if changes and move.added_deletes:
             return False  # a file has one deletion vector, and others may have written it again
     return True
 
 
-def _all(found: Any) -> tuple[Any, ...]:
-    files, at = [], found.iterator()
-    while at.hasNext():
-        files.append(at.next())
+def _for_each(change: Callable[[Any], object], files: Iterable[Any]) -> None:
+    for file in files:
+        change(file)
+
+
+def _all(iterable: Any) -> tuple[Any, ...]:
+    files, iterator = [], iterable.iterator()
+    while iterator.hasNext():
+        files.append(iterator.next())
     return tuple(files)

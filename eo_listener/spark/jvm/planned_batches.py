@@ -26,8 +26,8 @@ from eo_listener.spark.jvm.running_query import (
     distinct_streams,
     elements,
     is_kafka,
+    source_options,
 )
-from eo_listener.spark.jvm.source_options import source_options
 from eo_listener.spark.shim import position_of
 
 _FORGETFUL: Final = frozenset({"TextSocketMicroBatchStream", "MemoryStream"})
@@ -47,17 +47,12 @@ def refuse_forgetful(streams: Mapping[int, Any]) -> None:
             )
 
 
-def has_offset(progress: Any, streams: Mapping[int, Any]) -> bool:
-    """Return True if one of Spark's StreamProgress has an offset of a stream."""
-    return any(progress.get(stream).isDefined() for stream in streams.values())
-
-
 def counted_sources(
     query: RunningQuery, streams: Mapping[int, Any], batch_id: int
 ) -> CountedSources | None:
-    """Those of `streams` that have an offset in the running batch; None if none has one."""
+    """The streams that have an offset in the running batch; None if none has one."""
     ends = query.execution.availableOffsets()
-    indices = tuple(index for index, one in streams.items() if ends.get(one).isDefined())
+    indices = tuple(index for index, stream in streams.items() if ends.get(stream).isDefined())
     if not indices:
         return None
     before = _plan_id(query, batch_id - 1) if batch_id else None
@@ -65,23 +60,23 @@ def counted_sources(
 
 
 def _plan_id(query: RunningQuery, batch_id: int) -> str:
-    """That of a batch. Spark keeps the newest two in memory, and here says them as in the file."""
+    """The plan id of a batch. Spark has the newest two in memory, and writes them as in files."""
     log = query.execution.offsetLog()
-    found = log.get(batch_id)
-    if not found.isDefined():
+    entry = log.get(batch_id)
+    if not entry.isDefined():
         raise _unknown(batch_id, "the checkpoint lacks it")
     written = query.jvm.java.io.ByteArrayOutputStream()
-    log.serialize(found.get(), written)
+    log.serialize(entry.get(), written)
     try:
         return plan_id(str(written.toString("UTF-8")))
     except Unreadable as error:
         raise _unknown(batch_id, "it has an unknown form") from error
 
 
-def _unknown(batch_id: int, why: str) -> JvmError:
+def _unknown(batch_id: int, reason: str) -> JvmError:
     return JvmError(
         f"cannot determine the offsets that Spark planned for batch {batch_id}",
-        cause=f"offsets/{batch_id}: {why}",
+        cause=f"offsets/{batch_id}: {reason}",
         fix="Restore the checkpoint; if it is whole, report this with the Spark version",
     )
 
@@ -102,12 +97,12 @@ _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a lo
 class _Run:
     """The constant parts of a running query.
 
-    `streams` (those of Kafka), `others` and `options` go by the source's index.
+    `streams` (those of Kafka), `not_kafka` and `options` go by the source's index.
     """
 
     query: RunningQuery
     streams: Mapping[int, Any]
-    others: Mapping[int, Any]
+    not_kafka: Mapping[int, Any]
     options: Mapping[int, Mapping[str, str]] = field(repr=False)
     stateful: bool
     deterministic: bool
@@ -120,7 +115,7 @@ class LivePlans:
     A plan takes about 3 ms, and `read_logs` 5 ms for 1 partition, 8 for 100, 140 for 1,000.
 
     `read_logs` is called once for each Kafka source of every batch; `initial` only if Spark itself
-    does not report where a source began.
+    does not report the start of a source.
     """
 
     def __init__(self, read_logs: ReadLogs, initial: ReadInitial) -> None:
@@ -138,8 +133,8 @@ class LivePlans:
             run = self._run_of(frame)
             _check_batch(run.query, batch_id)
             sources, continued = self._sources(run, batch_id)
-            counted = counted_sources(run.query, run.others, batch_id)
-        found = [
+            counted = counted_sources(run.query, run.not_kafka, batch_id)
+        snapshots = [
             self._read_logs(run.options[index], ranges.keys()) for index, ranges in sources.items()
         ]
         return PlannedBatch(
@@ -151,9 +146,11 @@ class LivePlans:
             counted=counted,
             stateful=run.stateful,
             deterministic=run.deterministic,
-            topic_ids={topic: one for logs in found for topic, one in logs.topic_ids.items()},
-            log_starts={tp: start for logs in found for tp, start in logs.starts.items()},
-            log_ends={tp: end for logs in found for tp, end in logs.ends.items()},
+            topic_ids={
+                topic: topic_id for logs in snapshots for topic, topic_id in logs.topic_ids.items()
+            },
+            log_starts={tp: start for logs in snapshots for tp, start in logs.starts.items()},
+            log_ends={tp: end for logs in snapshots for tp, end in logs.ends.items()},
             has_log_bounds=True,
             continued=continued,
         )
@@ -167,11 +164,11 @@ class LivePlans:
         if run is None:
             return {}
         with asking("read the offsets at which the query began"):
-            noted = _noted(run)
-            if noted < len(run.streams):
+            recorded = _recorded_starts(run)
+            if recorded < len(run.streams):
                 raise JvmError(
                     "cannot determine the offsets at which the query began",
-                    cause=f"{run.checkpoint}/sources has them for {noted} of "
+                    cause=f"{run.checkpoint}/sources has them for {recorded} of "
                     f"{len(run.streams)} Kafka sources",
                 )
             return {
@@ -185,7 +182,8 @@ class LivePlans:
     ) -> tuple[dict[int, dict[TopicPartition, OffsetRange]], frozenset[TopicPartition]]:
         """The ranges of each source, and the partitions that an earlier batch has read."""
         execution = run.query.execution
-        starts = _offsets(execution.committedOffsets(), run.streams, batch_id)
+        committed = execution.committedOffsets()
+        starts = _offsets(committed, run.streams, batch_id)
         ends = _offsets(execution.availableOffsets(), run.streams, batch_id)
         sources = {
             index: offset_ranges(
@@ -194,7 +192,7 @@ class LivePlans:
             for index, until in ends.items()
         }
         read = {tp for offsets in starts.values() for tp in offsets}
-        if has_offset(execution.committedOffsets(), run.others):
+        if any(committed.get(stream).isDefined() for stream in run.not_kafka.values()):
             read.add(BATCHES)
         return sources, frozenset(read)
 
@@ -203,26 +201,26 @@ class LivePlans:
         try:
             text = str(run.streams[index].initialOffset().json())  # it reads `sources/<index>/0`
         except FAILURES:  # a V1 source has no such method, and another thread no active session
-            found = self._initial(run.checkpoint, index)
+            offsets = self._initial(run.checkpoint, index)
         else:
-            found = position_of(batch_id, {index: text}).committed[index]
-        if found is None:
+            offsets = position_of(batch_id, {index: text}).committed[index]
+        if offsets is None:
             raise JvmError(
                 f"cannot determine the offsets at which source {index} began",
                 cause=f"{run.checkpoint}/sources/{index}/0 is missing or has other content",
                 fix="Start with a new checkpointLocation, from starting_offsets(ledger=...)",
             )
-        return found
+        return offsets
 
     def _run_of(self, frame: Any) -> _Run:
         session = frame._jdf.sparkSession()  # noqa: SLF001  # pyspark offers no public way to it
         if self._run is None or not _is_of(self._run.query.execution, session):
-            self._run = _described(_running(session, frame.sparkSession._jvm))  # noqa: SLF001  # nor to its JVM
+            self._run = _run_facts(_find_query(session, frame.sparkSession._jvm))  # noqa: SLF001  # nor to its JVM
         return self._run
 
 
-def _noted(run: _Run) -> int:
-    """Of how many sources of Kafka the checkpoint has `sources/<source>/0`.
+def _recorded_starts(run: _Run) -> int:
+    """Count the Kafka sources for which the checkpoint has `sources/<source>/0`.
 
     If it is missing, Spark must not be asked: it would take the present offsets, and write them
     down. Other sources keep their own data there.
@@ -233,21 +231,23 @@ def _noted(run: _Run) -> int:
     files = folder.getFileSystem(session.sessionState().newHadoopConf())
     if not files.exists(folder):
         return 0
-    others = set(map(str, run.others))
-    found = files.listStatus(folder)
-    kept = (one.getPath() for one in found if str(one.getPath().getName()) not in others)
-    return sum(1 for path in kept if files.exists(hadoop.Path(path, "0")))
+    not_kafka = set(map(str, run.not_kafka))
+    statuses = files.listStatus(folder)
+    folders = (
+        status.getPath() for status in statuses if str(status.getPath().getName()) not in not_kafka
+    )
+    return sum(1 for path in folders if files.exists(hadoop.Path(path, "0")))
 
 
 def _is_of(execution: Any, session: Any) -> bool:
     return bool(session.equals(execution.sparkSessionForStream()))
 
 
-def _running(session: Any, jvm: Any) -> RunningQuery:
+def _find_query(session: Any, jvm: Any) -> RunningQuery:
     active = session.sharedState().activeStreamingQueries()
     for execution in _candidates(active, session, jvm):
         if execution is not None and _is_of(execution, session):
-            return RunningQuery.of(execution, jvm)
+            return RunningQuery.from_execution(execution, jvm)
     raise JvmError(
         "the batch belongs to no running query",
         cause="the function was called outside foreachBatch, or its query was stopped",
@@ -264,18 +264,18 @@ def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
         yield active.get(query_id)
 
 
-def _described(query: RunningQuery) -> _Run:
+def _run_facts(query: RunningQuery) -> _Run:
     execution = query.execution
     streams = distinct_streams(execution)
     kafka = {index: stream for index, stream in enumerate(streams) if is_kafka(stream)}
-    others = {index: stream for index, stream in enumerate(streams) if index not in kafka}
-    refuse_forgetful(others)
-    found = source_options(query)
+    not_kafka = {index: stream for index, stream in enumerate(streams) if index not in kafka}
+    refuse_forgetful(not_kafka)
+    options = source_options(query)
     return _Run(
         query=query,
         streams=kafka,
-        others=others,
-        options={source.index: source.options for source in found if source.kafka},
+        not_kafka=not_kafka,
+        options={source.index: source.options for source in options if source.kafka},
         stateful=_is_stateful(execution.lastExecution().executedPlan()),
         deterministic=bool(execution.lastExecution().optimizedPlan().deterministic()),
         checkpoint=str(execution.resolvedCheckpointRoot()),

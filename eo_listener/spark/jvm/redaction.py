@@ -59,23 +59,23 @@ class Secrets:
             text = str(getattr(jvm, _CONF).get().getAllConfs().mkString(_BETWEEN))
             hadoop: Any = context._jsc.hadoopConfiguration()  # noqa: SLF001  # as above
             of_hadoop = dict(hadoop.getValByRegex(_NAME))
-            pairs = [one.partition(" -> ")[::2] for one in text.split(_BETWEEN)]
+            pairs = [setting.partition(" -> ")[::2] for setting in text.split(_BETWEEN)]
             if not any(name == _APPLICATION for name, _ in pairs):  # of no session here
                 pairs += context.getConf().getAll()
             pairs += of_hadoop.items()
         except Exception:  # noqa: BLE001  # asked while another error is on its way, which counts
             return cls()  # the JVM or the session has ended, or a setting cannot be read
-        return cls.of(value for name, value in pairs if re.fullmatch(_NAME, name))
+        return cls.from_values(value for name, value in pairs if re.fullmatch(_NAME, name))
 
     @classmethod
-    def of(cls, values: Any) -> Secrets:
+    def from_values(cls, values: Any) -> Secrets:
         """These values, also as a URL has them, and what stands behind an id (`id:secret`)."""
-        found: set[str] = set()
+        secrets: set[str] = set()
         for value in values:
-            for one in (value, value.partition(":")[2]):
-                if len(one) >= _SHORTEST and one.lower() not in _NO_SECRETS:
-                    found |= {one, quote(one, safe="")}
-        return cls(tuple(sorted(found, key=len, reverse=True)))
+            for text in (value, value.partition(":")[2]):
+                if len(text) >= _SHORTEST and text.lower() not in _NO_SECRETS:
+                    secrets |= {text, quote(text, safe="")}
+        return cls(tuple(sorted(secrets, key=len, reverse=True)))
 
     def hidden(self, text: str) -> str:
         """The text with `***` in their place, and in that of what looks like a secret."""

@@ -8,15 +8,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.kafka_options import Partitioner
-from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
-from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, class_of
+from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, require_shim_class
 
 _SINK: Final = f"{SHIM_ROOT}.sink"
 
 
 class IdentityHeader(NamedTuple):
-    """The header of a record by which its row is known: `before`, the identity, and `after`."""
+    """The header that identifies a record's row: its name, and the text around the identity."""
 
     name: str
     before: str
@@ -48,8 +47,8 @@ def write_rows(
     )
     session = frame.sparkSession
     with _arranging():
-        packer = _shim(session, "PackedRows")
-        records = packer.records(frame._jdf, argument)  # noqa: SLF001  # pyspark offers no public way to its JVM
+        packer = require_shim_class(session._jvm, "sink.PackedRows")  # noqa: SLF001  # pyspark offers no public way to its JVM
+        records = packer.records(frame._jdf, argument)  # noqa: SLF001  # as above
     computed = records.queryExecution().toRdd().toJavaRDD()
     with _arranging():
         packs = packer.packed(computed, argument)
@@ -83,7 +82,7 @@ def write_identified_rows(
         "after": header.after,
     }
     with _arranging():
-        rows = _shim(frame.sparkSession, "IdentifiedRows")
+        rows = require_shim_class(frame.sparkSession._jvm, "sink.IdentifiedRows")  # noqa: SLF001  # as above
         arranged = rows.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
     _write(frame, batch, arranged, sort=True)
 
@@ -101,17 +100,6 @@ def _argument(
 
 def _arranging() -> AbstractContextManager[None]:
     return asking("arrange the rows of a batch")
-
-
-def _shim(session: Any, name: str) -> Any:
-    found = class_of(session._jvm, f"{_SINK}.{name}")  # noqa: SLF001  # as above
-    if found is None:
-        raise JvmError(
-            "Spark's JVM has no shim, or an older version of it",
-            cause="its jar was not passed to Spark",
-            fix="Pass the jar that `eo-listener jar` names to Spark, with spark.jars or --jars",
-        )
-    return found
 
 
 def _write(frame: Any, batch: str, arranged: Any, *, sort: bool) -> None:

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
 
 SHIM_ROOT: Final = "io.github.eolistener"
@@ -31,13 +32,28 @@ def under_submit() -> bool:
 
 
 def class_of(jvm: Any, name: str) -> Any | None:
-    """Return a class by its full name, in one round trip; None where the JVM does not have it.
+    """Return a class by its full name, in one round trip; None if the JVM does not have it.
 
     Raises what py4j raises.
     """
-    found = getattr(jvm, name)
-    # A class that the JVM does not have py4j takes for one more package.
-    return found if isinstance(found, JavaClass) else None
+    jvm_class = getattr(jvm, name)
+    # py4j takes a class that the JVM does not have for a package.
+    return jvm_class if isinstance(jvm_class, JavaClass) else None
+
+
+def require_shim_class(jvm: Any, name: str) -> Any:
+    """Return a class of the shim, by its name below SHIM_ROOT.
+
+    Raises JvmError if the shim is not loaded, and what py4j raises.
+    """
+    shim_class = class_of(jvm, f"{SHIM_ROOT}.{name}")
+    if shim_class is None:
+        raise JvmError(
+            "Spark's JVM has no shim, or an older version of it",
+            cause="its jar was not passed to Spark",
+            fix="Pass the jar that `eo-listener jar` names to Spark, with spark.jars or --jars",
+        )
+    return shim_class
 
 
 def scala_version(spark: Any) -> str:
@@ -79,5 +95,5 @@ def qualified(path: str) -> str | None:
     jvm: Any = session._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM
     with asking(f"find the file system of {path}"):
         settings = java_session.sessionState().newHadoopConf()  # as StreamingQueryManager does
-        found = jvm.org.apache.hadoop.fs.Path(path)
-        return str(found.getFileSystem(settings).makeQualified(found).toString())
+        location = jvm.org.apache.hadoop.fs.Path(path)
+        return str(location.getFileSystem(settings).makeQualified(location).toString())

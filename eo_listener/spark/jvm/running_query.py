@@ -1,4 +1,4 @@
-"""The live query behind an event: its streams, and how it makes its progress durable."""
+"""The live query behind an event: its streams, their options, and how progress becomes durable."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode
+from eo_listener.spark import shim
 from eo_listener.spark.jvm.calls import asking, call
 from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of
+from eo_listener.spark.shim import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +29,7 @@ class RunningQuery:
     jvm: Any = field(repr=False)
 
     @classmethod
-    def of(cls, execution: Any, jvm: Any) -> RunningQuery:
+    def from_execution(cls, execution: Any, jvm: Any) -> RunningQuery:
         """The run that `execution` is; raises what py4j raises."""
         name = execution.name()
         return cls(
@@ -71,7 +73,7 @@ def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | No
     jvm: Any = session._jvm  # noqa: SLF001 - pyspark offers no public way to its JVM
     with asking("list its running queries"):
         execution = state.activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
-        query = None if execution is None else RunningQuery.of(execution, jvm)
+        query = None if execution is None else RunningQuery.from_execution(execution, jvm)
     return query if query is not None and query.run_id == run_id else None
 
 
@@ -109,8 +111,8 @@ def streams(execution: Any) -> list[Any]:
 
 def distinct_streams(execution: Any) -> list[Any]:
     """The streams in the order of a progress event. None before they are planned."""
-    found = call(execution, "sources")
-    return [] if found is None else list(elements(found.distinct()))
+    sources = call(execution, "sources")
+    return [] if sources is None else list(elements(sources.distinct()))
 
 
 def is_kafka(stream: Any) -> bool:
@@ -164,3 +166,75 @@ def _class_names(execution: Any) -> Iterator[str]:
 def _is_real_time(execution: Any) -> bool:
     trigger = call(execution, "trigger")
     return trigger is not None and trigger.getClass().getSimpleName() == _REAL_TIME
+
+
+_SOURCES_TASK: Final = "read the sources of the query"
+
+
+def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
+    """Return the sources of `query` in the order of its progress events.
+
+    They come from the shim in one call, or without it by asking Spark's objects one by one. Both
+    ways do the same steps; the Java class SourceInspector says why they are right.
+
+    To be called after its first progress event: before, the sources are not planned.
+    Raises JvmError.
+    """
+    inspector = query.shim("SourceInspector")
+    return options_by_reflection(query) if inspector is None else options_by_shim(query, inspector)
+
+
+def options_by_shim(query: RunningQuery, inspector: Any) -> tuple[SourceOptions, ...]:
+    """Ask the class of the shim: one round trip. Raises JvmError."""
+    with asking(_SOURCES_TASK):
+        text = inspector.inspect(query.execution)
+    return shim.sources(text)
+
+
+def options_by_reflection(query: RunningQuery) -> tuple[SourceOptions, ...]:
+    """Ask Spark's objects: some tens of round trips. Raises JvmError."""
+    with asking(_SOURCES_TASK):
+        streams = distinct_streams(query.execution)
+        if not streams:
+            raise JvmError(
+                f"Spark's JVM failed to {_SOURCES_TASK}",
+                cause="the query has not planned its sources yet",
+            )
+        options = _kafka_options(query.execution, [s for s in streams if is_kafka(s)])
+        return tuple(
+            SourceOptions(
+                index=index,
+                kafka=is_kafka(stream),
+                options=MappingProxyType(_options_of(stream, options) if is_kafka(stream) else {}),
+            )
+            for index, stream in enumerate(streams)
+        )
+
+
+def _kafka_options(execution: Any, streams: list[Any]) -> list[tuple[Any, dict[str, str]]]:
+    planned = list(elements(execution.logicalPlan().collectLeaves()))
+    analyzed = list(elements(execution.analyzedPlan().collectLeaves()))
+    matched = len(planned) == len(analyzed)
+    by_stream = []
+    for place, leaf in enumerate(planned):
+        stream = call(leaf, "stream") or call(leaf, "source")
+        if stream is None or stream not in streams:
+            continue
+        relation = call(leaf, "relation")
+        options = None if relation is None else call(relation, "options")
+        if options is None and matched:
+            options = call(analyzed[place], "extraOptions")
+        if options is not None:
+            by_stream.append((stream, {str(k).lower(): str(v) for k, v in options.items()}))
+    return by_stream
+
+
+def _options_of(stream: Any, options: list[tuple[Any, dict[str, str]]]) -> dict[str, str]:
+    for owner, values in options:
+        if owner == stream:
+            return values
+    raise JvmError(
+        f"Spark's JVM failed to {_SOURCES_TASK}",
+        cause=f"cannot find the reader options of a {class_name(stream)}",
+        fix="Pass the shim to Spark (the jar that `eo-listener jar` names)",
+    )

@@ -33,7 +33,7 @@ _thread = _Thread()
 def working_in(session: Any) -> Iterator[None]:
     """Have the calling thread work in this session, here and in Spark's JVM, until the end.
 
-    Without effect for what is no classic session. Raises JvmError.
+    Without effect if it is not a classic session. Raises JvmError.
     """
     java = getattr(session, "_jsparkSession", None)
     if java is None:
@@ -41,14 +41,14 @@ def working_in(session: Any) -> Iterator[None]:
         return
     sessions = _sessions(session)
     with asking("choose a session"):
-        found = sessions.getActiveSession()
-        before = found.get() if found.isDefined() else None
+        active = sessions.getActiveSession()
+        before = active.get() if active.isDefined() else None
         sessions.setActiveSession(java)
-    known, _thread.session = _thread.session, session
+    outer, _thread.session = _thread.session, session
     try:
         yield
     finally:
-        _thread.session = known
+        _thread.session = outer
         try:
             if before is None:
                 sessions.clearActiveSession()
@@ -58,24 +58,26 @@ def working_in(session: Any) -> Iterator[None]:
             pass
 
 
-def there_are(known: Any = None) -> tuple[Any, ...]:
+def candidate_sessions(default: Any = None) -> tuple[Any, ...]:
     """The sessions that a call without one may mean, the likeliest first.
 
-    That which the thread works in, pyspark's active one, `known`, and the first of the process.
+    That which the thread works in, pyspark's active one, `default`, and the first of the process.
     Raises JvmError.
     """
     with asking("find a session"):
         active = SparkSession.getActiveSession()
     first = SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
-    return tuple(one for one in (_thread.session, active, known, first) if one is not None)
+    return tuple(
+        session for session in (_thread.session, active, default, first) if session is not None
+    )
 
 
 def _sessions(session: Any) -> Any:
     with asking("find the class of its session"):
         for name in _NAMES:
-            found = class_of(session._jvm, name)  # noqa: SLF001  # pyspark offers no public way to its JVM
-            if found is not None:
-                return found
+            session_class = class_of(session._jvm, name)  # noqa: SLF001  # pyspark offers no public way to its JVM
+            if session_class is not None:
+                return session_class
     raise JvmError(
         f"Spark's JVM has none of the classes {', '.join(_NAMES)}",
         cause="this Spark is newer than the versions that this package supports",

@@ -8,7 +8,7 @@ from pyspark import SparkContext
 
 from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
-from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of
+from eo_listener.spark.jvm.running_jvm import require_shim_class
 
 
 class JvmShimClient:
@@ -19,31 +19,20 @@ class JvmShimClient:
     """
 
     def __init__(self) -> None:
-        self._found: tuple[object, Any] | None = None  # a JVM, and the method in it
+        self._shim_method: tuple[object, Any] | None = None  # a JVM, and the method in it
 
-    def call(self, what: str, argument: str) -> str:
-        """Do `what` with `argument`, as JSON texts. Raises JvmError."""
+    def call(self, name: str, argument: str) -> str:
+        """Do `name` with `argument`, as JSON texts. Raises JvmError."""
         jvm = SparkContext._jvm  # noqa: SLF001 - no public way to it
         if jvm is None:
             raise JvmError(
-                f"this process has no JVM to run the shim's call {what!r}",
+                f"this process has no JVM to run the shim's call {name!r}",
                 cause="no session was started, or it is a Spark Connect session",
                 fix="Use a classic session in the driver's process",
             )
         # Looking a method up costs two round trips, so it is kept while its JVM is there.
-        if self._found is None or self._found[0] is not jvm:
-            self._found = jvm, _method(jvm)
-        with asking(f"run the shim's call {what!r}"):
-            return str(self._found[1](what, argument))
-
-
-def _method(jvm: Any) -> Any:
-    with asking("load the shim's ShimCalls class"):
-        found = class_of(jvm, f"{SHIM_PACKAGE}.ShimCalls")
-        if found is not None:
-            return found.call
-    raise JvmError(
-        "Spark's JVM has no shim, or an older version of it",
-        cause="its jar was not passed to Spark",
-        fix="Pass the jar that `eo-listener jar` names to Spark, with spark.jars or --jars",
-    )
+        if self._shim_method is None or self._shim_method[0] is not jvm:
+            with asking("load the shim's ShimCalls class"):
+                self._shim_method = jvm, require_shim_class(jvm, "requests.ShimCalls").call
+        with asking(f"run the shim's call {name!r}"):
+            return str(self._shim_method[1](name, argument))

@@ -57,13 +57,13 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
         for name in _nodes(executed):
             _refuse_moving(name)
         partitions = plan.queryExecution().toRdd().partitions()
-        found = tuple(_range(partition) for partition in partitions)
+        ranges = tuple(_range(partition) for partition in partitions)
     read: set[TopicPartition] = set()
-    for tp, _ in found:
+    for tp, _ in ranges:
         if tp in read:
             raise _refused(f"several tasks read {tp}", _SPLIT)
         read.add(tp)
-    return found
+    return ranges
 
 
 def _nodes(plan: Any) -> Iterator[str]:
@@ -81,18 +81,18 @@ def _nodes(plan: Any) -> Iterator[str]:
 
 
 def _refuse_moving(kind: str) -> None:
-    for part, what in _MOVES:
+    for part, step in _MOVES:
         if part in kind:
-            if what is not None:
-                raise _refused("the rows of a task do not come from one Kafka partition", what)
+            if step is not None:
+                raise _refused("the rows of a task do not come from one Kafka partition", step)
             return
 
 
 def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
-    held = call(_input(partition), "offsetRange")
-    if held is None:
+    offset_range = call(_input(partition), "offsetRange")
+    if offset_range is None:
         raise _refused("the rows of a task do not come from one Kafka partition", _SEVERAL)
-    text = str(held.toString())
+    text = str(offset_range.toString())
     match = _RANGE.fullmatch(text)
     if match is None:
         raise JvmError(
@@ -108,10 +108,10 @@ def _input(partition: Any) -> Any:
 
     The connector's older source (V1) has its ranges in the partition itself.
     """
-    one = call(partition, "inputPartition")
-    if one is not None:
-        inside = call(one, "isDefined")
-        return one if inside is None else one.get() if inside else partition
+    single = call(partition, "inputPartition")
+    if single is not None:
+        inside = call(single, "isDefined")
+        return single if inside is None else single.get() if inside else partition
     several = call(partition, "inputPartitions")
     if several is None:
         return partition

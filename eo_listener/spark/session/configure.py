@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -67,9 +67,9 @@ def configure(
     spark = Installation.find()
     _compare(spark)
     parts = {"connector": connector, "shim": shim, "delta": delta, "iceberg": iceberg}
-    if not _running_jvm_has_all(spark, **parts):
+    if not _running_jvm_has_all(spark, parts):
         java.find(spark.oldest_java, spark.newest_java, user=f"Spark {spark.version}")
-        settings = Settings.of(spark, options, arguments)
+        settings = Settings.for_builder(spark, options, arguments)
         if shim:
             settings.add(JARS, [str(shim_jar.jar())])
         if connector:
@@ -91,18 +91,18 @@ class Settings:
     defaults: Mapping[str, str]
 
     @classmethod
-    def of(
+    def for_builder(
         cls, spark: Installation, options: dict[str, Any], arguments: SubmitArguments
     ) -> Settings:
-        """Those of a builder that has these options. Raises SettingsError."""
+        """The settings of a builder that has these options. Raises SettingsError."""
         return cls(arguments=arguments, options=options, defaults=_defaults(spark, arguments))
 
     def get(self, key: str) -> str | None:
         """The value that would win."""
-        given = self.arguments.setting(key)
-        if given is None and self.options.get(key) is not None:
-            given = str(self.options[key])
-        return given if given is not None else self.defaults.get(key)
+        value = self.arguments.setting(key)
+        if value is None and self.options.get(key) is not None:
+            value = str(self.options[key])
+        return value if value is not None else self.defaults.get(key)
 
     def items(self, key: str) -> list[str]:
         """The value that would win, as the list that it is."""
@@ -110,8 +110,8 @@ class Settings:
 
     def add(self, key: str, new: list[str]) -> None:
         """Append what is not there yet to the value that would win."""
-        there = self.items(key)
-        value = ",".join([*there, *(item for item in new if item not in there)])
+        existing = self.items(key)
+        value = ",".join([*existing, *(item for item in new if item not in existing)])
         if key == JARS or self.arguments.setting(key) is not None:
             self.arguments = self.arguments.with_setting(key, value)
         else:
@@ -119,38 +119,38 @@ class Settings:
 
 
 def _add_connector(settings: Settings, spark: Installation) -> None:
-    given = [*settings.items(JARS), *settings.items(PACKAGES)]
-    if not spark.has_connector and not any(CONNECTOR in item for item in given):
+    items = [*settings.items(JARS), *settings.items(PACKAGES)]
+    if not spark.has_connector and not any(CONNECTOR in item for item in items):
         _add_package(settings, spark.connector)
 
 
 def _add_delta(settings: Settings, spark: Installation) -> None:
-    wanted = _delta_of(spark)
-    given = [*settings.items(JARS), *settings.items(PACKAGES)]
-    there = any(spark.home.glob(f"jars/{delta_lake.NAME}_*.jar"))
-    if not there and not any(delta_lake.NAME in item for item in given):
-        _add_package(settings, wanted)
+    coordinates = _delta_of(spark)
+    items = [*settings.items(JARS), *settings.items(PACKAGES)]
+    installed = any(spark.home.glob(f"jars/{delta_lake.NAME}_*.jar"))
+    if not installed and not any(delta_lake.NAME in item for item in items):
+        _add_package(settings, coordinates)
     settings.add(delta_lake.EXTENSIONS, [delta_lake.EXTENSION])
     if settings.get(delta_lake.SESSION_CATALOG) is None:
         settings.options[delta_lake.SESSION_CATALOG] = delta_lake.CATALOG
 
 
 def _delta_of(spark: Installation) -> str:
-    """The coordinates of the release for this Spark. Raises SettingsError if there is none."""
-    found = delta_lake.coordinates(spark.version, spark.scala)
-    if found is None:
+    """The coordinates of the release for this Spark. Raises SettingsError without one."""
+    coordinates = delta_lake.coordinates(spark.version, spark.scala)
+    if coordinates is None:
         raise SettingsError(
             f"no release of Delta Lake is known to fit Spark {spark.version}",
             fix=f"Use Spark {delta_lake.supported()}, or remove delta=True",
         )
-    return found
+    return coordinates
 
 
 def _add_iceberg(settings: Settings, spark: Installation) -> None:
     own = [file.name for file in spark.home.glob(f"jars/{iceberg_runtime.NAME}-*.jar")]
-    given = [*own, *settings.items(JARS), *settings.items(PACKAGES)]
-    there = [item for item in given if iceberg_runtime.NAME in item]
-    for item in there:
+    items = [*own, *settings.items(JARS), *settings.items(PACKAGES)]
+    runtimes = [item for item in items if iceberg_runtime.NAME in item]
+    for item in runtimes:
         made_for = iceberg_runtime.misfit(item, spark.version, spark.scala)
         if made_for is not None:
             raise SettingsError(
@@ -159,20 +159,20 @@ def _add_iceberg(settings: Settings, spark: Installation) -> None:
                 cause=f"it is in {spark.home}/jars" if item in own else f"{JARS} or {PACKAGES}",
                 fix=f"Remove it: configure(..., iceberg=True) adds {_iceberg_of(spark)}",
             )
-    if not there:
+    if not runtimes:
         _add_package(settings, _iceberg_of(spark))
     settings.add(delta_lake.EXTENSIONS, [iceberg_runtime.EXTENSION])
 
 
 def _iceberg_of(spark: Installation) -> str:
-    """The coordinates of the runtime for this Spark. Raises SettingsError if there is none."""
-    found = iceberg_runtime.coordinates(spark.version, spark.scala)
-    if found is None:
+    """The coordinates of the runtime for this Spark. Raises SettingsError without one."""
+    coordinates = iceberg_runtime.coordinates(spark.version, spark.scala)
+    if coordinates is None:
         raise SettingsError(
             f"no Iceberg runtime exists for Spark {spark.version} with Scala {spark.scala}",
             fix=f"Use Spark {iceberg_runtime.supported()}, or remove iceberg=True",
         )
-    return found
+    return coordinates
 
 
 def _add_package(settings: Settings, coordinates: str) -> None:
@@ -224,19 +224,19 @@ def _options_of(builder: Any) -> dict[str, Any]:
 
 def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> None:
     api = arguments.setting("spark.api.mode")
-    signs: dict[str, Callable[[], bool]] = {
-        f"{VARIABLE} has --remote": lambda: arguments.value("--remote") is not None,
-        f"{VARIABLE} has spark.remote": lambda: arguments.setting("spark.remote") is not None,
-        f"{VARIABLE} has spark.api.mode=connect": lambda: api == "connect",
-        "the builder has spark.remote": lambda: "spark.remote" in options,
-        "spark.api.mode is connect": lambda: options.get("spark.api.mode") == "connect",
-        "SPARK_REMOTE is set": lambda: "SPARK_REMOTE" in os.environ,
-        "SPARK_API_MODE is connect": lambda: os.environ.get("SPARK_API_MODE") == "connect",
-        "SPARK_CONNECT_MODE is 1": lambda: os.environ.get("SPARK_CONNECT_MODE") == "1",
-        "a Connect session is open": lambda: "SPARK_CONNECT_MODE_ENABLED" in os.environ,
+    signs = {
+        f"{VARIABLE} has --remote": arguments.value("--remote") is not None,
+        f"{VARIABLE} has spark.remote": arguments.setting("spark.remote") is not None,
+        f"{VARIABLE} has spark.api.mode=connect": api == "connect",
+        "the builder has spark.remote": "spark.remote" in options,
+        "spark.api.mode is connect": options.get("spark.api.mode") == "connect",
+        "SPARK_REMOTE is set": "SPARK_REMOTE" in os.environ,
+        "SPARK_API_MODE is connect": os.environ.get("SPARK_API_MODE") == "connect",
+        "SPARK_CONNECT_MODE is 1": os.environ.get("SPARK_CONNECT_MODE") == "1",
+        "a Connect session is open": "SPARK_CONNECT_MODE_ENABLED" in os.environ,
     }
-    for sign, is_given in signs.items():
-        if is_given():
+    for sign, is_present in signs.items():
+        if is_present:
             raise _connect_error(sign)
 
 
@@ -264,63 +264,50 @@ def _connect_error(sign: str) -> SettingsError:
     )
 
 
-def _running_jvm_has_all(
-    spark: Installation, *, connector: bool, shim: bool, delta: bool, iceberg: bool
-) -> bool:
+def _running_jvm_has_all(spark: Installation, needed: Mapping[str, bool]) -> bool:
     """Return True if a running JVM needs no change. Raises JvmAlreadyRunningError otherwise."""
-    from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: its absence is said above
+    from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: a missing pyspark is reported above
 
     if not running_jvm.is_running():
         return False
-    wanted = {
-        running_jvm.SHIM: shim,
-        running_jvm.KAFKA: connector,
-        running_jvm.DELTA: delta,
-        running_jvm.ICEBERG: iceberg,
+    classes = {
+        "shim": running_jvm.SHIM,
+        "connector": running_jvm.KAFKA,
+        "delta": running_jvm.DELTA,
+        "iceberg": running_jvm.ICEBERG,
     }
-    missing = [name for name, wish in wanted.items() if wish and not running_jvm.has_class(name)]
+    missing = {
+        part for part, name in classes.items() if needed[part] and not running_jvm.has_class(name)
+    }
     if missing:
-        raise too_late(
-            spark,
-            connector=running_jvm.KAFKA in missing,
-            shim=running_jvm.SHIM in missing,
-            delta=_delta_of(spark) if running_jvm.DELTA in missing else None,
-            iceberg=_iceberg_of(spark) if running_jvm.ICEBERG in missing else None,
-            submitted=running_jvm.under_submit(),
-        )
+        raise too_late(spark, missing, submitted=running_jvm.under_submit())
     return True
 
 
-def too_late(
-    spark: Installation,
-    *,
-    connector: bool,
-    shim: bool,
-    submitted: bool,
-    delta: str | None = None,
-    iceberg: str | None = None,
-) -> JvmAlreadyRunningError:
-    """Build the error that names what the running JVM lacks and how to start it with that.
+_TITLES: Final = {
+    "shim": "the shim",
+    "connector": "the Kafka connector",
+    "delta": "Delta Lake",
+    "iceberg": "Iceberg",
+}
 
-    `delta` and `iceberg` are the coordinates of the Delta Lake and the Iceberg that it lacks.
-    """
-    parts = {
-        "the shim": shim,
-        "the Kafka connector": connector,
-        "Delta Lake": delta,
-        "Iceberg": iceberg,
-    }
-    lacking = " and ".join(name for name, lacks in parts.items() if lacks)
-    packages = [one for one in (spark.connector if connector else None, delta, iceberg) if one]
+
+def too_late(
+    spark: Installation, missing: Collection[str], *, submitted: bool
+) -> JvmAlreadyRunningError:
+    """Build the error that names what the running JVM lacks and how to start it with that."""
+    lacking = " and ".join(title for part, title in _TITLES.items() if part in missing)
+    libraries = {"connector": lambda _: spark.connector, "delta": _delta_of, "iceberg": _iceberg_of}
+    packages = [coordinates(spark) for part, coordinates in libraries.items() if part in missing]
     command = ["spark-submit"]
-    if shim:
+    if "shim" in missing:
         command.append('--jars "$(eo-listener jar)"')
     if packages:
         command += ["--packages", ",".join(packages), "--exclude-packages", ",".join(HADOOP)]
-    extensions = {delta_lake.EXTENSION: delta, iceberg_runtime.EXTENSION: iceberg}
-    if wanted := [name for name, lacks in extensions.items() if lacks]:
-        command += ["--conf", f"{delta_lake.EXTENSIONS}={','.join(wanted)}"]
-    if delta:
+    extensions = {"delta": delta_lake.EXTENSION, "iceberg": iceberg_runtime.EXTENSION}
+    if names := [name for part, name in extensions.items() if part in missing]:
+        command += ["--conf", f"{delta_lake.EXTENSIONS}={','.join(names)}"]
+    if "delta" in missing:
         command += ["--conf", f"{delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}"]
     command.append(sys.argv[0] if submitted and sys.argv[0] else "job.py")
     line = " ".join(command)

@@ -21,9 +21,9 @@ def are_configured(servers: str) -> bool:
         return False
     settings = dict(context.getConf().getAll())
     targets = (
-        settings.get(f"spark.kafka.clusters.{found[1]}.target.bootstrap.servers.regex", ".*")
-        for found in map(_CLUSTER.fullmatch, settings)
-        if found is not None
+        settings.get(f"spark.kafka.clusters.{match[1]}.target.bootstrap.servers.regex", ".*")
+        for match in map(_CLUSTER.fullmatch, settings)
+        if match is not None
     )
     each = [server.strip() for server in servers.split(",")]
     return any(re.fullmatch(target, server) for target in targets for server in each)

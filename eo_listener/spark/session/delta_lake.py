@@ -37,8 +37,8 @@ def fits(delta: str, spark: str) -> bool:
 
 def supported() -> str:
     """Name the versions of Spark that have a release."""
-    *others, last = _RELEASES
-    return f"{', '.join(others)} and {last}"
+    *earlier, last = _RELEASES
+    return f"{', '.join(earlier)} and {last}"
 
 
 def _minor(version: str) -> str:

@@ -17,7 +17,7 @@ _MADE_FOR: Final = re.compile(rf"{NAME}-(\d+\.\d+)_(\d+\.\d+)")
 def coordinates(spark: str, scala: str) -> str | None:
     """The Maven coordinates of the runtime for a Spark such as `4.0.0`, and a Scala as in `2.13`.
 
-    None if there is none.
+    None without one.
     """
     minor = _minor(spark)
     if scala not in _SCALAS.get(minor, ()):
@@ -30,16 +30,16 @@ def misfit(runtime: str, spark: str, scala: str) -> str | None:
 
     `runtime` is a file or coordinates; of one whose name does not say it, nothing is known.
     """
-    found = _MADE_FOR.search(runtime)
-    if found is None or found.groups() == (_minor(spark), scala):
+    match = _MADE_FOR.search(runtime)
+    if match is None or match.groups() == (_minor(spark), scala):
         return None
-    return f"Spark {found[1]} with Scala {found[2]}"
+    return f"Spark {match[1]} with Scala {match[2]}"
 
 
 def supported() -> str:
     """Name the versions of Spark that have a runtime."""
-    *others, last = _SCALAS
-    return f"{', '.join(others)} and {last}"
+    *earlier, last = _SCALAS
+    return f"{', '.join(earlier)} and {last}"
 
 
 def _minor(version: str) -> str:

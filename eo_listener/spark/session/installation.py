@@ -32,10 +32,10 @@ def spark_homes() -> tuple[Path, ...]:
     """
     named = os.environ.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
-    found = [Path(named)] if named else []
+    homes = [Path(named)] if named else []
     if spec is not None and spec.origin is not None:  # a folder of that name has no origin
-        found.append(Path(spec.origin).parent)
-    return tuple(found)
+        homes.append(Path(spec.origin).parent)
+    return tuple(homes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Installation:
     def find(cls) -> Installation:
         """Return `$SPARK_HOME`, or the Spark inside pyspark.
 
-        Raises SettingsError if there is none, or if it is older than 3.5.
+        Raises SettingsError without one, or if it is older than 3.5.
         """
         homes = spark_homes()
         if not homes:

@@ -25,7 +25,7 @@ def read_local_facts() -> LocalFacts:
         "version": __version__,
         "python": platform.python_version(),
         "kafka_client": f"confluent-kafka {_version('confluent-kafka')}",
-        "pyspark": next((found for name in _PYSPARK if (found := _version(name))), None),
+        "pyspark": next((number for name in _PYSPARK if (number := _version(name))), None),
     }
     spark: Installation | None = None
     try:
@@ -58,7 +58,9 @@ def _of_spark(spark: Installation) -> dict[str, Any]:
         "home": str(spark.home),
         "connectors": _names(jars, f"{CONNECTOR}_*.jar"),
         "packages": tuple(
-            one.rpartition("org.apache.spark:")[2] for one in packages if CONNECTOR in one
+            package.rpartition("org.apache.spark:")[2]
+            for package in packages
+            if CONNECTOR in package
         ),
         "shims": _names(jars, "eo-listener-shim-*.jar"),
     }
@@ -66,10 +68,10 @@ def _of_spark(spark: Installation) -> dict[str, Any]:
 
 def _of_java(oldest: int, newest: int | None, user: str) -> dict[str, EoListenerError | str]:
     try:
-        found = java.find(oldest, newest, user=user)
+        runtime = java.find(oldest, newest, user=user)
     except JavaError as error:
         return {"java_error": error}
-    return {"java": f"{found.feature} ({found.executable})"}
+    return {"java": f"{runtime.feature} ({runtime.executable})"}
 
 
 def _names(folder: Path, pattern: str) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ _OWN: Final = {
     "spark.sql.queryExecutionListeners": "",
     "spark.sql.streaming.streamingQueryListeners": "",
 }
-_OF_OTHERS: Final = (
+_FOREIGN_VARIABLES: Final = (
     "PYSPARK_GATEWAY_PORT",
     "PYSPARK_GATEWAY_SECRET",
     "SPARK_REMOTE",
@@ -77,14 +77,14 @@ class LocalSpark:
         self._folder: TemporaryDirectory[str] | None = None
 
     def session(self) -> SparkSession:
-        """Return it. Raises SettingsError, JavaError, and JvmError where Spark does not start.
+        """Return it. Raises SettingsError, JavaError, and JvmError if Spark does not start.
 
         If it did not start, it is not tried for the next table.
         """
         if self._failure is not None:
             raise self._failure
         if self._session is None:
-            self._session = self._started()
+            self._session = self._start()
         return self._session
 
     def close(self) -> None:
@@ -98,12 +98,12 @@ class LocalSpark:
             self._folder.cleanup()
             self._folder = None
 
-    def _started(self) -> SparkSession:
+    def _start(self) -> SparkSession:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # no other ledger needs it
 
         from eo_listener.spark.jvm.calls import FAILURES  # noqa: PLC0415  # which imports py4j
 
-        for name in _OF_OTHERS:  # it would be used in place of one of our own, and stopped
+        for name in _FOREIGN_VARIABLES:  # it would be used in place of one of our own, and stopped
             os.environ.pop(name, None)
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="eo-listener-")
@@ -133,8 +133,8 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
 
     Any other reason why Java did not answer is raised, too.
     """
-    said = str(record.msg)
-    return not said.startswith(("KeyboardInterrupt while sending", "Exception while sending"))
+    text = str(record.msg)
+    return not text.startswith(("KeyboardInterrupt while sending", "Exception while sending"))
 
 
 @contextmanager
@@ -145,13 +145,13 @@ def _own_output() -> Iterator[None]:
     would wait for the JVM too.
     """
     sys.stdout.flush()
-    kept = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(output, 1)
+        os.close(output)
 
 
 @contextmanager
@@ -184,8 +184,8 @@ def _signals() -> Iterator[Callable[[], bytes]]:
     """Return which signals have come so far, whatever their handlers did."""
     read, written = socket.socketpair()
     with read, written:
-        for one in (read, written):
-            one.setblocking(False)
+        for end in (read, written):
+            end.setblocking(False)
         before = signal.set_wakeup_fd(written.fileno()) if _in_main_thread() else -1
         try:
             yield lambda: read.recv(64) if select.select([read], [], [], 0)[0] else b""

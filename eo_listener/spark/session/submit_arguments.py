@@ -81,17 +81,17 @@ class SubmitArguments:
         own = self.value(OPTIONS[key]) if key in OPTIONS else None
         if own is not None:
             return own
-        found = [value for name, value in self.options if _names(name, value, key)]
-        return found[-1].partition("=")[2] if found and found[-1] is not None else None
+        values = [value for name, value in self.options if _names(name, value, key)]
+        return values[-1].partition("=")[2] if values and values[-1] is not None else None
 
     def with_setting(self, key: str, value: str) -> SubmitArguments:
         """Say it once, in the form that wins."""
         own = OPTIONS.get(key)
-        kept = [
+        remaining = [
             (name, old) for name, old in self.options if name != own and not _names(name, old, key)
         ]
         added = (own, value) if own is not None else (_CONF[0], f"{key}={value}")
-        return replace(self, options=(*kept, added))
+        return replace(self, options=(*remaining, added))
 
 
 def _names(option: str, value: str | None, key: str) -> bool:

@@ -16,17 +16,17 @@ from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 _DELTA: Final = re.compile(rf"{delta_lake.NAME}_(\d+\.\d+)[-:](\d+\.\d+\.\d+)")
 
 
-def read_runtime(kind: str, given: Mapping[str, str]) -> RuntimeFacts:
-    """Return the settings of this Spark, from `given` and spark-defaults.conf.
+def read_runtime(kind: str, options: Mapping[str, str]) -> RuntimeFacts:
+    """Return the settings of this Spark, from `options` and spark-defaults.conf.
 
     Raises SettingsError if there is no Spark.
     """
     spark = Installation.find()
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
-    settings = Settings.of(spark, dict(given), arguments)
+    settings = Settings.for_builder(spark, dict(options), arguments)
     jars = [file.name for file in sorted(spark.home.glob("jars/*.jar"))]
     named = [*jars, *settings.items(JARS), *settings.items(PACKAGES)]
-    files = [one.rpartition("/")[2] for one in named]
+    files = [item.rpartition("/")[2] for item in named]
     if kind == ICEBERG:
         name, extension = iceberg_runtime.NAME, iceberg_runtime.EXTENSION
         coordinates, misfit = iceberg_runtime.coordinates, iceberg_runtime.misfit
@@ -56,7 +56,7 @@ def _misfit(runtime: str, spark: str, scala: str) -> str | None:
 
     Of one whose name does not say it, nothing is known.
     """
-    found = _DELTA.search(runtime)
-    if found is None or (found[1] == scala and delta_lake.fits(found[2], spark)):
+    match = _DELTA.search(runtime)
+    if match is None or (match[1] == scala and delta_lake.fits(match[2], spark)):
         return None
-    return f"another Spark or Scala (Delta Lake {found[2]}, Scala {found[1]})"
+    return f"another Spark or Scala (Delta Lake {match[2]}, Scala {match[1]})"

@@ -35,8 +35,8 @@ from tests.threads import none_left
 from tests.waiting import until
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-K = Cluster.of({"bootstrap.servers": "k:9092"})
-OTHER = Cluster.of({"bootstrap.servers": "other:9092"})
+K = Cluster.from_properties({"bootstrap.servers": "k:9092"})
+OTHER = Cluster.from_properties({"bootstrap.servers": "other:9092"})
 _Kind = TypeVar("_Kind", bound=Event)
 QUICK = Backoff(first=0.01, longest=0.05, refused_first=30.0, repeat_after=0.01)
 
@@ -263,7 +263,7 @@ def test_what_nothing_feeds_any_more_is_given_back(
     """A cluster's thread and client go some time after its last run, and come back when needed."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     clusters = [
-        Cluster.of({"bootstrap.servers": "k:9092", "sasl.password": str(number)})
+        Cluster.from_properties({"bootstrap.servers": "k:9092", "sasl.password": str(number)})
         for number in range(5)
     ]
     for cluster in clusters:
@@ -320,7 +320,7 @@ def test_a_run_that_has_ended_feeds_nothing(
 
 def test_a_driver_that_fences_itself_is_reported_so(house: RecordedCommitter) -> None:
     """One cluster in two spellings is two committers: the event names the other spelling."""
-    again = Cluster.of({"bootstrap.servers": "k:9092,l:9092"})
+    again = Cluster.from_properties({"bootstrap.servers": "k:9092,l:9092"})
     house.committer.offer(commit(5, cluster=again))
     house.committer.offer(commit(5, cluster=OTHER, group="other"))
     assert house.committer.flush(5.0)

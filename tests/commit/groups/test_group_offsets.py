@@ -8,7 +8,7 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, positions_by_topic
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
-K, L = (Cluster.of({"bootstrap.servers": servers}) for servers in ("k:9092", "l:9092"))
+K, L = (Cluster.from_properties({"bootstrap.servers": servers}) for servers in ("k:9092", "l:9092"))
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 

@@ -9,7 +9,7 @@ from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.offsets import Position, TopicPartition
 
-K = Cluster.of({"bootstrap.servers": "k:9092"})
+K = Cluster.from_properties({"bootstrap.servers": "k:9092"})
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

@@ -30,8 +30,7 @@ from eo_listener.events import (
     SourceProgressed,
 )
 from eo_listener.model.batch_metrics import BatchMetrics
-from eo_listener.observers.metrics.counters import OTHER, EventCounters
-from eo_listener.observers.metrics.counts import Counted, Numbers
+from eo_listener.observers.metrics.counters import OTHER, Counted, EventCounters, Numbers
 from eo_listener.observers.metrics.families import Families
 from eo_listener.observers.metrics.prometheus import Prometheus
 from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
@@ -302,7 +301,7 @@ def test_what_a_sink_tells_is_bounded() -> None:
     failures = numbers.counts[Counted.SINK_BATCH_FAILURES]
     assert (len(failures), failures["flights", OTHER], failures.total()) == (51, 10, 60)
     assert numbers.counts[Counted.SINK_BATCHES][OTHER, "applied"] == 1
-    assert numbers.sinks[OTHER].held == {}
+    assert numbers.sinks[OTHER].applied == {}
 
 
 def test_offsets_that_vanished_have_no_series() -> None:
@@ -357,10 +356,10 @@ def test_series_of_what_has_ended_go() -> None:
     tally(fed("r1", ended=True, groups=("alone", "shared")))
     tally(committed(Offsets({P0: 5}), "alone"))
     now[0] = 299.0
-    assert set(tally.numbers().held) == {("k:9092", "alone"), ("k:9092", "shared")}
+    assert set(tally.numbers().group_offsets) == {("k:9092", "alone"), ("k:9092", "shared")}
     now[0] = 301.0
     left = tally.numbers()
-    assert set(left.held) == set(left.last_commits) == {("k:9092", "shared")}
+    assert set(left.group_offsets) == set(left.last_commits) == {("k:9092", "shared")}
     assert set(left.last_moves) == {("k:9092", "shared")}
     assert left.counts[Counted.COMMITS] == {("k:9092", "shared"): 1}
     assert not left.counts[Counted.GROUP_INCIDENTS]
@@ -369,7 +368,7 @@ def test_series_of_what_has_ended_go() -> None:
     tally(fed("r2", ended=True, groups=("shared",)))
     now[0] = 700.0
     left = tally.numbers()
-    assert (left.held, left.last_commits, left.runs, left.sinks) == ({}, {}, {}, {})
+    assert (left.group_offsets, left.last_commits, left.runs, left.sinks) == ({}, {}, {}, {})
     assert left.last_moves == {}
     assert counters(tally) == empty
 
@@ -425,7 +424,7 @@ def test_groups_beyond_the_limit_count_together() -> None:
         ("k:9092", "g1"): 1,
         (OTHER, OTHER): 3,
     }
-    assert numbers.held[OTHER, OTHER] == {}
+    assert numbers.group_offsets[OTHER, OTHER] == {}
     drawn = list(Families(10).draw(numbers))
     assert len({family.name for family in drawn}) == len(drawn)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from eo_listener.observers.metrics.counts import TimeLag
+from eo_listener.observers.metrics.counters import TimeLag
 from eo_listener.offsets import Offsets
 
 

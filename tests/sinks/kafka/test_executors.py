@@ -11,7 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import RetriableSinkError
-from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
+from eo_listener.kafka.java_transactions import (
+    JavaTransactions,
+    JoinedTransaction,
+    WrittenRows,
+    failure,
+)
 from eo_listener.kafka.producers import FENCED, BatchProducer
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka.executor_writer import BY_EXECUTORS, joining, task_reports
@@ -61,10 +66,9 @@ class Try:
         batch, topics = unique("batch"), [(self.topic, self.partitions)]
         self.transactions.open_batch(
             batch,
-            transactional_id=self.id,
-            producer=epoch or self.epoch,
             topics=topics,
             tasks=TASKS,
+            transaction=JoinedTransaction(self.id, *(epoch or self.epoch)),
         )
         write_rows(frame, batch, topics=topics, tasks=TASKS, columns=frame.columns, mark=None)
         planned, reports = self.transactions.reports(batch)

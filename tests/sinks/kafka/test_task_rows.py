@@ -40,7 +40,7 @@ class Tasks:
         self.opened: list[str] = []
         self.left_out: list[str] = []
 
-    def open_unfenced_batch(self, batch: str, **how: Any) -> None:
+    def open_batch(self, batch: str, **how: Any) -> None:
         self.opened.append(batch)
 
     def leave_out(self, batch: str, identities: Iterable[str]) -> None:

@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.driver import drain
 from eo_listener.spark.jvm.event_listener import unwrapped
-from eo_listener.spark.jvm.running_query import find
-from eo_listener.spark.jvm.source_options import source_options
+from eo_listener.spark.jvm.running_query import find, source_options
 from tests.spark.jvm.conftest import Start
 from tests.spark.jvm.recorder import Recorder, listening
 from tests.waiting import until

@@ -12,8 +12,7 @@ from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode, QueryReader
 from eo_listener.spark.jvm.driver import LiveQueries
 from eo_listener.spark.jvm.running_jvm import KAFKA, SHIM, has_class, is_running
-from eo_listener.spark.jvm.running_query import RunningQuery, find
-from eo_listener.spark.jvm.source_options import source_options
+from eo_listener.spark.jvm.running_query import RunningQuery, find, source_options
 from tests.spark.jvm.conftest import Start
 
 pytestmark = pytest.mark.spark
@@ -63,10 +62,10 @@ def test_a_closed_one_holds_nothing(spark: SparkSession, start: Start) -> None:
     live = LiveQueries()
     live.attach(spark)
     assert not live.has_ended(*ids)
-    assert len(live._held) == 1
+    assert len(live._queries) == 1
     live.close()
     assert not live.has_ended(*ids)
-    assert not live._held
+    assert not live._queries
 
 
 def test_not_a_query(spark: SparkSession) -> None:
@@ -86,8 +85,8 @@ def test_bound() -> None:
         live.hold(
             RunningQuery(query_id="q", run_id=str(number), name=None, execution=None, jvm=None)
         )
-    assert "0" not in live._held
-    assert len(live._held) == 1000
+    assert "0" not in live._queries
+    assert len(live._queries) == 1000
 
 
 def test_shim(spark: SparkSession, start: Start) -> None:

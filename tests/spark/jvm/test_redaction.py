@@ -19,7 +19,7 @@ from eo_listener.spark.jvm.sessions import working_in
 
 def test_values_are_hidden_also_as_a_url_has_them() -> None:
     """The longest first; what stands behind an id too; nothing that is a word of every text."""
-    secrets = Secrets.of(["me:p/w 7q", "p/w 7q and more", "true", "abc"])
+    secrets = Secrets.from_values(["me:p/w 7q", "p/w 7q and more", "true", "abc"])
     assert secrets.hidden("is p/w 7q and more") == "is ***"
     assert secrets.hidden("p%2Fw%207q p/w 7q true abc") == "*** *** true abc"
     assert "7q" not in repr(secrets)
@@ -27,7 +27,7 @@ def test_values_are_hidden_also_as_a_url_has_them() -> None:
 
 def test_what_an_error_means_is_not_lost_with_a_secret() -> None:
     """A password may be a word of what Iceberg says."""
-    secrets = Secrets.of(["branch"])
+    secrets = Secrets.from_values(["branch"])
     error = ThrownError(("a.B",), "no branch", causes=("its branch",), secrets=secrets)
     assert (str(error), error.text, error.causes) == ("no ***", "no ***", ("its ***",))
     assert error.says("no branch")

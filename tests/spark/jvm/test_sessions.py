@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.foreach_batch.exactly_once import in_session_of
-from eo_listener.spark.jvm.sessions import there_are, working_in
+from eo_listener.spark.jvm.sessions import candidate_sessions, working_in
 
 pytestmark = pytest.mark.spark
 
@@ -37,20 +37,20 @@ def test_a_thread_works_in_the_session_it_was_told(spark: SparkSession) -> None:
     elsewhere: list[Any] = []
 
     def look() -> None:
-        elsewhere.extend((active(spark), there_are()[0] is one))
+        elsewhere.extend((active(spark), candidate_sessions()[0] is one))
 
     with in_session_of(one.range(1)):
         two.createDataFrame([(1,)], "n int")
-        assert there_are()[0].conf.get("test.name") == "one"
+        assert candidate_sessions()[0].conf.get("test.name") == "one"
         with working_in(two):
-            assert (active(spark), there_are()[0]) == ("two", two)
+            assert (active(spark), candidate_sessions()[0]) == ("two", two)
         with working_in(one):
-            assert (active(spark), there_are()[0]) == ("one", one)
+            assert (active(spark), candidate_sessions()[0]) == ("one", one)
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()
     assert active(spark) == "two"
-    assert there_are()[0] is two
+    assert candidate_sessions()[0] is two
     assert elsewhere == [None, False]
     with pytest.raises(ZeroDivisionError), working_in(one):
         raise ZeroDivisionError
@@ -74,6 +74,6 @@ def test_a_thread_that_had_none_has_none_again(spark: SparkSession) -> None:
 
 def test_a_session_that_is_no_classic_one_changes_nothing() -> None:
     """As that of Spark Connect, or of a frame that stands for one in a test."""
-    before = there_are()
+    before = candidate_sessions()
     with working_in(SimpleNamespace()), in_session_of(object()):
-        assert there_are() == before
+        assert candidate_sessions() == before

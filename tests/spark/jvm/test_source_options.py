@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.errors import JvmError
-from eo_listener.spark.jvm import source_options as sources
-from eo_listener.spark.jvm.running_query import RunningQuery, find
-from eo_listener.spark.jvm.source_options import by_reflection, source_options
+from eo_listener.spark.jvm import running_query
+from eo_listener.spark.jvm.running_query import RunningQuery, find, source_options
+from eo_listener.spark.jvm.running_query import options_by_reflection as by_reflection
 from eo_listener.spark.shim import SourceOptions
 from tests.spark.jvm.conftest import Start
 from tests.spark.jvm.recorder import Recorder, listening
@@ -92,7 +92,7 @@ def plans(spark: SparkSession, topics: Topics) -> Plans:
 
 
 def by_shim(query: RunningQuery) -> tuple[SourceOptions, ...]:
-    return sources.by_shim(query, query.shim("SourceInspector"))
+    return running_query.options_by_shim(query, query.shim("SourceInspector"))
 
 
 def both_ways(query: RunningQuery) -> tuple[SourceOptions, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -111,14 +110,16 @@ def test_a_spark_that_a_format_does_not_fit(part: str, monkeypatch: pytest.Monke
         configured({}, **{part: True})
 
 
-def test_too_late_for_a_format() -> None:
+def test_too_late_for_a_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that starts a JVM with it has the packages and the settings of each."""
-    only = partial(too_late, FOUND, connector=False, shim=False, submitted=True)
-    said = str(only(iceberg="g:a:1"))
+    module = "eo_listener.spark.session.configure"
+    monkeypatch.setattr(f"{module}._delta_of", lambda _: "g:d:1")
+    monkeypatch.setattr(f"{module}._iceberg_of", lambda _: "g:a:1")
+    said = str(too_late(FOUND, ["iceberg"], submitted=True))
     assert "--packages g:a:1 " in said
     assert f"--conf {delta_lake.EXTENSIONS}={iceberg_runtime.EXTENSION}" in said
     assert delta_lake.SESSION_CATALOG not in said
-    both = str(only(iceberg="g:a:1", delta="g:d:1"))
+    both = str(too_late(FOUND, ["iceberg", "delta"], submitted=True))
     assert "--packages g:d:1,g:a:1 " in both
     assert f"={delta_lake.EXTENSION},{iceberg_runtime.EXTENSION} " in both
     assert f"--conf {delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}" in both
