@@ -57,7 +57,7 @@ from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
-from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.checkpoint.location import shown
 
 EXAMPLE = (
     "Example: eo-listener audit --checkpoint /flights-c -b localhost:9092 -g flights-to-pg "

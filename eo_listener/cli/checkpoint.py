@@ -22,14 +22,10 @@ from eo_listener.cli.options import (
 )
 from eo_listener.errors import ExitCode, SettingsError
 from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import (
-    BatchOffsets,
-    Checkpoint,
-    CheckpointContents,
-    Location,
-    SourceContents,
-    read_contents,
-)
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.contents import CheckpointContents, SourceContents, read_contents
+from eo_listener.spark.checkpoint.location import Location
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
 app = typer.Typer(
     help="Show the contents of a query's checkpoint; changes nothing.",

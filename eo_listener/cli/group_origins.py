@@ -35,8 +35,9 @@ from eo_listener.model.offsets_file import ExportedGroup, read_exported
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_address import FORMS, LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key
-from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import Unreadable
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
 from eo_listener.spark.checkpoint.log_files import parse_offsets as read_strictly
 
 Topics = Annotated[

@@ -47,13 +47,10 @@ from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
-from eo_listener.spark.checkpoint import (
-    BatchOffsets,
-    Checkpoint,
-    CheckpointError,
-    FileFindingKind,
-    shown,
-)
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.errors import CheckpointError, FileFindingKind
+from eo_listener.spark.checkpoint.location import shown
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
 from eo_listener.spark.session.local_spark import LocalSpark
 
 _Ledgers = Mapping[LedgerKey, StoredLedger]

@@ -17,7 +17,8 @@ from eo_listener.follow.config import FollowedCheckpoint
 from eo_listener.follow.notices import ActiveNotices, Notice, NoticeKind
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Offsets
-from eo_listener.spark.checkpoint import BatchOffsets, FileFinding
+from eo_listener.spark.checkpoint.errors import FileFinding
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
 RUN = "follow"  # in place of a run's id: the sidecar sees no runs, and two of it are alike
 INTERVAL = 5.0

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.group_names import require_group
 from eo_listener.errors import SettingsError
-from eo_listener.spark.checkpoint import Location, shown
+from eo_listener.spark.checkpoint.location import Location, shown
 
 OTHER_TOPICS = "*"
 _LONGEST_GROUP = 249  # not Kafka's rule, but no tool shows or names longer ones

@@ -32,7 +32,8 @@ from eo_listener.follow.notices import Notice, NoticeKind
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import Checkpoint, CheckpointError
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.errors import CheckpointError
 
 _REREAD_AFTER = 1.0  # seconds before a doubtful reading is repeated, where there is only one
 _AFTER_FAULT = 30.0  # seconds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from eo_listener.events import Event
-from eo_listener.spark.checkpoint import FileFinding
+from eo_listener.spark.checkpoint.errors import FileFinding
 
 logger = logging.getLogger("eo_listener")
 

@@ -14,7 +14,8 @@ from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import GroupSnapshot, PlanReader
 from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import Checkpoint, CheckpointPlans
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
 
 _log = logging.getLogger("eo_listener")
 _PROCESS: Final = uuid.uuid4()

@@ -17,7 +17,7 @@ from eo_listener.model.protocols import LedgerReader
 from eo_listener.sinks.dsn_address import shown_dsn
 from eo_listener.sinks.ledger_repair import LedgerRepair
 from eo_listener.sinks.ledger_steps import BATCHES_COUNTED, BATCHES_READ
-from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.checkpoint.location import shown
 
 if TYPE_CHECKING:
     from eo_listener.kafka.java_transactions import JavaTransactions

@@ -21,7 +21,7 @@ from eo_listener.errors import KafkaError, UnavailableError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.model import lag
 from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from examples.demo import flights
 from examples.demo.check import Check, Kill, Proof, judge_count, judge_group, judge_sink, prove
 from examples.demo.driver import Driver, Job

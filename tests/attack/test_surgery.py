@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from eo_listener.spark.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from tests.attack import surgery
 from tests.broker import Broker
 from tests.listener.queries import Queries

@@ -23,7 +23,7 @@ from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_json
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
-from eo_listener.spark.checkpoint import Checkpoint, Durable
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint, Durable
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.cli.checkpoint_files import CheckpointFiles
 from tests.cli.sqlite_ledger import BACK, Store

@@ -22,7 +22,7 @@ from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
-from eo_listener.spark.checkpoint import Checkpoint, Durable
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint, Durable
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.cli.checkpoint_files import CheckpointFiles
 from tests.cli.sqlite_ledger import BACK, Store

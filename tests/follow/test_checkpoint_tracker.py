@@ -17,13 +17,9 @@ from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Reading, St
 from eo_listener.follow.follower import read_once
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import (
-    BatchOffsets,
-    Checkpoint,
-    FileFinding,
-    FileFindingKind,
-    SourceOffsets,
-)
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.errors import FileFinding, FileFindingKind
+from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 from tests.spark.checkpoint import writers
 
 ID, OTHER = "95fa6369-814d-497b-9a53-78b7f7efdd1a", "11111111-814d-497b-9a53-78b7f7efdd1a"

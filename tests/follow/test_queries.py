@@ -16,7 +16,8 @@ import pytest
 
 from eo_listener.errors import KafkaError
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
 from tests import groups
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, audit
 from tests.broker import Broker

@@ -19,7 +19,8 @@ from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.spark.checkpoint import Checkpoint, CheckpointPlans
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
 from eo_listener.spark.jvm.planned_batches import LivePlans
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.attack import surgery

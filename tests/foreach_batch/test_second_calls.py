@@ -23,7 +23,7 @@ from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.model.ledger import Applied, Entry, LedgerKey
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.spark.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.attack import surgery
 from tests.foreach_batch.overlap import Overlap

@@ -32,7 +32,7 @@ from eo_listener.cli.spark_options import spark_for
 from eo_listener.errors import SettingsError, UnavailableError
 from eo_listener.model.argument_checks import require_seconds
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
-from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.checkpoint.location import shown
 
 EXAMPLE = "Example: eo-listener serve 'spark-*' -b localhost:9092"
 _PORT: Final = 9405

@@ -10,15 +10,10 @@ from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
 from eo_listener.model.protocols import Sink
 from eo_listener.offsets import TopicPartition
-from eo_listener.spark.checkpoint import (
-    BatchOffsets,
-    Checkpoint,
-    CheckpointError,
-    FileFinding,
-    FileFindingKind,
-    has_scheme,
-    shown,
-)
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
+from eo_listener.spark.checkpoint.location import has_scheme, shown
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
 
 def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:

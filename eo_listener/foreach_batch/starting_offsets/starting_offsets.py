@@ -18,7 +18,8 @@ from eo_listener.model.argument_checks import choice
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.protocols import Sink
 from eo_listener.offsets import TopicPartition
-from eo_listener.spark.checkpoint import Checkpoint, has_scheme, shown
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.location import has_scheme, shown
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})

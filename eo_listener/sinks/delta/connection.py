@@ -11,7 +11,7 @@ from eo_listener.sinks.delta.catalog import SETTINGS, check_storage, check_table
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.errors import another_table, in_doubt, unreadable
 from eo_listener.sinks.delta.ledger import QueryLedger, TableLedger, TakenBackBy
-from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.checkpoint.location import shown
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.jvm.delta_log import DeltaLogFiles, DeltaTable
 from eo_listener.spark.jvm.running_jvm import scala_version

@@ -20,7 +20,7 @@ from eo_listener.sinks.ledger_steps import (
     newest_steps,
 )
 from eo_listener.sinks.spark_row_origins import row_origins
-from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.checkpoint.location import shown
 from eo_listener.spark.jvm.calls import asking
 
 if TYPE_CHECKING:

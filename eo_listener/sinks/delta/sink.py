@@ -13,7 +13,7 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_commit import BatchCommit
 from eo_listener.sinks.delta.connection import Connection
-from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.checkpoint.location import shown
 
 
 class DeltaSink:

@@ -13,7 +13,7 @@ from eo_listener.errors import (
     SettingsError,
     SinkError,
 )
-from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.checkpoint.location import shown
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 
 _ABSENT_TABLE: Final = "NoSuchTableException"

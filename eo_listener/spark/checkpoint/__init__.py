@@ -11,27 +11,3 @@
 - On local file systems Hadoop's `.crc` is checked too, which reveals a changed digit; a storage
   without it cannot show that.
 """
-
-from eo_listener.spark.checkpoint.checkpoint import Checkpoint, Durable
-from eo_listener.spark.checkpoint.contents import CheckpointContents, SourceContents, read_contents
-from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
-from eo_listener.spark.checkpoint.location import Location, has_scheme, shown
-from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
-from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
-
-__all__ = [
-    "BatchOffsets",
-    "Checkpoint",
-    "CheckpointContents",
-    "CheckpointError",
-    "CheckpointPlans",
-    "Durable",
-    "FileFinding",
-    "FileFindingKind",
-    "Location",
-    "SourceContents",
-    "SourceOffsets",
-    "has_scheme",
-    "read_contents",
-    "shown",
-]

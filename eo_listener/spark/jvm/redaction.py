@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pyspark import SparkContext
 
-from eo_listener.spark.checkpoint import shown
+from eo_listener.spark.checkpoint.location import shown
 
 _NAME: Final = (
     r"(?i)^(?!yarn\.|mapreduce\.|.*(provider|type|file|path|validity|fallback|use_ip)$)"

@@ -20,7 +20,8 @@ from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError
+from eo_listener.spark.checkpoint.errors import CheckpointError
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
 from eo_listener.testing import MemorySink
 from tests.foreach_batch.plans import head_of
 from tests.spark.checkpoint import writers

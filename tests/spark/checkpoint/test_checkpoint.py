@@ -16,16 +16,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from eo_listener.errors import JvmError, SettingsError, StorageError
 from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import (
-    BatchOffsets,
-    Checkpoint,
-    CheckpointError,
-    FileFindingKind,
-    Location,
-    has_scheme,
-    shown,
-)
-from eo_listener.spark.checkpoint.location import _translate
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.errors import CheckpointError, FileFindingKind
+from eo_listener.spark.checkpoint.location import Location, _translate, has_scheme, shown
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
 from tests.attack import surgery
 from tests.spark.checkpoint import writers
 from tests.spark.checkpoint.recorded import read, unpack

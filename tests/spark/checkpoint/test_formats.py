@@ -9,16 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import (
-    BatchOffsets,
-    Checkpoint,
-    FileFindingKind,
-    SourceOffsets,
-    log_files,
-)
-from eo_listener.spark.checkpoint.checkpoint import matches_checksum
-from eo_listener.spark.checkpoint.errors import Unreadable
-from eo_listener.spark.checkpoint.log_files import check_commit
+from eo_listener.spark.checkpoint import log_files
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint, matches_checksum
+from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
+from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets, check_commit
 from tests.attack import surgery
 from tests.spark.checkpoint import writers
 from tests.spark.checkpoint.recorded import unpack

@@ -15,9 +15,9 @@ from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.spark.checkpoint import CheckpointError, CheckpointPlans
-from eo_listener.spark.checkpoint.errors import Unreadable
+from eo_listener.spark.checkpoint.errors import CheckpointError, Unreadable
 from eo_listener.spark.checkpoint.log_files import plan_id
+from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
 from tests.spark.checkpoint.recorded import VERSIONS, unpack
 
 Ranges = dict[int, dict[TopicPartition, OffsetRange]]

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from eo_listener.offsets import Offsets
-from eo_listener.spark.checkpoint import Checkpoint, CheckpointError, Durable, read_contents
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint, Durable
+from eo_listener.spark.checkpoint.contents import read_contents
+from eo_listener.spark.checkpoint.errors import CheckpointError
 from tests.attack import surgery
 from tests.spark.checkpoint import writers
 from tests.spark.checkpoint.recorded import VERSIONS, read, unpack

@@ -7,7 +7,7 @@ import zlib
 
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.offsets import Offsets
-from eo_listener.spark.checkpoint import BatchOffsets, SourceOffsets
+from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 
 
 def source_offsets(source: str, offsets: Offsets) -> SourceOffsets:
