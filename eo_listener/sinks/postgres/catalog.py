@@ -187,7 +187,7 @@ def make_target(
         raise SettingsError(
             f"table {identifier(*where).as_string(link)} does not exist, and create=False "
             "forbids creating it",
-            fix=f"As a role that may create it, run {statement.as_string(link)};",
+            fix=f"As a role that may create it, run: {statement.as_string(link)};",
         )
     with making(link):
         link.execute(statement)

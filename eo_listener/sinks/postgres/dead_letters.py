@@ -79,7 +79,7 @@ def make(link: Connection, schema: str | None, table: str, *, create: bool) -> N
         raise SettingsError(
             f"table {table!r} for dead letters does not exist, and create=False forbids creating "
             "it",
-            fix=f"As a role that may create it, run {statement.replace('%%', '%')};",
+            fix=f"As a role that may create it, run: {statement.replace('%%', '%')};",
         )
     with making(link):
         run(link, Statement(statement))

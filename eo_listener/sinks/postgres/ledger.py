@@ -211,7 +211,7 @@ class Ledger:
             statements = self._sql().create()
             raise SettingsError(
                 f"{self.label} has no ledger, and create=False forbids creating it",
-                fix="As a role that may create it, run "
+                fix="As a role that may create it, run: "
                 f"{'; '.join(statements).replace('%%', '%')};",
             )
         return False

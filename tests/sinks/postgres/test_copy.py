@@ -181,7 +181,7 @@ def test_a_task_begins_again_with_a_savepoint_for_each_chunk(db: Database) -> No
     writer, _, layout = prepared(sink, direct=True)
     task = PartitionTask(writer=writer, layout=layout, entries={0: next_entry(sink)})
     first = TaskAttempt(task=0, number=7, is_first=True, is_last=False)
-    with pytest.raises(RefusedLateError, match="behind 60 COPYs"):
+    with pytest.raises(RefusedLateError, match="60 COPYs"):
         task(first, (batch([n]) for n in LATE))
     assert db.ask(COUNT) == [0]
     for again in (replace(first, is_first=False), replace(first, is_last=True)):

@@ -67,7 +67,7 @@ def test_a_trigger_that_leaves_rows_out_is_named(
     body = "IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW;"
     db.script("CREATE TABLE t (id bigint)", *trigger(body))
     sink = db.sink(write_method=write_method)
-    with pytest.raises(SinkError, match=r"5 rows of 10\b.* Cause: a trigger"):
+    with pytest.raises(SinkError, match=r"5 of 10 .* Cause: a trigger"):
         write(sink, spark.range(10))
     assert db.ask("SELECT * FROM t") == []
     assert sink.applied(QUERY) == {}
