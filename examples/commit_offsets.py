@@ -2,7 +2,7 @@
 
     python examples/commit_offsets.py localhost:9092 words
 
-See README.md beside this file.
+See README.md in this folder.
 """
 
 from __future__ import annotations

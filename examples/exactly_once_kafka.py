@@ -3,7 +3,7 @@
     python examples/exactly_once_kafka.py localhost:9092 words words-counted
 
 Kill it at any moment and start it again, or delete its checkpoint: a consumer with
-isolation.level=read_committed gets each line once. See README.md beside this file.
+isolation.level=read_committed gets each line once. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUERY = "words-counted"  # the ledger is kept under this name: never change it
 
 
 def to_records(records: DataFrame) -> DataFrame:
-    """A record for each record: where it came from, its text, and how many words that has."""
+    """Return a record for each record: its origin, its text, and the number of words."""
     line = F.col("value").cast("string")
     return records.select(
         "key",
@@ -40,7 +40,7 @@ def to_records(records: DataFrame) -> DataFrame:
 
 
 def require_topic(servers: str, topic: str) -> None:
-    """Make the target topic where it is not there: a sink does not."""
+    """Create the target topic if it does not exist: a sink does not."""
     admin = AdminClient({"bootstrap.servers": servers})
     if topic not in admin.list_topics(timeout=10).topics:
         admin.create_topics([NewTopic(topic, num_partitions=4)])[topic].result(30)
@@ -67,7 +67,7 @@ def main(servers: str, source: str, target: str, checkpoint: str = "checkpoint-w
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", source)
-        .option("startingOffsets", begin)  # Spark ignores it where there is a checkpoint
+        .option("startingOffsets", begin)  # Spark ignores it if there is a checkpoint
         .load()
         .writeStream.queryName(QUERY)
         .foreachBatch(exactly_once(sink, transform=to_records))

@@ -3,7 +3,7 @@
     python examples/exactly_once_postgres.py localhost:9092 words postgresql://localhost/postgres
 
 Kill it at any moment and start it again, or delete its checkpoint: no line is lost or
-written twice. See README.md beside this file.
+written twice. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUERY = "lines"  # the ledger is kept under this name: never change it
 
 
 def to_lines(records: DataFrame) -> DataFrame:
-    """A row for each record: where it came from, its text, and how many words that has."""
+    """Return a row for each record: its origin, its text, and the number of words."""
     line = F.col("value").cast("string")
     return records.select(
         "topic",
@@ -55,7 +55,7 @@ def main(servers: str, topic: str, dsn: str, checkpoint: str = "checkpoint-lines
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
-        .option("startingOffsets", begin)  # Spark ignores it where there is a checkpoint
+        .option("startingOffsets", begin)  # Spark ignores it if there is a checkpoint
         .option("kafka.consumer.commit.groupid", f"{topic}-to-postgres")
         .load()
         .writeStream.queryName(QUERY)

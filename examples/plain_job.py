@@ -2,7 +2,7 @@
 
     spark-submit ... examples/plain_job.py localhost:9092 words
 
-See README.md beside this file for the whole command.
+See README.md in this folder for the whole command.
 """
 
 from __future__ import annotations

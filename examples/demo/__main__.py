@@ -114,13 +114,13 @@ def _document(outcome: Outcome) -> dict[str, object]:
 def _print(out: Console, outcome: Outcome) -> None:
     command = f"kafka-consumer-groups.sh --bootstrap-server {outcome.servers}"
     out.print()
-    out.print(Text("What Kafka's own tool says:", style="bold"))
+    out.print(Text("Kafka's own tool reports:", style="bold"))
     out.print(Text(f"$ {command} --describe --group {GROUP}", style="dim"), soft_wrap=True)
     out.print(Text(outcome.table), soft_wrap=True)
     moral = "the group stands exactly where the query stands"
     if outcome.proof is not None:
         moral = "each flight is in the sink exactly once"
-        out.print(Text("What is in the sink:", style="bold"))
+        out.print(Text("The sink contains:", style="bold"))
         out.print(_table(outcome.proof))
         out.print()
     for check in outcome.checks:

@@ -27,9 +27,9 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition: where everybody says that it stands, and the rows that are there.
+    """One partition: its offsets by each source of facts, and its rows in the sink.
 
-    `records` is how many of its records have a row. Who says nothing says None.
+    `records` is the number of its records that have a row. None stands for no answer.
     """
 
     partition: int
@@ -43,7 +43,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What the sink holds at the end; `strays` are rows of no record that was sent."""
+    """The contents of the sink at the end; `strays` are rows of records that nobody sent."""
 
     partitions: tuple[Partition, ...]
     strays: int
@@ -71,9 +71,9 @@ def prove(
     records: Mapping[tuple[int, int], int],
     kills: Sequence[Kill] = (),
 ) -> Proof:
-    """Put side by side what each says of every partition.
+    """Compare the answers about every partition.
 
-    `records` is how many rows there are of each record, by partition and offset.
+    `records` is the number of rows of each record, by partition and offset.
     """
     rows, found = dict.fromkeys(ends, 0), dict.fromkeys(ends, 0)
     strays = 0
@@ -99,7 +99,7 @@ def prove(
 
 
 def judge_group(rows: Sequence[GroupRow], partitions: int) -> list[Check]:
-    """Judge the table of kafka-consumer-groups for a topic of so many partitions."""
+    """Judge the table of kafka-consumer-groups for a topic of that many partitions."""
     own = {row.partition: row for row in rows}
     there = [own.get(number) for number in range(partitions)]
     at_end = [row is not None and row.current_offset == row.log_end_offset for row in there]

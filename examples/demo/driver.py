@@ -26,7 +26,7 @@ _KILL_TIMEOUT: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to read, where files may lie, the most rows of a batch, and where the rows go."""
+    """The source, the folder for files, the most rows of a batch, and the sink."""
 
     servers: str
     folder: str
@@ -44,8 +44,8 @@ class Job:
 class Driver:
     """Runs the query, in one process after the other.
 
-    `observe` is called, on another thread, with what it says of batches and commits. `batch` is
-    what it is writing: its number, and since when.
+    `observe` is called, on another thread, with its reports about batches and commits. `batch` is
+    the batch that it is writing: the number, and the start.
     """
 
     def __init__(self, job: Job, log: Path, observe: Callable[[dict[str, Any]], None]) -> None:

@@ -9,7 +9,7 @@ from examples.nycflights import known, number, rows
 
 TOTAL: Final = 336_776
 
-# What Spark reads `Flight.to_json` with.
+# The schema with which Spark reads `Flight.to_json`.
 SCHEMA: Final = (
     "scheduled string, hour int, origin string, dest string, carrier string, flight int,"
     " tailnum string, dep_delay int, arr_delay int, distance int"

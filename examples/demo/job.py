@@ -2,8 +2,8 @@
 
     python -m examples.demo.job JOB
 
-JOB is what to do, as JSON. The query ends in order when the process's input does. What it has to
-say goes out as lines of JSON; whatever Spark prints goes to stderr.
+JOB describes the job, as JSON. When the process's input ends, the query ends in order. It writes
+its reports as lines of JSON; Spark's own output goes to stderr.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def flights(frame: DataFrame) -> DataFrame:
 
 
 def copies(frame: DataFrame, _: Batch) -> DataFrame:
-    """Return a record for each record, which says in its headers where it is from."""
+    """Return a record for each record, with its origin in the headers."""
     headers = [
         F.struct(F.lit(name).alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
         for name in ("partition", "offset")

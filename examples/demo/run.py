@@ -73,7 +73,7 @@ class Outcome:
 
     @property
     def log(self) -> Path:
-        """What Spark said."""
+        """Spark's output."""
         return self.folder / "demo.log"
 
 
@@ -261,7 +261,7 @@ class _Run:
 
     def _repeat(self, read: Callable[[], object], pause: float) -> None:
         while not self._stopping.is_set():
-            # What was read last stays; a lasting failure ends in the limit of the wait for lag 0.
+            # The last reading stays; the limit of the wait for lag 0 ends a lasting failure.
             with contextlib.suppress(KafkaError, KafkaException, BrokerError):
                 read()
             self._stopping.wait(pause)

@@ -1,4 +1,4 @@
-"""What is seen of a running demo: a live picture on a terminal, else a line now and then."""
+"""The output of a running demo: a live picture on a terminal, else a line now and then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the flights are written, and what is there: counted by another way than the sink's."""
+"""The store of the flights, and its rows, counted in another way than the sink does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TABLE: Final = "flights"
 
 
 class Store(str, Enum):
-    """Where the flights are written, each exactly once."""
+    """The store into which each flight is written exactly once."""
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"
@@ -44,7 +44,7 @@ class Store(str, Enum):
 
     @contextlib.contextmanager
     def opened(self, servers: str, folder: Path) -> Iterator[tuple[str, StoredRows]]:
-        """Prepare it; yield where it is, and its rows. What a server needs is gone afterwards."""
+        """Prepare it; yield its place and its rows. A server's files are gone afterwards."""
         with contextlib.ExitStack() as stack:
             if self is Store.SQLITE:
                 where = str(folder / "flights.sqlite")

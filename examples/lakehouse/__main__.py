@@ -19,7 +19,7 @@ from tests.broker import Broker
 
 
 def main(servers: str | None, folder: Path, flights: int) -> int:
-    """Run it all; the exit code is 1 where a table is not as it must be."""
+    """Run everything; the exit code is 1 if a table differs from the events."""
     with ExitStack() as opened:
         if servers is None:
             servers = opened.enter_context(Broker()).bootstrap_servers

@@ -41,7 +41,7 @@ class Count:
 
 
 def main(folder: Path, flights: int) -> int:
-    """Print a line for each table; the exit code is 1 where one is not as it must be."""
+    """Print a line for each table; the exit code is 1 if a table differs from the events."""
     spark = settings.session(folder, "compare")
     counts = compare(spark, all_events(flights))
     spark.stop()

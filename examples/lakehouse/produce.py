@@ -27,7 +27,7 @@ PRODUCER: Final = {
 
 
 def create_topics(servers: str) -> None:
-    """Make the topics where they are absent."""
+    """Create the topics that do not exist."""
     admin = AdminClient({"bootstrap.servers": servers})
     there = admin.list_topics(timeout=10).topics
     absent = [NewTopic(name, num_partitions=4) for name in (FLIGHTS, WEATHER) if name not in there]
@@ -36,7 +36,7 @@ def create_topics(servers: str) -> None:
 
 
 def produce(servers: str, flights: int, first: int = 0, until: int | None = None) -> int:
-    """Send the events of so many flights, all or a part of them; return their number."""
+    """Send the events of that number of flights, or a part of them; return their number."""
     refused: list[str] = []
 
     def sent(error: KafkaError | None, _: Message) -> None:

@@ -1,4 +1,4 @@
-"""What the programs of the lakehouse share: names, properties, the session, how a query starts."""
+"""The shared parts of the lakehouse: names, properties, the session, the start of a query."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def start(
 ) -> StreamingQuery:
     """Start the query of this name, from the start of both topics, with a table for each sink.
 
-    A batch has so many records at most. With `once` it ends when it has read what there is.
+    A batch has at most `per_trigger` records. With `once` the query ends when it has read all.
     """
     records = (
         session(folder, name)

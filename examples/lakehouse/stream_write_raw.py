@@ -22,7 +22,7 @@ QUERY = "stream-write-raw"  # the ledger is kept under this name: never change i
 
 
 def to_raw(records: DataFrame) -> list[DataFrame]:
-    """The rows of each table: the fields of the event, and where it came from."""
+    """Return the rows of each table: the fields of the event, and its origin."""
     schemas = {
         settings.FLIGHTS: settings.FLIGHT_SCHEMA,
         settings.WEATHER: settings.WEATHER_SCHEMA,
@@ -34,7 +34,7 @@ def to_raw(records: DataFrame) -> list[DataFrame]:
 
 
 def new_fields(records: DataFrame, schemas: Mapping[str, str]) -> Mapping[str, list[str]]:
-    """What the schemas lack, by topic: the other fields of this batch's events, as text.
+    """Return fields that the schemas lack, by topic: those of this batch's events, as text.
 
     They depend on the records alone: a batch that is repeated has the same columns.
     """

@@ -112,7 +112,7 @@ def test_it_is_seen_on_a_terminal_and_kept_until_ctrl_c(tmp_path: Path) -> None:
     assert status == 0, said
     for shown in ("produced", "processed", "committed", "kafka-consumer-groups, "):
         assert shown in said, said
-    after = said.partition("What Kafka's own tool says:")[2]
+    after = said.partition("Kafka's own tool reports:")[2]
     for shown in ("CURRENT-OFFSET", "checkpoint", "duplicates 0", "gaps 0", "PASSED in"):
         assert shown in after, said
     assert "WARN" not in said
