@@ -36,7 +36,7 @@ def create_topics(servers: str) -> None:
 
 
 def produce(servers: str, flights: int, first: int = 0, until: int | None = None) -> int:
-    """Send the events of that number of flights, or a part of them; return their number."""
+    """Send the events of `flights` flights, or a part of them; return the number of events."""
     refused: list[str] = []
 
     def sent(error: KafkaError | None, _: Message) -> None:
