@@ -158,7 +158,7 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
         began = time.perf_counter()
         progress = Progress.parse(text)
         sent[f"group-{query % groups}", topic] = time.monotonic()
-        router.progressed(progress)
+        router.put(progress)
         longest = max(longest, time.perf_counter() - began)
         number += 1
         time.sleep(max(0.0, started + number * PERIOD / queries - time.monotonic()))

@@ -58,7 +58,9 @@ def total(servers: str, group: str) -> int:
 
 def commit(servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
     """Commit as a listener of query NAME does, with batch 7."""
-    metadata = CommitMetadata.of(name=NAME, query_id="q" * 36, run_id="r" * 36, batch_id=7).text()
+    metadata = CommitMetadata.for_batch(
+        name=NAME, query_id="q" * 36, run_id="r" * 36, batch_id=7
+    ).text()
     commit_all(servers, group, {TopicPartition(topic, at): offsets[at] for at in offsets}, metadata)
 
 

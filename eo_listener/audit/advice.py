@@ -143,7 +143,7 @@ class Advice:
 
         `compares`: the command reads that cluster for the source's log, if it is known.
         """
-        store = LedgerStore.of(address)
+        store = LedgerStore.from_address(address)
         is_topic = store is LedgerStore.KAFKA
         asks = (is_topic and not address.startswith("kafka://")) or (
             compares and self.cluster.servers is not None
@@ -154,7 +154,7 @@ class Advice:
             address=address,
             schema=self.schema if store is LedgerStore.POSTGRES else None,
             servers=self.cluster.address if asks else None,
-            same=tuple(same),
+            repeated_options=tuple(same),
         )
 
     def begin_from_group(self, group: str) -> str:

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as Late  # not the builtin one before Python 3.11
 from typing import BinaryIO, Final
 
-from eo_listener.bridge.messages import Answer, Ask, ToJvm
+from eo_listener.bridge.messages import Answer, ask
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.spark import shim
@@ -25,11 +25,11 @@ class JvmClient:
         self._open: dict[int, Future[Answer]] = {}
         self._closed = False
 
-    def send(self, message: ToJvm) -> None:
+    def send(self, line: bytes) -> None:
         """Write a line. Raises JvmError if the other side no longer reads."""
         try:
             with self._write_lock:
-                self._output.write(message.line())
+                self._output.write(line)
                 self._output.flush()
         except (OSError, ValueError) as error:
             raise _gone() from error
@@ -43,9 +43,7 @@ class JvmClient:
         try:
             if self._closed:
                 raise _gone()
-            self.send(
-                Ask(number=number, question=question, run_id=run_id, call=call, argument=argument)
-            )
+            self.send(ask(number, question, run_id=run_id, call=call, argument=argument))
             answer = waiting.result(timeout)
         except CancelledError:
             raise _gone() from None

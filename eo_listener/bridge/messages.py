@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eo_listener.commit.tracking.event_buffer import Ended, Idle, Started
 from eo_listener.errors import FormatError, SettingsError
 
 FORMAT: Final = 1
@@ -43,34 +44,11 @@ class Hello:
             raise _unreadable() from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """A run has begun."""
-
-    query_id: str
-    run_id: str
-    name: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Progressed:
     """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
 
     text: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """A run had nothing to do."""
-
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A run has ended."""
-
-    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +60,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a question: `text`, or the reason why there is none."""
+    """The answer to a question: `text`, or the reason why it failed."""
 
     number: int
     text: str | None = field(repr=False)
@@ -107,7 +85,7 @@ def parse(line: bytes) -> FromJvm | None:
             case {"progress": text}:
                 return Progressed(str(text))
             case {"started": {"query": query_id, "run": run_id, "name": name}}:
-                return Started(query_id=query_id, run_id=run_id, name=name)
+                return Started(query_id, run_id, name)
             case {"idle": run_id}:
                 return Idle(str(run_id))
             case {"ended": run_id}:
@@ -125,63 +103,24 @@ def parse(line: bytes) -> FromJvm | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Greeting:
-    """The bridge's first message; `flush` and `timeout` are settings, in seconds."""
-
-    package: str
-    flush: float
-    timeout: float
-
-    def line(self) -> bytes:
-        """Return the line that says so."""
-        return _line(v=FORMAT, package=self.package, flush=self.flush, timeout=self.timeout)
+def greeting(*, package: str, flush: float, timeout: float) -> bytes:
+    """Return the bridge's first line; `flush` and `timeout` are settings, in seconds."""
+    return _line(v=FORMAT, package=package, flush=flush, timeout=timeout)
 
 
-@dataclass(frozen=True, slots=True)
-class Pong:
-    """A sign of life."""
-
-    number: int
-
-    def line(self) -> bytes:
-        """Return the line that says so."""
-        return _line(pong=self.number)
+def pong(number: int) -> bytes:
+    """Return a sign of life, the answer to a ping."""
+    return _line(pong=number)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """A question: about a run, or ("call") a call of the shim's `ShimCalls`."""
-
-    number: int
-    question: str
-    run_id: str = ""
-    call: str = ""
-    argument: str = field(default="", repr=False)
-
-    def line(self) -> bytes:
-        """Return the line that says so."""
-        return _line(
-            ask=self.number,
-            what=self.question,
-            run=self.run_id,
-            call=self.call,
-            argument=self.argument,
-        )
+def ask(number: int, question: str, *, run_id: str, call: str, argument: str) -> bytes:
+    """Return a question: about a run, or ("call") a call of the shim's `ShimCalls`."""
+    return _line(ask=number, what=question, run=run_id, call=call, argument=argument)
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """All of a run is committed: nobody will ask about it, or need its events."""
-
-    run_id: str
-
-    def line(self) -> bytes:
-        """Return the line that says so."""
-        return _line(forget=self.run_id)
-
-
-ToJvm = Greeting | Pong | Ask | Forget
+def forget(run_id: str) -> bytes:
+    """Say that all of a run is committed: nobody will ask about it, or need its events."""
+    return _line(forget=run_id)
 
 
 def _line(**message: object) -> bytes:

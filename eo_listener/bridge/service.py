@@ -11,8 +11,9 @@ from typing import Final
 
 from eo_listener.bridge import messages
 from eo_listener.bridge.jvm_client import BridgeQueries, BridgeShimClient, JvmClient
-from eo_listener.bridge.messages import Forget, Greeting, Hello, Pong
+from eo_listener.bridge.messages import Hello
 from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
+from eo_listener.commit.tracking.event_buffer import Ended, Idle, Started
 from eo_listener.errors import EoListenerError, JvmError
 from eo_listener.events import Event, RunGroupsChanged
 from eo_listener.listener.commit_service import CommitService
@@ -111,7 +112,7 @@ class BridgeService:
         )
         self._settled_runs.start(self._service.waiting)
         jvm.send(
-            Greeting(
+            messages.greeting(
                 package=__version__,
                 flush=self._settings.flush_timeout,
                 timeout=self._settings.bridge_timeout,
@@ -152,27 +153,27 @@ class BridgeService:
         match messages.parse(line):
             case messages.Progressed(text):
                 self._service.progressed(text)
-            case messages.Started(query_id=query_id, run_id=run_id, name=name):
+            case Started(query_id, run_id, name):
                 self._service.started(query_id, run_id, name)
-            case messages.Idle(run_id):
+            case Idle(run_id):
                 self._service.idle(run_id)
-            case messages.Ended(run_id):
+            case Ended(run_id):
                 self._service.ended(run_id)
             case messages.Answer() as answer:
                 self._jvm.answered(answer)
             case messages.Ping(number):
-                self._send(Pong(number))
+                self._send(messages.pong(number))
             case messages.End(seconds):
                 self._outcome.put(max(0.0, seconds - _RESERVE))
             case None:
                 logger.debug("the shim sent a message that this version does not support")
 
     def _settled(self, run_id: str) -> None:
-        self._send(Forget(run_id))
+        self._send(messages.forget(run_id))
 
-    def _send(self, message: Pong | Forget) -> None:
+    def _send(self, line: bytes) -> None:
         """Send a line; a driver that has ended needs none, and its end shows in the lines."""
         try:
-            self._jvm.send(message)
+            self._jvm.send(line)
         except JvmError as error:
             logger.debug("the driver has stopped reading: %s", error)

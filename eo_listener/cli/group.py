@@ -142,7 +142,7 @@ def _new_offsets(
     choose: Callable[..., dict[TopicPartition, int]],
 ) -> dict[TopicPartition, int]:
     if not origin.offsets:
-        raise SettingsError(f"{origin.what} has no offsets", fix="Check the origin of the offsets")
+        raise SettingsError(f"{origin.label} has no offsets", fix="Check the origin of the offsets")
     topics = {tp.topic for tp in origin.offsets}
     partitions = [tp for tp in cluster.partitions(None) if tp.topic in topics]
     try:
@@ -166,7 +166,7 @@ def _print(
     after = _after(change, outcome)
     missing = frozenset(() if outcome is None else outcome.missing)
     out = console()
-    print_line(out, f"group {change.group}, by {origin.what}")
+    print_line(out, f"group {change.group}, by {origin.label}")
     result = "holds now" if executed else "will hold"
     rows = [
         {
@@ -233,7 +233,7 @@ def _document(
     missing = frozenset(() if outcome is None else outcome.missing)
     return {
         "group": change.group,
-        "from": origin.what,
+        "from": origin.label,
         "executed": executed,
         "run": change.author.run_id,
         "partitions": [

@@ -26,7 +26,11 @@ from eo_listener.errors import (
     StorageError,
     few,
 )
-from eo_listener.foreach_batch.starting_offsets.origins import newest_batch, of_batch, of_heads
+from eo_listener.foreach_batch.starting_offsets.origins import (
+    batch_origin,
+    heads_origin,
+    newest_batch,
+)
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -137,11 +141,11 @@ class OriginOptions:
                 cause=back.cause,
                 fix=back.fix or "Take them from elsewhere: --from-checkpoint or --from-time",
             )
-        origin = of_heads(label, key.query, heads)
+        origin = heads_origin(label, key.query, heads)
         if back is not None:
             undo = f"; {back.fix} undoes it" if back.fix else ""
-            rolled_back = f"{origin.what}, which was rolled back ({back.cause}{undo})"
-            origin = replace(origin, what=rolled_back)
+            rolled_back = f"{origin.label}, which was rolled back ({back.cause}{undo})"
+            origin = replace(origin, label=rolled_back)
         return origin, max(heads.values(), key=lambda head: head.batch_id), key.query
 
 
@@ -209,19 +213,19 @@ class NamedOrigin:
                 author, name=query, query_id=_short(head.query_id), batch_id=head.batch_id
             )
         elif options.other_group is not None:
-            origin = cluster.of_group(options.other_group, cluster.partitions(None))
+            origin = cluster.group_origin(options.other_group, cluster.partitions(None))
         elif options.time is not None:
             at = parse_time(options.time)
             times = dict.fromkeys(self._partitions(cluster, held_partitions), at)
-            origin = cluster.of_times(f"the time {utc(at)} ({at} ms)", times)
+            origin = cluster.times_origin(f"the time {utc(at)} ({at} ms)", times)
         elif options.offsets is not None:
-            origin = Origin(what="--from-offsets", offsets=parse_offsets(options.offsets))
+            origin = Origin(label="--from-offsets", offsets=parse_offsets(options.offsets))
         else:
             origin = self._of_file(cluster)
         absent = sorted(self._topics - {tp.topic for tp in origin.offsets})
         if absent:
             raise SettingsError(
-                f"{origin.what} has no offsets of the topics {few(absent)}", fix="Check --topic"
+                f"{origin.label} has no offsets of the topics {few(absent)}", fix="Check --topic"
             )
         return origin.where(self._meant), author
 
@@ -252,7 +256,7 @@ class NamedOrigin:
         )
         if not self.by_time:
             return Origin(
-                what=f"the file {file}{of_other}",
+                label=f"the file {file}{of_other}",
                 offsets={entry.partition: entry.offset for entry in exported.partitions},
                 topic_ids={
                     entry.partition: entry.topic_id
@@ -270,12 +274,12 @@ class NamedOrigin:
                 "name the other topics with --topic",
             )
         times = {entry.partition: entry.timestamp for entry in meant if entry.timestamp is not None}
-        origin = cluster.of_times(f"the times in {file}{of_other}", times)
+        origin = cluster.times_origin(f"the times in {file}{of_other}", times)
         gone = [entry for entry in meant if entry.partition not in origin.offsets]
         if gone:
             names = few(entry.partition for entry in gone)
             raise PartitionVanishedError(
-                f"Kafka lacks partitions of {origin.what}: {names}",
+                f"Kafka lacks partitions of {origin.label}: {names}",
                 ranges={entry.partition: OffsetRange(entry.offset, entry.offset) for entry in gone},
                 cause="the copy has other topic names or fewer partitions, or this is another "
                 "cluster",
@@ -287,10 +291,10 @@ class NamedOrigin:
 def _end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
     """Return the end of a batch. Raises SettingsError if it has read nothing from Kafka."""
     where = f"checkpoint {checkpoint.location}, query id {checkpoint.query_id()}"
-    origin = of_batch(where, batch)
+    origin = batch_origin(where, batch)
     if not origin.offsets:
         raise SettingsError(
-            f"{origin.what} has no Kafka offsets",
+            f"{origin.label} has no Kafka offsets",
             cause="the query reads other sources only, or has not read its topics yet",
             fix="Run eo-listener checkpoint show CHECKPOINT to see what it holds",
         )
@@ -298,7 +302,7 @@ def _end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
 
 
 def _short(query_id: str) -> str:
-    return CommitMetadata.of(name="", query_id=query_id, run_id="", batch_id=0).query_id
+    return CommitMetadata.for_batch(name="", query_id=query_id, run_id="", batch_id=0).query_id
 
 
 def parse_time(text: str) -> int:

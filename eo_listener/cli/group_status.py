@@ -128,7 +128,7 @@ class StatusReader:
     @property
     def cluster(self) -> ClusterCommands:
         """The commands for the same cluster."""
-        return ClusterCommands.of(self._properties)
+        return ClusterCommands.from_properties(self._properties)
 
     @property
     def single(self) -> bool:

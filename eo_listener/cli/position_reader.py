@@ -269,7 +269,7 @@ class AuditRequest:
     @property
     def cluster(self) -> ClusterCommands:
         """The commands for the same cluster."""
-        return ClusterCommands.of(self.properties, self.storage)
+        return ClusterCommands.from_properties(self.properties, self.storage)
 
     @property
     def servers(self) -> str | None:

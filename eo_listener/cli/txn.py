@@ -228,7 +228,7 @@ def _opened(servers: str, arguments: list[str] | None, clients: Path | None) -> 
     ):
         repair = TransactionRepair(properties, transactions, reader.stable)
         more = () if clients is None else ("--kafka-clients", str(clients))
-        yield _Opened(reader, repair, Commands(ClusterCommands.of(properties), more))
+        yield _Opened(reader, repair, Commands(ClusterCommands.from_properties(properties), more))
 
 
 _SHOWN: Final = 10  # partitions of a transaction, its commands, and partitions that are held up

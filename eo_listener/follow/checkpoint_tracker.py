@@ -51,7 +51,7 @@ def plan(
     sources: Mapping[str, Offsets],
 ) -> tuple[tuple[GroupOffsets, ...], tuple[str, ...]]:
     """Return the commits of one batch, and the topics that no group is named for."""
-    metadata = CommitMetadata.of(
+    metadata = CommitMetadata.for_batch(
         name=target.name, query_id=query_id, run_id=RUN, batch_id=batch
     ).text()
     parts = []

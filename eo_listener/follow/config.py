@@ -1,4 +1,4 @@
-"""What to follow: checkpoints with their clusters and groups, from arguments or a file."""
+"""The settings of a follower: checkpoints, clusters and groups, from arguments or a file."""
 
 from __future__ import annotations
 

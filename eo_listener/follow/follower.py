@@ -35,10 +35,10 @@ from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError
 
-_REREAD_AFTER = 1.0  # seconds before a doubtful reading is repeated, where there is only one
+_REREAD_AFTER = 1.0  # seconds before a doubtful reading is repeated, if there is only one
 _AFTER_FAULT = 30.0  # seconds
 _CLOSE_TIMEOUT = 2.0
-_SILENT = 60.0  # seconds without an answer from a storage, after which it is said
+_SILENT = 60.0  # seconds without an answer from a storage, until that is reported
 _Commits = tuple[GroupOffsets, ...]
 
 logger = logging.getLogger("eo_listener")
@@ -269,7 +269,7 @@ def _silence(shown: str, seconds: float) -> Notice:
     return Notice(
         checkpoint=shown,
         kind=NoticeKind.SILENT,
-        what=f"its storage has not answered for {seconds:.0f} s",
+        text=f"its storage has not answered for {seconds:.0f} s",
         cause="the network or the storage hangs",
         fix="check it from this machine; the other checkpoints go on",
     )

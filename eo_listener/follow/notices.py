@@ -51,21 +51,21 @@ class NoticeKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Event):
-    """One thing to know of a checkpoint, said once while it lasts.
+    """One thing to know of a checkpoint, reported once while it lasts.
 
     `cause` and `fix` are empty if there is nothing to repair.
     """
 
     checkpoint: str
     kind: NoticeKind
-    what: str
+    text: str
     cause: str = ""
     fix: str = ""
 
     def __str__(self) -> str:
         cause = f" ({self.cause})" if self.cause else ""
         fix = f". Fix: {self.fix}" if self.fix else ""
-        return f"checkpoint {self.checkpoint}: {self.what}{cause}{fix}"
+        return f"checkpoint {self.checkpoint}: {self.text}{cause}{fix}"
 
 
 class NoticeLog:
@@ -90,7 +90,7 @@ class ActiveNotices:
     def report(
         self,
         kind: NoticeKind,
-        what: str,
+        text: str,
         cause: str = "",
         fix: str = "",
         *,
@@ -100,22 +100,22 @@ class ActiveNotices:
 
         Without `repeat_if_changed` other words for the same problem are not reported either.
         """
-        notice = self.notice(kind, what, cause, fix)
+        notice = self.notice(kind, text, cause, fix)
         active = self._notices.get(kind)
         if active is not None and (active == notice or not repeat_if_changed):
             return ()
         self._notices[kind] = notice
         return (notice,)
 
-    def notice(self, kind: NoticeKind, what: str, cause: str = "", fix: str = "") -> Notice:
+    def notice(self, kind: NoticeKind, text: str, cause: str = "", fix: str = "") -> Notice:
         """Build a notice of this checkpoint that does not last."""
-        return Notice(checkpoint=self._shown, kind=kind, what=what, cause=cause, fix=fix)
+        return Notice(checkpoint=self._shown, kind=kind, text=text, cause=cause, fix=fix)
 
-    def resolve(self, kind: NoticeKind, what: str) -> Notices:
-        """Report `what` if such a notice was active."""
+    def resolve(self, kind: NoticeKind, text: str) -> Notices:
+        """Report `text` if such a notice was active."""
         if self._notices.pop(kind, None) is None:
             return ()
-        return (self.notice(NoticeKind.RECOVERED, what),)
+        return (self.notice(NoticeKind.RECOVERED, text),)
 
     def forget(self, *kinds: NoticeKind) -> None:
         """Remove notices without reporting it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.process_writes import PROCESS_WRITES
 from eo_listener.foreach_batch.sink_writer import RetryLimits
+from eo_listener.model.argument_checks import require_observers, require_seconds
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
 from eo_listener.observers.log import EventLogger
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _SINK_TIMEOUT: Final = 5.0
 """Seconds that the last batch of a stopped query may still take to return."""
+_CONSENTS: Final = ("on_gap", "on_first", "on_recreated")
 _PARTS: Final = ("label", "key", "per_partition", "applied", "moved_by", "apply", "close")
 
 
@@ -64,8 +65,8 @@ def exactly_once(
     checkpointLocation, must be given; `options`, the reader's, are then what Kafka is asked with
     for log starts and topic ids, and without them these are not checked.
 
-    Raises SettingsError at once for what can never work. The function raises GuardError, SinkError,
-    PoisonRowError, KafkaError and JvmError, with which Spark fails the query.
+    Raises SettingsError immediately if an argument is invalid. The function raises GuardError,
+    SinkError, PoisonRowError, KafkaError and JvmError, with which Spark fails the query.
     """
     return ExactlyOnce(
         sinks=sinks,
@@ -89,31 +90,26 @@ class ExactlyOnce:
     process of its own.
     """
 
-    def __init__(self, **given: Any) -> None:
-        _check(**given)
-        self._given = {**given, "options": dict(given["options"])}  # what can be pickled
-        self._plans = QueryPlanReader(given["checkpoint"], given["options"])
+    def __init__(self, **arguments: Any) -> None:
+        _check(**arguments)
+        self._arguments = {**arguments, "options": dict(arguments["options"])}  # can be pickled
+        self._plans = QueryPlanReader(arguments["checkpoint"], arguments["options"])
+        observers = arguments["observers"]
         self._batches = BatchRunner(
             self._plans,
-            given["sinks"],
+            arguments["sinks"],
             DataFrames(),
-            transform=adapted(given["transform"]),
-            name=given["name"],
-            on_gap=given["on_gap"],
-            on_first=given["on_first"],
-            on_recreated=given["on_recreated"],
-            new_checkpoint=given["new_checkpoint"],
-            retry=RetryLimits(timeout=given["retry_timeout"]),
-            observers=Observers(
-                EventLogger(), CountWhereServed(given["observers"]), *given["observers"]
-            ),
+            transform=adapted(arguments["transform"]),
+            retry=RetryLimits(timeout=arguments["retry_timeout"]),
+            observers=Observers(EventLogger(), CountWhereServed(observers), *observers),
+            **{name: arguments[name] for name in ("name", "new_checkpoint", *_CONSENTS)},
         )
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Bring a batch into every sink that lacks it."""
         try:
             with (
-                PROCESS_WRITES.exclusive(self._given["sinks"], _SINK_TIMEOUT),
+                PROCESS_WRITES.exclusive(self._arguments["sinks"], _SINK_TIMEOUT),
                 in_session_of(frame),
             ):
                 self._batches.run(frame, batch_id)
@@ -124,14 +120,14 @@ class ExactlyOnce:
     def close(self) -> None:
         """Close the sinks' and Kafka's connections; they open again when they are needed."""
         self._plans.close()
-        for sink in self._given["sinks"]:
+        for sink in self._arguments["sinks"]:
             sink.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self._given
+        return self._arguments
 
-    def __setstate__(self, given: dict[str, Any]) -> None:
-        ExactlyOnce.__init__(self, **given)
+    def __setstate__(self, arguments: dict[str, Any]) -> None:
+        ExactlyOnce.__init__(self, **arguments)
 
 
 def in_session_of(frame: Any) -> AbstractContextManager[None]:
@@ -158,7 +154,7 @@ def _check(
     retry_timeout: object,
     **_: object,
 ) -> None:
-    """Raise SettingsError for what is not of the right kind."""
+    """Raise SettingsError for an argument of the wrong kind."""
     for sink in sinks:
         lacks = [part for part in _PARTS if not hasattr(sink, part)]
         if lacks:
@@ -176,21 +172,8 @@ def _check(
             )
     if not isinstance(options, Mapping):
         raise SettingsError("options is not a mapping", fix="Give the reader's options as a dict")
-    if (
-        not isinstance(retry_timeout, int | float)
-        or isinstance(retry_timeout, bool)
-        or not 0 <= retry_timeout < math.inf
-    ):
-        raise SettingsError(
-            f"retry_timeout={retry_timeout!r} is not a time",
-            fix="Give seconds, or 0 for no retry",
-        )
-    for observer in observers:
-        if not callable(observer):
-            raise SettingsError(
-                f"the observer {observer!r} cannot be called",
-                fix="Give functions that take an event",
-            )
+    require_seconds("retry_timeout", retry_timeout)
+    require_observers(observers)
 
 
 def _show_first(error: EoListenerError) -> None:
@@ -204,13 +187,13 @@ def _show_first(error: EoListenerError) -> None:
     headline.args = error.args
     first: BaseException = error
     visited = {id(error)}  # `raise error from error` makes it its own cause
-    while (earlier := _printed_before(first)) is not None and id(earlier) not in visited:
+    while (earlier := _previous_in_traceback(first)) is not None and id(earlier) not in visited:
         visited.add(id(earlier))
         first = earlier
     first.__cause__ = headline
 
 
-def _printed_before(error: BaseException) -> BaseException | None:
+def _previous_in_traceback(error: BaseException) -> BaseException | None:
     if error.__cause__ is not None or error.__suppress_context__:
         return error.__cause__
     return error.__context__

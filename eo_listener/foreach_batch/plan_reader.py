@@ -22,10 +22,10 @@ _PROCESS: Final = uuid.uuid4()
 
 
 class QueryPlanReader:
-    """The `PlanReader` that fits a DataFrame. Connects to nothing before it is asked.
+    """The `PlanReader` that fits a DataFrame. Connects to nothing before the first batch.
 
     `checkpoint` is the query's checkpointLocation, `options` are the reader's; both are only
-    used where the query cannot be asked.
+    used if the query cannot be asked.
     """
 
     def __init__(self, checkpoint: str | None, options: Mapping[str, str]) -> None:
@@ -34,7 +34,7 @@ class QueryPlanReader:
         self._logs: SourceLogs | None = None
         self._live: PlanReader | None = None
         self._files: PlanReader | None = None
-        self._asked: PlanReader | None = None
+        self._reader: PlanReader | None = None  # the one that read the newest plan
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read what is planned.
@@ -42,15 +42,15 @@ class QueryPlanReader:
         Raises what LivePlans and CheckpointPlans raise, and SettingsError if neither can be read.
         If a live query refuses, its checkpoint is not read instead.
         """
-        self._asked = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
-        return self._asked.plan(frame, batch_id)
+        self._reader = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
+        return self._reader.plan(frame, batch_id)
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Return the offsets at which the query began; to be called for the newest plan.
 
         Raises what LivePlans and CheckpointPlans raise.
         """
-        return {} if self._asked is None else self._asked.began(plan)
+        return {} if self._reader is None else self._reader.began(plan)
 
     def close(self) -> None:
         """Close the connections to Kafka."""

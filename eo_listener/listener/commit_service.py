@@ -6,14 +6,15 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
+from eo_listener.commit.tracking.event_buffer import Ended, Idle, Started
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.errors import FormatError, UnavailableError
-from eo_listener.events import Event, Observer, Observers
+from eo_listener.events import Observer, Observers
 from eo_listener.kafka.group_stores import check, has_gssapi, librdkafka_properties, open_cluster
 from eo_listener.listener.settings import Settings
 from eo_listener.model.fault_points import fault_point
@@ -23,19 +24,10 @@ from eo_listener.observers.log import EventLogger
 from eo_listener.observers.metrics.serve import open_metrics
 from eo_listener.preflight.start_check import StartCheck
 
+if TYPE_CHECKING:
+    from eo_listener.observers.metrics.prometheus import Prometheus
+
 logger = logging.getLogger("eo_listener")
-
-
-class ClosableObserver(Protocol):
-    """An observer of our own, which must be closed."""
-
-    def __call__(self, event: Event) -> None:
-        """Take an event in; returns at once."""
-        ...
-
-    def close(self) -> None:
-        """Close it within seconds."""
-        ...
 
 
 class CommitService:
@@ -70,7 +62,7 @@ class CommitService:
             recommit_interval=settings.recommit_interval,
         )
 
-    def _open_observers(self, settings: Settings) -> Iterator[ClosableObserver]:
+    def _open_observers(self, settings: Settings) -> Iterator[Prometheus | StartCheck]:
         if settings.metrics_port is not None:
             try:
                 yield open_metrics(settings.metrics_port, settings.metrics_address)
@@ -94,23 +86,23 @@ class CommitService:
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
         """A run has begun."""
-        self._tracker.started(query_id, run_id, name)
+        self._tracker.put(Started(query_id, run_id, name))
 
     def progressed(self, text: str) -> None:
         """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
         fault_point("listener.progress")
         try:
-            self._tracker.progressed(Progress.parse(text))
+            self._tracker.put(Progress.parse(text))
         except FormatError as error:
-            self._tracker.unreadable(error)
+            self._tracker.put(error)
 
     def idle(self, run_id: str) -> None:
         """A run had nothing to do."""
-        self._tracker.idle(run_id)
+        self._tracker.put(Idle(run_id))
 
     def ended(self, run_id: str) -> None:
         """A run has ended."""
-        self._tracker.ended(run_id)
+        self._tracker.put(Ended(run_id))
 
     def flush(self, deadline: float) -> bool:
         """Wait until all that is durable is committed, or the monotonic clock passes `deadline`."""

@@ -31,9 +31,8 @@ from eo_listener.listener.settings import (
     Mode,
     Rewinding,
     Settings,
-    require_observers,
 )
-from eo_listener.model.argument_checks import require_seconds
+from eo_listener.model.argument_checks import require_observers, require_seconds
 from eo_listener.model.fault_points import fault_point
 from eo_listener.observers.metrics.address import LOOPBACK
 
@@ -122,7 +121,7 @@ class OffsetCommitListener(StreamingQueryListener):
         metrics_port: int | None = None,
         metrics_address: str = LOOPBACK,
     ) -> None:
-        settings = Settings.of(
+        settings = Settings.from_arguments(
             groups=groups,
             group_template=group_template,
             bootstrap_servers=bootstrap_servers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -16,7 +16,6 @@ from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.errors import SettingsError
-from eo_listener.events import Observer
 from eo_listener.model.argument_checks import choice, require_one_of, require_seconds
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
 
@@ -75,7 +74,7 @@ class Settings:
         require_address(self.metrics_address)
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         *,
         bootstrap_servers: str | None = None,
@@ -122,11 +121,11 @@ class Settings:
                 arguments[argument] = read(key, text)
             elif name not in _OTHERS:
                 _refuse(key)
-        return cls.of(kafka=kafka, **arguments)
+        return cls.from_arguments(kafka=kafka, **arguments)
 
     @property
     def routing(self) -> GroupRouting:
-        """Where to commit. Raises SettingsError for an unusable group."""
+        """The groups of each query. Raises SettingsError for an unusable group."""
         names = GroupNames(
             groups=self.groups,
             template=self.group_template,
@@ -136,7 +135,7 @@ class Settings:
 
     @property
     def policy(self) -> Policy:
-        """What a commit must never do."""
+        """The limits of a commit."""
         return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not GuardMode.WITHHOLD)
 
 
@@ -160,22 +159,6 @@ def _servers(servers: object) -> str:
             fix="Give 'host:9092'; separate several with commas",
         )
     return servers
-
-
-def require_observers(observers: object) -> tuple[Observer, ...]:
-    """Return them. Raises SettingsError for one that is not callable."""
-    if not isinstance(observers, Iterable):
-        raise SettingsError(
-            f"observers must be a list, got {observers!r}", fix="Give a list: observers=[print]"
-        )
-    functions = tuple(observers)
-    for observer in functions:
-        if not callable(observer):
-            raise SettingsError(
-                f"observers must contain functions only, got {observer!r}",
-                fix="Give functions that take an event",
-            )
-    return functions
 
 
 def _text(_key: str, text: str) -> str:

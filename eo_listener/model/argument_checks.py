@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from eo_listener.errors import SettingsError
 
@@ -38,3 +38,19 @@ def require_seconds(name: str, value: object, *, least: float = 0.0) -> float:
             fix="Give a number of seconds",
         )
     return float(value)  # type: ignore[arg-type]  # as above
+
+
+def require_observers(observers: object) -> tuple[Callable[[Any], None], ...]:
+    """Return them. Raises SettingsError for one that is not callable."""
+    if not isinstance(observers, Iterable):
+        raise SettingsError(
+            f"observers must be a list, got {observers!r}", fix="Give a list: observers=[print]"
+        )
+    functions = tuple(observers)
+    for observer in functions:
+        if not callable(observer):
+            raise SettingsError(
+                f"observers must contain functions only, got {observer!r}",
+                fix="Give functions that take an event",
+            )
+    return functions

@@ -39,8 +39,10 @@ class CommitMetadata:
     command: str = ""
 
     @classmethod
-    def of(cls, *, name: str | None, query_id: str, run_id: str, batch_id: int) -> CommitMetadata:
-        """Build from what a progress event says, ids shortened."""
+    def for_batch(
+        cls, *, name: str | None, query_id: str, run_id: str, batch_id: int
+    ) -> CommitMetadata:
+        """Build from the fields of a progress event, ids shortened."""
         return cls(
             name=name or "",
             query_id=query_id[:_SHORT],
@@ -49,7 +51,7 @@ class CommitMetadata:
         )
 
     def __str__(self) -> str:
-        """Name the writer as people look for it."""
+        """Name the writer, for texts."""
         if self.command and not self.query_id:
             return f"eo-listener {self.command}, run {self.run_id}"
         name = f"query {self.name!r}, " if self.name else ""

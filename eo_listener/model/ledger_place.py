@@ -25,7 +25,7 @@ class LedgerStore(Enum):
     DELTA = "delta"
 
     @classmethod
-    def of(cls, address: str) -> LedgerStore | None:
+    def from_address(cls, address: str) -> LedgerStore | None:
         """The store of an address, by how it begins; None for any other text."""
         begins, colon, _ = address.partition(":")
         if begins == "postgresql":
@@ -51,21 +51,22 @@ class LedgerPlace:
     """The place of a ledger: an address without a secret, and the other options of a command.
 
     `schema` is that of a ledger in PostgreSQL, `servers` those of a topic that does not name them;
-    `more` describes in words what else is needed, and `same` the options of the earlier command to
-    repeat. Without `is_known` the server is not known yet, nor if another one exists.
+    `note` describes in words what else is needed, `repeated_options` are those of the earlier
+    command that this one needs too. Without `is_known` the server is not known yet, nor if another
+    one exists.
     """
 
     address: str
     schema: str | None = None
     servers: str | None = None
-    more: str = ""
-    same: tuple[str, ...] = ()
+    note: str = ""
+    repeated_options: tuple[str, ...] = ()
     is_known: bool = True
 
     @property
     def is_apart(self) -> bool:
         """True if it can be put back to an older state without its rows."""
-        store = LedgerStore.of(self.address)
+        store = LedgerStore.from_address(self.address)
         return store is not None and store.is_apart
 
     def rename(self, old: LedgerKey, new: LedgerKey, *options: str) -> str:
@@ -85,8 +86,8 @@ class LedgerPlace:
     def _command(self, verb: str, words: list[str]) -> str:
         place = [self.address, *(() if self.schema is None else ("--schema", self.schema))]
         where = () if self.servers is None else ("-b", self.servers)
-        command = typed_command(["ledger", verb, *place, *words, *where], *self.same)
-        return f"{command} ({self.more})" if self.more else command
+        command = typed_command(["ledger", verb, *place, *words, *where], *self.repeated_options)
+        return f"{command} ({self.note})" if self.note else command
 
 
 @runtime_checkable

@@ -37,7 +37,7 @@ class ClusterCommands:
     storage: bool = False
 
     @classmethod
-    def of(
+    def from_properties(
         cls, properties: Mapping[str, str] | None, storage: Mapping[str, object] | None = None
     ) -> ClusterCommands:
         """For the cluster that a client of these properties asks."""

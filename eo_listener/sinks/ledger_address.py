@@ -82,7 +82,7 @@ class LedgerAddress:
             plain = text.startswith("postgresql:") and not text.startswith("postgresql://")
             place = text.removeprefix("postgresql:") if plain else text
             return cls(store=LedgerStore.POSTGRES, place=place)
-        store, place = LedgerStore.of(text), text.partition(":")[2]
+        store, place = LedgerStore.from_address(text), text.partition(":")[2]
         if store is not None and place and (store is LedgerStore.SQLITE or store.in_table):
             return cls(store=store, place=place)
         found = _KAFKA.fullmatch(text)

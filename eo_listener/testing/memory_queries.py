@@ -9,42 +9,42 @@ from eo_listener.model.protocols import LivePosition, QueryMode
 
 
 class MemoryQueries:
-    """A `QueryReader` of queries that exist only here, by run id; all have the same `given`.
+    """A `QueryReader` of queries that exist only here, by run id; all have the same sources.
 
-    `given` are reader options by source index; None for queries that cannot be asked at all.
+    `source_options` are reader options by source index; None if no query can be asked.
     """
 
     def __init__(self, source_options: Mapping[int, Mapping[str, str]] | None) -> None:
-        self.given = source_options
+        self.source_options = source_options
         self.positions: dict[str, LivePosition] = {}
         self.modes: dict[str, QueryMode] = {}
-        self.over: set[str] = set()
-        self.forgotten: list[str] = []
-        self.asked = 0
+        self.ended_runs: set[str] = set()
+        self.forgotten_runs: list[str] = []
+        self.requests = 0
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:  # noqa: ARG002  # the protocol's
-        """Return `given`."""
-        self.asked += 1
-        if self.given is None:
+        """Return the options of the sources."""
+        self.requests += 1
+        if self.source_options is None:
             raise JvmError(f"cannot read the state of query {query_id}")
-        return self.given
+        return self.source_options
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:  # noqa: ARG002  # the protocol's
         """Return the run's mode, micro-batch unless `modes` has another."""
         return self.modes.get(run_id, QueryMode.MICRO_BATCH)
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """Return what `positions` says."""
-        if self.given is None:
+        """Return the position that `positions` has for the run."""
+        if self.source_options is None:
             raise JvmError(f"cannot read the state of query {query_id}")
         return self.positions.get(run_id)
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Return True if `over` has the run."""
-        if self.given is None:
+        """Return True if `ended_runs` has the run."""
+        if self.source_options is None:
             raise JvmError(f"cannot read the state of query {query_id}")
-        return run_id in self.over
+        return run_id in self.ended_runs
 
     def forget(self, run_id: str) -> None:
         """Remember that the run was forgotten."""
-        self.forgotten.append(run_id)
+        self.forgotten_runs.append(run_id)

@@ -38,7 +38,7 @@ class MemoryStore:
         self.heads: Ledger = {}
         self.history: dict[str, list[tuple[Entry, Applied]]] = {}
         self.lock_timeout = lock_timeout
-        self.late: Transaction | None = None
+        self.late_commit: Transaction | None = None
         self.lock = threading.Lock()
 
     def begin(self) -> Transaction:
@@ -77,7 +77,7 @@ class Transaction:
     def move(
         self, key: str, query: str, tp: TopicPartition, expected: Head | None, head: Head
     ) -> int:
-        """Set a head if it still is as it was `expected`; return how many heads were set: 0 or 1.
+        """Set a head if the present one is `expected`; return how many heads were set: 0 or 1.
 
         From here to its end no other transaction moves any. Raises SinkLockedError.
         """
@@ -107,7 +107,7 @@ class Transaction:
 
     def commit_late(self) -> None:
         """Let it take effect when the next transaction wants to move a head."""
-        self._store.late = self
+        self._store.late_commit = self
 
     def rollback(self) -> None:
         """Give up what has not taken effect."""
@@ -119,7 +119,7 @@ class Transaction:
     def _wait_for_lock(self) -> None:
         if self._locked:
             return
-        late, self._store.late = self._store.late, None
+        late, self._store.late_commit = self._store.late_commit, None
         if late is not None:
             late.commit()
         if not self._store.lock.acquire(timeout=self._store.lock_timeout):
@@ -218,7 +218,7 @@ class MemorySink:
             fault_point("sink.ledger-moved")
             self._commit(transaction, fault)
         except BaseException:  # a killed driver's too: nothing of it may stay
-            if self.store.late is not transaction:
+            if self.store.late_commit is not transaction:
                 transaction.rollback()
             raise
         fault_point("sink.committed")

@@ -231,7 +231,7 @@ class Attack:
 
     def _offer(self) -> None:
         offset = len(self._offers) + 1
-        metadata = CommitMetadata.of(
+        metadata = CommitMetadata.for_batch(
             name="attacked", query_id="q" * 36, run_id=self._group[-36:], batch_id=offset
         ).text()
         positions = {tp: Position(offset=offset, metadata=metadata) for tp in self._partitions}

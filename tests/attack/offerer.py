@@ -68,7 +68,7 @@ class Offerer:
                 raise ValueError(line)
 
     def _commit(self, offset: int) -> GroupOffsets:
-        metadata = CommitMetadata.of(
+        metadata = CommitMetadata.for_batch(
             name="offerer", query_id="q" * 36, run_id=self._settings.run_id, batch_id=offset
         ).text()
         positions = {

@@ -47,7 +47,7 @@ def made(
 
 
 def rewind(held: int) -> str:
-    written = CommitMetadata.of(name="q", query_id="a" * 36, run_id="b" * 36, batch_id=3)
+    written = CommitMetadata.for_batch(name="q", query_id="a" * 36, run_id="b" * 36, batch_id=3)
     return written.rewinding(held).text()
 
 

@@ -72,7 +72,9 @@ def done(*offsets: int, **more: Any) -> Given:
 def held(
     *offsets: int, query: str = QUERY_ID, by_sink: bool = False, withheld: bool = False
 ) -> Held:
-    written = CommitMetadata.of(name="flights", query_id=query, run_id="11111111", batch_id=4)
+    written = CommitMetadata.for_batch(
+        name="flights", query_id=query, run_id="11111111", batch_id=4
+    )
     text = replace(written, by_sink=by_sink, withheld=withheld).text()
     return by_number(Position(offset=offset, metadata=text) for offset in offsets)
 

@@ -54,7 +54,9 @@ class Pipeline:
 
     def commit(self, offset: int) -> None:
         """Commit to the group, as the query's listener does."""
-        metadata = CommitMetadata.of(name=QUERY, query_id=QUERY_ID, run_id="r" * 36, batch_id=1)
+        metadata = CommitMetadata.for_batch(
+            name=QUERY, query_id=QUERY_ID, run_id="r" * 36, batch_id=1
+        )
         commit_all(self.servers, self.group, {self.tp: offset}, metadata.text())
 
     def audit(self, *more: str) -> Said:

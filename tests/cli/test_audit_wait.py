@@ -140,7 +140,7 @@ def test_the_checkpoint_must_agree(broker: Broker, wait: Wait, tmp_path: Path) -
     topic = topics.create(partitions=1)
     topics.fill(topic, 10)
     tp = TopicPartition(topic, 0)
-    metadata = CommitMetadata.of(name="q", query_id=QUERY_ID, run_id="r" * 36, batch_id=0)
+    metadata = CommitMetadata.for_batch(name="q", query_id=QUERY_ID, run_id="r" * 36, batch_id=0)
     commit_all(servers, group, {tp: 10}, metadata.text())
     files = CheckpointFiles(tmp_path / "c", {tp: 0})
     option = ["-c", str(files.folder)]

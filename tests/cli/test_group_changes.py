@@ -36,7 +36,7 @@ def test_a_rewind_of_nothing_says_why(
     """A group that is behind is not where it was to go."""
     held = {T0: Position(offset=5)}
     change = GroupChange.plan("g", held, wanted, AUTHOR, rewinds=True)
-    _print(Origin(what="x", offsets=wanted), change, executed=True)
+    _print(Origin(label="x", offsets=wanted), change, executed=True)
     assert f"{words}\n" in capsys.readouterr().out
 
 
@@ -45,7 +45,7 @@ def test_a_commit_in_part_names_what_has_moved(capsys: pytest.CaptureFixture[str
     change = GroupChange.plan("g", {T1: Position(offset=3)}, {T0: 5, T1: 7}, AUTHOR, rewinds=False)
     held = {T0: change.positions()[T0], T1: Position(offset=3)}
     outcome = GroupOutcome(change=change, group_positions=held, errors={"X": "X for t-1"})
-    origin = Origin(what="x", offsets={T0: 5, T1: 7})
+    origin = Origin(label="x", offsets={T0: 5, T1: 7})
     _print(origin, change, executed=True, outcome=outcome)
     printed = capsys.readouterr().out
     assert "committed: 1 of 2 partitions\n" in printed

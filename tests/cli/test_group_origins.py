@@ -150,14 +150,14 @@ def test_the_file_of_another_group_is_named(file: Path) -> None:
     """It may be meant; it is not hidden."""
     file.write_text("h,t,0,5")
     origin, _ = named(file=file).read(NOBODY, (), {})
-    assert origin.what == f"the file {file} (group 'h')"
+    assert origin.label == f"the file {file} (group 'h')"
 
 
 class Copy:
     """A cluster with partition 0 of topic t alone."""
 
-    def of_times(self, what: str, times: Mapping[TopicPartition, int]) -> Origin:
-        return Origin(what=what, offsets={tp: at for tp, at in times.items() if tp == T0})
+    def times_origin(self, what: str, times: Mapping[TopicPartition, int]) -> Origin:
+        return Origin(label=what, offsets={tp: at for tp, at in times.items() if tp == T0})
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def test_a_ledger_that_was_taken_back(
     asked = named(ledger=store.address)
     if heads:
         origin, _ = asked.read(NOBODY, (), {})
-        assert f"({BACK.cause}" in origin.what
-        assert fix in origin.what
+        assert f"({BACK.cause}" in origin.label
+        assert fix in origin.label
     else:
         said = f"{BACK.cause}.*{fix or 'from elsewhere'}"
         with pytest.raises(SettingsError, match=said):

@@ -129,7 +129,7 @@ def test_no_table_cuts_a_topic_or_an_offset(
     held, wanted = {LONG: Position(offset=1, metadata="")}, {LONG: 123_456_789_012}
     author = CommitMetadata(name="", query_id="", run_id="r", batch_id=-1, command="group seed")
     change = GroupChange.plan("g", held, wanted, author, rewinds=False)
-    group._print(Origin(what="a time", offsets={}), change, executed=False)
+    group._print(Origin(label="a time", offsets={}), change, executed=False)
     printed = [capsys.readouterr().out]
     printed.append(invoke("checkpoint", "show", files.folder).stdout)
     printed.append(invoke("ledger", "show", store.address, "--history", "1").stdout)

@@ -91,12 +91,12 @@ def _keywords(call: ast.Call) -> dict[str, ast.expr]:
 
 
 def notices() -> Iterator[tuple[NoticeKind, dict[str, str]]]:
-    """What `follow` reports of a checkpoint: `what`, `cause` and `fix` of each kind that warns."""
+    """What `follow` reports of a checkpoint: `text`, `cause` and `fix` of each kind that warns."""
     for path in sorted((PACKAGE / "follow").glob("*.py")):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call):
                 given: dict[str, Any] = dict(
-                    zip(("kind", "what", "cause", "fix"), node.args, strict=False)
+                    zip(("kind", "text", "cause", "fix"), node.args, strict=False)
                 )
                 given |= _keywords(node)
                 match given.get("kind"):

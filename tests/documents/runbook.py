@@ -119,7 +119,7 @@ def _follow() -> str:
     )
 
 
-_OF_NOTICES: Final = ("what", "cause", "fix")
+_OF_NOTICES: Final = ("text", "cause", "fix")
 
 
 def _others() -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.commit.tracking.event_buffer import Ended, Idle, Started
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
@@ -121,7 +122,7 @@ class Driver:
             if self.hangs or self.over:
                 return
             if self.end == self.log_end:
-                self._tracker.idle(self._run_id)
+                self._tracker.put(Idle(self._run_id))
                 return
             start, self.end = self.end, min(self.end + self.step, self.log_end)
             self._run_batch(start)
@@ -138,9 +139,9 @@ class Driver:
     def arrives(self, text: str) -> None:
         """A progress event, as `CommitService` takes it."""
         try:
-            self._tracker.progressed(Progress.parse(text))
+            self._tracker.put(Progress.parse(text))
         except FormatError as error:
-            self._tracker.unreadable(error)
+            self._tracker.put(error)
 
     def restart_query(self) -> None:
         """End the run, and begin another one in the same process."""
@@ -152,7 +153,7 @@ class Driver:
         """End the run; the process goes on."""
         with self._lock:
             self.over = True
-            self._tracker.ended(self._run_id)
+            self._tracker.put(Ended(self._run_id))
 
     def restart(self, *, back: int = 0) -> None:
         """End the process in order, and begin another one, that many records before."""
@@ -204,7 +205,7 @@ class Driver:
         self.over = False
         if self._listens:
             self._done()
-            self._tracker.started(self._query_id, self._run_id, self.name)
+            self._tracker.put(Started(self._query_id, self._run_id, self.name))
 
     @property
     def _run_id(self) -> str:

@@ -130,12 +130,12 @@ def _recreate_topic(driver: Driver) -> None:
 
 
 def _restart_with_a_wrong_group(driver: Driver) -> None:
-    driver.queries.given = {0: driver.options("")}
+    driver.queries.source_options = {0: driver.options("")}
     driver.restart_query()
 
 
 def _restart_with_its_group(driver: Driver) -> None:
-    driver.queries.given = {0: driver.options()}
+    driver.queries.source_options = {0: driver.options()}
     driver.restart_query()
 
 

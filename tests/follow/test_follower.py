@@ -275,7 +275,7 @@ def test_the_mark_of_what_is_withheld_is_renewed(watched: Watched, tmp_path: Pat
 
     follower = watched.follower(target(tmp_path))
     tp = TopicPartition("t", 0)
-    metadata = CommitMetadata.of(name="q", query_id="q1", run_id="follow", batch_id=1).text()
+    metadata = CommitMetadata.for_batch(name="q", query_id="q1", run_id="follow", batch_id=1).text()
     stands, withheld = (
         GroupOffsets(
             cluster=CLUSTER, group="g", positions={tp: Position(offset=offset, metadata=metadata)}

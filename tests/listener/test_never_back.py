@@ -101,7 +101,9 @@ def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics
     assert listener.flush()
     ours = CommitMetadata.parse(queries.positions(group)[tp].metadata)
     assert ours is not None
-    zombie = CommitMetadata.of(name="mine", query_id=ours.query_id, run_id="deadbeef", batch_id=0)
+    zombie = CommitMetadata.for_batch(
+        name="mine", query_id=ours.query_id, run_id="deadbeef", batch_id=0
+    )
     for text in (zombie.text(), ""):
         put(queries, group, {tp: Position(offset=10, metadata=text)})
         topics.fill(topic, 1)

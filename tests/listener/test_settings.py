@@ -19,8 +19,8 @@ from eo_listener.listener.settings import (
     Mode,
     Rewinding,
     Settings,
-    require_observers,
 )
+from eo_listener.model.argument_checks import require_observers
 
 
 def test_every_argument_can_be_given_by_configuration() -> None:
@@ -62,7 +62,7 @@ def test_every_argument_can_be_given_by_configuration() -> None:
 
 def test_no_configuration_is_what_a_listener_without_arguments_has() -> None:
     """The defaults of the two ways are the same."""
-    assert Settings.from_conf({}) == Settings.of() == Settings()
+    assert Settings.from_conf({}) == Settings.from_arguments() == Settings()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_wrong_setting_is_named_with_what_to_write(key: str, value: str, says:
 def test_an_argument_of_a_wrong_kind_is_one_error(given: dict[str, Any], says: str) -> None:
     """It names the argument, and says what to give."""
     with pytest.raises(SettingsError) as refused:
-        Settings.of(**given).routing  # noqa: B018  # groups are read there
+        Settings.from_arguments(**given).routing  # noqa: B018  # groups are read there
     assert says in str(refused.value)
 
 
@@ -144,7 +144,7 @@ def test_an_argument_of_a_wrong_kind_is_one_error(given: dict[str, Any], says: s
 )
 def test_arguments_at_their_limits(given: dict[str, Any]) -> None:
     """The lowest and the highest value of each argument are accepted."""
-    settings = Settings.of(**given)
+    settings = Settings.from_arguments(**given)
     for name, value in given.items():
         assert getattr(settings, name) == value
 
@@ -174,7 +174,7 @@ def test_marks_are_obeyed_where_the_guard_leaves_them(
     given: dict[str, Any], policy: Policy
 ) -> None:
     """One that does not withhold passes those of an earlier run; rewinds are asked for."""
-    assert Settings.of(**given).policy == policy
+    assert Settings.from_arguments(**given).policy == policy
 
 
 @pytest.mark.parametrize("observers", [print, None, 5, [5], [print, "x"]])

@@ -16,7 +16,7 @@ IDS = st.uuids().map(str)
 
 
 def metadata(name: str | None = "flights", batch_id: int = 41) -> CommitMetadata:
-    return CommitMetadata.of(
+    return CommitMetadata.for_batch(
         name=name, query_id=str(uuid.UUID(int=1 << 100)), run_id=str(uuid.UUID(int=2 << 100)),
         batch_id=batch_id,
     )  # fmt: skip
@@ -49,7 +49,7 @@ def test_it_never_exceeds_its_bytes_and_reads_itself_back(
     name: str, query: str, run: str, batch: int
 ) -> None:
     """For any name: at most 120 bytes of UTF-8, and everything but a long name survives."""
-    written = CommitMetadata.of(name=name, query_id=query, run_id=run, batch_id=batch)
+    written = CommitMetadata.for_batch(name=name, query_id=query, run_id=run, batch_id=batch)
     text = written.text()
     assert len(text.encode()) <= MAX_BYTES
     read = CommitMetadata.parse(text)

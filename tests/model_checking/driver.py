@@ -10,7 +10,7 @@ from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets
 from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
+from eo_listener.commit.tracking.event_buffer import Ended, EventBuffer, Started
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
@@ -112,7 +112,7 @@ class Driver:
         """Start a run of a query."""
         self.runs[run.query] = run
         self.queries.runs[run.run] = run
-        self.buffer.started(Started(query_id=run.checkpoint.id, run_id=run.run, name=run.query))
+        self.buffer.add(Started(query_id=run.checkpoint.id, run_id=run.run, name=run.query))
 
     def end(self, run: QueryRun, *, told: bool = True) -> None:
         """A run is over, and mostly Spark says so."""
@@ -123,7 +123,7 @@ class Driver:
         elif self.bus:
             self.bus.append(LateEvent(run.run))
         else:
-            self.buffer.ended(run.run)
+            self.buffer.add(Ended(run.run))
 
     def due(self, now: float) -> float | None:
         """When the tracker's thread has something to do."""

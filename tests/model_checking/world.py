@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL
 from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
+from eo_listener.commit.tracking.event_buffer import Ended
 from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
@@ -357,10 +358,10 @@ class World:
 
     def _deliver(self, owner: Driver, event: LateEvent) -> None:
         if event.progress is None or event.batch is None:
-            owner.buffer.ended(event.run)
+            owner.buffer.add(Ended(event.run))
             return
         self.truth.delivered(event.run, event.progress.batch_id, event.batch, event.hidden)
-        owner.buffer.progressed(event.progress)
+        owner.buffer.add(event.progress)
         run = owner.queries.runs.get(event.run)
         if run is not None:
             run.told = event.batch.end
@@ -368,7 +369,7 @@ class World:
     def _do_twice(self, driver: str, query: str) -> None:
         owner, run = self._at(driver, query)
         assert run.posted is not None
-        owner.buffer.progressed(run.posted)
+        owner.buffer.add(run.posted)
 
     def _do_drop(self, driver: str, query: str) -> None:
         _, run = self._at(driver, query)

@@ -140,9 +140,9 @@ def test_a_command_finds_the_ledger_of_each_sink(sink: Sink, address: str, more:
     assert isinstance(sink, PlacedSink)
     place = sink.ledger_place
     assert place.address == address
-    assert re.findall(r"-\S+", place.more) == ([more] if more else [])
+    assert re.findall(r"-\S+", place.note) == ([more] if more else [])
     assert place.servers == ("a:9092,b:9092" if address.startswith("kafka:") else None)
-    assert LedgerAddress.parse(address).store is LedgerStore.of(address)
+    assert LedgerAddress.parse(address).store is LedgerStore.from_address(address)
     assert "hidden" not in repr(place)
 
 
@@ -154,16 +154,16 @@ def test_a_store_of_a_user_is_found_by_no_command() -> None:
 @pytest.mark.parametrize("form", EACH_FORM)
 def test_each_form_of_an_address_tells_its_store(form: str) -> None:
     """By how it begins; a placeholder tells none."""
-    assert LedgerStore.of(form) is LedgerAddress.parse(form.replace("PORT", "9092")).store
-    assert LedgerStore.of(form.partition(":")[2]) is None
-    assert LedgerStore.of("LEDGER") is None
+    assert LedgerStore.from_address(form) is LedgerAddress.parse(form.replace("PORT", "9092")).store
+    assert LedgerStore.from_address(form.partition(":")[2]) is None
+    assert LedgerStore.from_address("LEDGER") is None
 
 
 def test_the_commands_of_a_place() -> None:
     """The schema of PostgreSQL, the servers of a topic, and what is needed beside, are in them."""
     old, new = LedgerKey("a b", "q"), LedgerKey("c", "q")
     gap = OffsetRange(3, 5)
-    here = LedgerPlace(address="kafka:l", servers="k:9092", more="with -X")
+    here = LedgerPlace(address="kafka:l", servers="k:9092", note="with -X")
     assert here.rename(old, new, "--execute") == (
         "eo-listener ledger rename kafka:l --sink 'a b' --query q --to-sink c --execute -b k:9092 "
         "(with -X)"

@@ -124,15 +124,15 @@ class Committer:
 
     def retry_now(self, groups: GroupKeys) -> None:
         """Try what waits for a retry in these groups now."""
-        for state, names in self._of(groups, changes=True):
+        for state, names in self._states(groups, changes=True):
             state.retry_now(names)
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """Return offsets of these groups that Kafka has neither confirmed nor refused."""
-        offsets = (state.waiting(names) for state, names in self._of(groups, changes=False))
-        return frozenset().union(*offsets)
+        states = self._states(groups, changes=False)
+        return frozenset().union(*(state.waiting(names) for state, names in states))
 
-    def _of(
+    def _states(
         self, groups: GroupKeys, *, changes: bool
     ) -> Iterator[tuple[ClusterState, Iterable[str]]]:
         with self._lock:
@@ -144,9 +144,7 @@ class Committer:
     def flush(self, timeout: float) -> bool:
         """Wait until all is confirmed, for at most `timeout` seconds; say whether it is."""
         deadline = time.monotonic() + timeout
-        flushed = [
-            worker.flush(deadline) for worker in self._all()
-        ]  # each of them, also after a False
+        flushed = [worker.flush(deadline) for worker in self._all()]  # all, also after a False
         return all(flushed)
 
     def close(self, timeout: float) -> None:
@@ -175,28 +173,28 @@ class Committer:
         )
 
     def _explained(self, event: Event, cluster: Cluster) -> Event:
-        """Add what only this side knows of it."""
+        """Add the rival clusters, or the command that grants a missing permission."""
         if isinstance(event, CommitterFenced):
             with self._lock:
-                rival_clusters = {
-                    rival
-                    for rival, groups in self._groups.items()
-                    if rival != cluster and event.group in groups
-                }
-            return _by_ourselves(event, rival_clusters) if rival_clusters else event
-        return _with_command(event, cluster)
+                feeding = {key for key, groups in self._groups.items() if event.group in groups}
+            rivals = feeding - {cluster}
+            return _by_ourselves(event, rivals) if rivals else event
+        if isinstance(event, CommitFailed):
+            command = right_to_add(event, cluster.principal)
+            return event if command is None else replace(event, fix=command)
+        return event
 
     def _all(self) -> tuple[Worker, ...]:
         with self._lock:
             return tuple(self._workers.values())
 
 
-def _by_ourselves(event: CommitterFenced, rival_clusters: Iterable[Cluster]) -> Event:
+def _by_ourselves(event: CommitterFenced, rivals: Iterable[Cluster]) -> Event:
     """Say that this driver may be the one that has taken over, under other settings of the cluster.
 
     Only the brokers know if it is the same cluster: the servers may have other names.
     """
-    addresses = " and ".join(sorted({str(rival) for rival in rival_clusters}))
+    addresses = " and ".join(sorted({str(rival) for rival in rivals}))
     return replace(
         event,
         cause=f"this driver also commits to a group of that name at {addresses}, with other "
@@ -205,11 +203,3 @@ def _by_ourselves(event: CommitterFenced, rival_clusters: Iterable[Cluster]) -> 
         fix="give all sources of a cluster the same kafka.bootstrap.servers and credentials, or "
         f"each set of settings its own group; else {event.fix}",
     )
-
-
-def _with_command(event: Event, cluster: Cluster) -> Event:
-    """If a permission is missing, name the command that grants it to this client."""
-    if not isinstance(event, CommitFailed):
-        return event
-    command = right_to_add(event, cluster.principal)
-    return event if command is None else replace(event, fix=command)

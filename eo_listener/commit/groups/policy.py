@@ -45,7 +45,7 @@ class CommitMode(Enum):
 
 
 class OnRewind(Enum):
-    """What to do if a query is to be committed below what its group holds."""
+    """The consequence if a query is to be committed below the group's offsets."""
 
     REFUSE = "refuse"
     ALLOW = "allow"
@@ -53,7 +53,7 @@ class OnRewind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What a commit must never do, and how often that is checked.
+    """The limits of a commit, and how often they are checked.
 
     A group is read before its first commit, after every failure, and again when the last
     snapshot is older than `snapshot_max_age` seconds. `accept_marks` takes up what the guard of an

@@ -139,7 +139,11 @@ class Worker:
         try:
             while self._wait():
                 try:
-                    self._step()
+                    match self._next():
+                        case SnapshotRequest() as request:
+                            self._read_snapshot(request)
+                        case CommitRequest() as request:
+                            self._send_commit(request)
                 except Exception as error:
                     # A fault of ours: the thread must outlive it, or every later commit of the
                     # cluster would be lost unnoticed.
@@ -154,13 +158,6 @@ class Worker:
         finally:
             if self._store is not None:
                 self._store.close()
-
-    def _step(self) -> None:
-        match self._next():
-            case SnapshotRequest() as request:
-                self._read_snapshot(request)
-            case CommitRequest() as request:
-                self._send_commit(request)
 
     def _wait(self) -> bool:
         """Wait until something is due, or it is time to poll the client; False to stop."""

@@ -21,13 +21,31 @@ _EARLIER_KEPT = 20
 _FINDINGS_KEPT = 20  # events of one run that wait with something wrong; the first are what matters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Started:
-    """A run that has begun."""
+    """A run has begun."""
 
     query_id: str
     run_id: str
     name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A run had nothing to do."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run has ended."""
+
+    run_id: str
+
+
+QueryEvent = Started | Progress | Idle | Ended | FormatError
+"""An event of a run: Progress of a batch that has ended, FormatError of an unreadable one."""
 
 
 @dataclass(slots=True)
@@ -74,12 +92,23 @@ class EventBuffer:
         waiting = self._started or self._runs or self._idle or self._ended
         return bool(waiting or self._unreadable or self._repeated)
 
-    def started(self, run: Started) -> None:
-        """A run has begun."""
-        self._started.append(run)
+    def add(self, event: QueryEvent) -> None:
+        """Take an event in."""
+        match event:
+            case Progress():
+                self._add_progress(event)
+            case Started():
+                self._started.append(event)
+            case Idle(run_id):
+                if run_id in self._idle or len(self._idle) < RUNS_KEPT:
+                    self._idle[run_id] = None
+            case Ended(run_id):
+                self._ended.append(run_id)
+            case FormatError():
+                self._unreadable = event
 
-    def progressed(self, progress: Progress) -> None:
-        """A batch has ended: judged at once, since every event counts, and kept if newest."""
+    def _add_progress(self, progress: Progress) -> None:
+        """Judge a batch at once, since every event counts, and keep the newest."""
         sequence = self._sequences.get(progress.run_id)
         first = progress if sequence is None else None
         if sequence is None:
@@ -101,19 +130,6 @@ class EventBuffer:
         for source, violations in verdict.violations.items():
             if len(events.wrong) < _FINDINGS_KEPT:
                 events.wrong.append((progress.batch_id, source, violations))
-
-    def idle(self, run_id: str) -> None:
-        """A run had nothing to do."""
-        if run_id in self._idle or len(self._idle) < RUNS_KEPT:
-            self._idle[run_id] = None
-
-    def ended(self, run_id: str) -> None:
-        """A run has ended."""
-        self._ended.append(run_id)
-
-    def unreadable(self, error: FormatError) -> None:
-        """An event could not be read."""
-        self._unreadable = error
 
     def take(self) -> BufferedEvents:
         """Take everything out."""

@@ -103,7 +103,7 @@ class GroupRouting:
             return RoutedOffsets(
                 query=progress.query, sources={}, ignored=(self._no_kafka(progress),)
             )
-        metadata = CommitMetadata.of(
+        metadata = CommitMetadata.for_batch(
             name=progress.name,
             query_id=progress.query_id,
             run_id=progress.run_id,

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.tracking.event_buffer import BufferedEvents, EventBuffer, Started
+from eo_listener.commit.tracking.event_buffer import BufferedEvents, EventBuffer, QueryEvent
 from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
-from eo_listener.errors import FormatError
 from eo_listener.events import InternalError, Observers
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import QueryReader
@@ -51,28 +49,27 @@ class TrackerThread:
         self._check_all = False
         self._busy = False
         self._stopping = False
-        self._reported_late = False
+        self._logged_late = False
         self._thread = threading.Thread(target=self._run, name="eo-listener-tracker", daemon=True)
         self._thread.start()
 
-    def started(self, query_id: str, run_id: str, name: str | None) -> None:
-        """Hand over that a run has begun; returns at once."""
-        run = Started(query_id=query_id, run_id=run_id, name=name)
-        self._put(lambda buffer: buffer.started(run))
+    def put(self, event: QueryEvent) -> None:
+        """Hand an event over; returns at once. After `close` a batch is refused, with a log line.
 
-    def progressed(self, progress: Progress) -> None:
-        """Hand an event over; returns at once. After `close` it is refused, once with a log line.
-
-        A listener may stay registered after its close, and is called for every batch then.
+        A listener may stay registered after its close, and is called for every batch then. Only the
+        first of them is logged. If a run has ended, what waits for a retry is tried now.
         """
-        if progress.sources and all(source.end is None for source in progress.sources):
+        progress = event if isinstance(event, Progress) else None
+        if progress and progress.sources and all(item.end is None for item in progress.sources):
             return
         with self._changed:
-            late, self._reported_late = self._stopping and not self._reported_late, self._stopping
             if not self._stopping:
-                self._buffer.progressed(progress)
+                self._buffer.add(event)
                 self._changed.notify_all()
-        if late:
+                return
+            is_first = progress is not None and not self._logged_late
+            self._logged_late = self._logged_late or is_first
+        if progress and is_first:
             logger.warning(
                 "query %s: batch %d arrived after the listener was closed; it and later batches "
                 "will not be committed. Fix: call spark.streams.removeListener(listener) "
@@ -80,24 +77,6 @@ class TrackerThread:
                 progress.query,
                 progress.batch_id,
             )
-
-    def idle(self, run_id: str) -> None:
-        """Hand over that a run had nothing to do; returns at once."""
-        self._put(lambda buffer: buffer.idle(run_id))
-
-    def unreadable(self, error: FormatError) -> None:
-        """Hand over that an event could not be read; returns at once."""
-        self._put(lambda buffer: buffer.unreadable(error))
-
-    def ended(self, run_id: str) -> None:
-        """Hand over that a run has ended: what waits for a retry is tried now. Returns at once."""
-        self._put(lambda buffer: buffer.ended(run_id))
-
-    def _put(self, leave: Callable[[EventBuffer], None]) -> None:
-        with self._changed:
-            if not self._stopping:
-                leave(self._buffer)
-                self._changed.notify_all()
 
     def flush(self, deadline: float) -> bool:
         """Wait until all that is durable is offered, or the monotonic clock passes `deadline`."""

@@ -16,7 +16,7 @@ from eo_listener.spark.checkpoint.location import has_scheme, shown
 from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
 
-def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
+def ledger_origin(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
     """How far a query was applied, by the heads of its sinks.
 
     Sources other than Kafka take no part. Raises SinkError if a store cannot be read, and
@@ -40,18 +40,18 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
                 fix="Give the name that the ledger has; for a first start, leave "
                 "startingOffsets out",
             )
-        of_sink = of_heads(sink.label, query, heads)
+        of_sink = heads_origin(sink.label, query, heads)
         sink_offsets, ids = of_sink.offsets, of_sink.topic_ids
         _refuse_disagreement(sinks[0], offsets, sink, sink_offsets)
         _refuse_two_topics(sinks[0], topic_ids, sink, ids)
         offsets, topic_ids = dict(sink_offsets), topic_ids | dict(ids)
     labels = " and ".join(sink.label for sink in sinks)
     return Origin(
-        what=f"the ledger of {labels} (query {query!r})", offsets=offsets, topic_ids=topic_ids
+        label=f"the ledger of {labels} (query {query!r})", offsets=offsets, topic_ids=topic_ids
     )
 
 
-def of_heads(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
+def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
     """How far a query was applied, by its heads in one ledger, of the sink or store `label`.
 
     Raises SettingsError if none of them is a Kafka source.
@@ -64,13 +64,13 @@ def of_heads(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Or
             fix="Use the source's own options to choose its start",
         )
     return Origin(
-        what=f"the ledger of {label} (query {query!r})",
+        label=f"the ledger of {label} (query {query!r})",
         offsets={tp: head.range.until for tp, head in kafka.items()},
         topic_ids={tp: head.topic_id for tp, head in kafka.items() if head.topic_id is not None},
     )
 
 
-def of_checkpoint(location: str) -> Origin:
+def checkpoint_origin(location: str) -> Origin:
     """Return the end of the newest committed batch of a checkpoint.
 
     Raises StorageError, JvmError, SettingsError if no batch is committed, and CheckpointError if a
@@ -81,11 +81,11 @@ def of_checkpoint(location: str) -> Origin:
 
     found_at = location if has_scheme(location) else qualified(location) or location
     checkpoint = Checkpoint(found_at)
-    return of_batch(shown(location), newest_batch(checkpoint, shown(location)))
+    return batch_origin(shown(location), newest_batch(checkpoint, shown(location)))
 
 
 def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
-    """The newest committed batch, with errors as those of `of_checkpoint`.
+    """The newest committed batch, with errors as those of `checkpoint_origin`.
 
     `where` names the checkpoint to people.
     """
@@ -105,13 +105,13 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
     return durable.offsets
 
 
-def of_batch(where: str, batch: BatchOffsets) -> Origin:
+def batch_origin(where: str, batch: BatchOffsets) -> Origin:
     """Return the end of a batch of a checkpoint."""
     offsets: dict[TopicPartition, int] = {}
     for ends in batch.kafka().values():
         for tp, offset in ends.items():  # of a topic that is read twice, what both have
             offsets[tp] = min(offset, offsets.get(tp, offset))
-    return Origin(what=f"batch {batch.batch} of {where}", offsets=offsets)
+    return Origin(label=f"batch {batch.batch} of {where}", offsets=offsets)
 
 
 def _refuse_disagreement(

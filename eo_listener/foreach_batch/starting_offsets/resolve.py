@@ -45,11 +45,10 @@ _POSITIONS: Final = MappingProxyType({Policy.EARLIEST: EARLIEST, Policy.LATEST: 
 class Origin:
     """An origin: the next offset of each partition.
 
-    `what` names it to people. `topic_ids` are those of the topics that it speaks of, as far as it
-    knows them.
+    `label` names it in texts. `topic_ids` are those of its topics, as far as they are known.
     """
 
-    what: str
+    label: str
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[TopicPartition, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -107,7 +106,7 @@ def choose(
         _refuse_beyond(origin, beyond)
     if lost:
         raise GapError(
-            f"Kafka no longer has the records after {origin.what}: {_listed(lost)}",
+            f"Kafka no longer has the records after {origin.label}: {_listed(lost)}",
             ranges=lost,
             cause="retention or a tool deleted these records before they were read",
             fix='To continue without them, give out_of_range="earliest"; a sink with a '
@@ -132,11 +131,8 @@ def choose_for_group(
     partition without an offset in the origin stays as it is if the group has an offset (`covered`);
     if it holds none, `missing` decides, None to leave it. Raises as `choose` does.
     """
-    wanted = [
-        tp
-        for tp in partitions
-        if tp in origin.offsets or (missing is not None and tp not in covered)
-    ]
+    added = () if missing is None else (tp for tp in partitions if tp not in covered)
+    wanted = {*added, *(tp for tp in partitions if tp in origin.offsets)}
     chosen = choose(
         origin,
         wanted,
@@ -152,7 +148,7 @@ def choose_for_group(
 def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
     if policy is Policy.FAIL:
         raise SettingsError(
-            f"{origin.what} has no position for {tp}",
+            f"{origin.label} has no position for {tp}",
             cause="the partition was added later, or never read",
             fix='Give missing="earliest" to read it from its beginning, or missing="latest" '
             "to skip what it holds now",
@@ -191,7 +187,7 @@ def _refuse_recreated(
     wrong = _of_older(origin, partitions, logs)
     if wrong:
         raise TopicRecreatedError(
-            f"{origin.what} belongs to an older topic of the same name: {_listed(wrong)}",
+            f"{origin.label} belongs to an older topic of the same name: {_listed(wrong)}",
             ranges=wrong,
             cause="the topic was deleted and recreated, so the offsets now name other records",
             fix="To read the new topic from its beginning while the others continue, give "
@@ -204,7 +200,7 @@ def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> 
     if gone:
         ranges = {tp: OffsetRange(origin.offsets[tp], origin.offsets[tp]) for tp in gone}
         raise PartitionVanishedError(
-            f"Kafka lacks partitions for which {origin.what} has offsets: {_listed(ranges)}",
+            f"Kafka lacks partitions for which {origin.label} has offsets: {_listed(ranges)}",
             ranges=ranges,
             cause="the topic was deleted or recreated with fewer partitions, or this is "
             "another cluster",
@@ -215,7 +211,7 @@ def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> 
 
 def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, OffsetRange]) -> NoReturn:
     raise RegressionError(
-        f"{origin.what} lies beyond the end of the log: {_listed(beyond)}",
+        f"{origin.label} lies beyond the end of the log: {_listed(beyond)}",
         ranges=beyond,
         cause="the topic was recreated, its log was truncated (an unclean election), or this is "
         "another cluster",

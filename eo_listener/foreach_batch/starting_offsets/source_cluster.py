@@ -30,7 +30,7 @@ class Subscription:
     assigned: frozenset[TopicPartition] | None = None
 
     @classmethod
-    def of(
+    def parse(
         cls, topics: str | Iterable[str] | None, options: Mapping[str, str]
     ) -> Subscription | None:
         """Read the option; None if it is not given. `options` have keys in lower case.
@@ -97,7 +97,7 @@ class SourceCluster:
         self._logs = Logs(properties)
 
     def partitions(self, subscription: Subscription | None) -> tuple[TopicPartition, ...]:
-        """All partitions of the topics wanted; without that all there are, but Kafka's own.
+        """All partitions of the subscription; without one those of all topics, but Kafka's own.
 
         Raises SettingsError for a topic or a partition that does not exist, and for a pattern
         that matches none.
@@ -124,7 +124,7 @@ class SourceCluster:
             raise _lacking(f"topic {few(missing)}", "topics=")
         return partitions
 
-    def of_group(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
+    def group_origin(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
         """The committed offsets of a group, read after pending transactions have ended."""
         positions = self._reader.group(group, partitions, stable=True)
         if not positions:
@@ -134,18 +134,20 @@ class SourceCluster:
                 fix="Run eo-listener status GROUP -b SERVERS to see what it holds",
             )
         offsets = {tp: position.offset for tp, position in positions.items()}
-        return Origin(what=f"group {group!r}", offsets=offsets)
+        return Origin(label=f"group {group!r}", offsets=offsets)
 
-    def of_time(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
-        """Return the first record of that time or later, or the end of the log if there is none."""
-        return self.of_times(f"the time {timestamp_ms} ms", dict.fromkeys(partitions, timestamp_ms))
+    def time_origin(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
+        """Return the first record of that time or later; the end of the log if all are older."""
+        return self.times_origin(
+            f"the time {timestamp_ms} ms", dict.fromkeys(partitions, timestamp_ms)
+        )
 
-    def of_times(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
+    def times_origin(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
         """The same by a time for each partition, in milliseconds since 1970."""
         deadline = time.monotonic() + _TIMEOUT
         ends = self._logs.ends(timestamps.keys(), deadline)
         first_records = self._logs.at(timestamps, deadline)
-        return Origin(what=label, offsets={**ends, **first_records})
+        return Origin(label=label, offsets={**ends, **first_records})
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         """Return the start and end of the logs of these partitions."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from types import MappingProxyType
 from typing import Any, Final
 
 from eo_listener.commit.tracking.routing import SERVERS_OPTION
 from eo_listener.errors import SettingsError
-from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_ledger
+from eo_listener.foreach_batch.starting_offsets.origins import checkpoint_origin, ledger_origin
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin, Policy, Recreated, choose
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster, Subscription
 from eo_listener.kafka.group_stores import librdkafka_properties
@@ -66,26 +67,31 @@ def starting_offsets(
     Raises SettingsError, GuardError (see `resolve.choose`), KafkaError, StorageError,
     CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.
     """
-    _require_one(ledger, group, checkpoint, timestamp)
-    rules = _rules(missing, out_of_range, recreated)
+    if sum(origin is not None for origin in (ledger, group, checkpoint, timestamp)) != 1:
+        raise SettingsError(
+            "starting_offsets needs exactly one place to start from",
+            fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
+        )
+    rules = {
+        "missing": choice(Policy, "missing", missing),
+        "out_of_range": choice(Policy, "out_of_range", out_of_range),
+        "recreated": choice(Recreated, "recreated", recreated),
+    }
     reader_options = _options(options, bootstrap_servers)
-    subscription = Subscription.of(topics, reader_options)
+    subscription = Subscription.parse(topics, reader_options)
     timestamp_ms = None if timestamp is None else _milliseconds(timestamp, subscription)
     _refuse_existing(checkpoint_location)
-    cluster = _cluster(reader_options)
-    try:
+    with closing(_cluster(reader_options)) as cluster:
         partitions = cluster.partitions(subscription)
         if ledger is not None:
-            origin = of_ledger(ledger, query)
+            origin = ledger_origin(ledger, query)
         elif checkpoint is not None:
-            origin = of_checkpoint(checkpoint)
+            origin = checkpoint_origin(checkpoint)
         elif timestamp_ms is not None:
-            origin = cluster.of_time(timestamp_ms, partitions)
+            origin = cluster.time_origin(timestamp_ms, partitions)
         else:
-            origin = cluster.of_group(str(group), partitions)
-        return write_offsets(_begun(cluster, subscription, partitions, origin, rules))
-    finally:
-        cluster.close()
+            origin = cluster.group_origin(str(group), partitions)
+        return write_offsets(_starts(cluster, subscription, partitions, origin, rules))
 
 
 def _cluster(options: Mapping[str, str]) -> SourceCluster:
@@ -100,7 +106,7 @@ def _cluster(options: Mapping[str, str]) -> SourceCluster:
     return SourceCluster(librdkafka_properties(cluster, shim_client))
 
 
-def _begun(
+def _starts(
     cluster: SourceCluster,
     subscription: Subscription | None,
     partitions: tuple[TopicPartition, ...],
@@ -113,22 +119,6 @@ def _begun(
     named = {tp.topic for tp in (origin.offsets if subscription is None else partitions)}
     read = tuple(tp for tp in partitions if tp.topic in named)
     return choose(origin.where(lambda tp: tp.topic in named), read, cluster.snapshot(read), **rules)
-
-
-def _require_one(*origins: object) -> None:
-    if sum(origin is not None for origin in origins) != 1:
-        raise SettingsError(
-            "starting_offsets needs exactly one place to start from",
-            fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
-        )
-
-
-def _rules(missing: str, out_of_range: str, recreated: str) -> dict[str, Any]:
-    return {
-        "missing": choice(Policy, "missing", missing),
-        "out_of_range": choice(Policy, "out_of_range", out_of_range),
-        "recreated": choice(Recreated, "recreated", recreated),
-    }
 
 
 def _options(options: Mapping[str, str], servers: str | None) -> dict[str, str]:
@@ -149,6 +139,7 @@ def _milliseconds(timestamp: object, subscription: Subscription | None) -> int:
         raise SettingsError(
             "a timestamp alone does not name the topics to read", fix="Name them in topics="
         )
+    milliseconds = timestamp
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
             raise SettingsError(
@@ -156,15 +147,9 @@ def _milliseconds(timestamp: object, subscription: Subscription | None) -> int:
                 fix="Give a time zone, datetime(..., tzinfo=timezone.utc), or milliseconds "
                 "since the epoch",
             )
-        milliseconds: object = (timestamp - _EPOCH) // dt.timedelta(milliseconds=1)
-    else:
-        milliseconds = timestamp
+        milliseconds = (timestamp - _EPOCH) // dt.timedelta(milliseconds=1)
     # Below zero Kafka has wishes, not times: -1 is the end of the log, -2 its beginning.
-    if (
-        isinstance(milliseconds, bool)
-        or not isinstance(milliseconds, int)
-        or not 0 <= milliseconds < _FOREVER
-    ):
+    if type(milliseconds) is not int or not 0 <= milliseconds < _FOREVER:
         raise SettingsError(
             f"timestamp must be a time since 1970, got {timestamp!r}",
             fix="Give a datetime with a time zone, or milliseconds since the epoch; for all "

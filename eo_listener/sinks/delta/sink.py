@@ -81,7 +81,7 @@ class DeltaSink:
     @property
     def ledger_place(self) -> LedgerPlace:
         """The table itself."""
-        return LedgerPlace(address=f"delta:{shown(self.key)}", more=ITS_CATALOG)
+        return LedgerPlace(address=f"delta:{shown(self.key)}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; none if there is no table yet."""

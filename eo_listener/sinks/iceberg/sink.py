@@ -147,7 +147,7 @@ class IcebergSink:
     @property
     def ledger_place(self) -> LedgerPlace:
         """The table itself."""
-        return LedgerPlace(address=f"iceberg:{self.key}", more=ITS_CATALOG)
+        return LedgerPlace(address=f"iceberg:{self.key}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; none if there is no table."""

@@ -146,7 +146,7 @@ class KafkaSink:
         return LedgerPlace(
             address=f"{LedgerStore.KAFKA.value}:{self._ledger_topic}",
             servers=self._access.servers,
-            more="with -X for its login" if self._access.has_login else "",
+            note="with -X for its login" if self._access.has_login else "",
         )
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:

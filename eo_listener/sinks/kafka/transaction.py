@@ -519,7 +519,7 @@ class BatchTransaction:
 
 def _positions(entry: Entry) -> dict[TopicPartition, Position]:
     """The new position of the group; a listener recognises it by its metadata."""
-    metadata = CommitMetadata.of(
+    metadata = CommitMetadata.for_batch(
         name=entry.query, query_id=entry.query_id, run_id=entry.run_id, batch_id=entry.batch_id
     )
     text = metadata.of_sink().text()

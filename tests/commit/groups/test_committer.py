@@ -16,6 +16,7 @@ from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.policy import Backoff
+from eo_listener.commit.tracking.event_buffer import Ended
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.errors import KafkaError
@@ -304,15 +305,15 @@ def test_a_run_that_has_ended_feeds_nothing(
     tracker = TrackerThread(
         GroupRouting(), MemoryQueries(OPTIONS), house.committer, house.observers
     )
-    tracker.progressed(event(0, None, 5))
-    tracker.progressed(event(0, None, 5, run="r2", query="q2"))
+    tracker.put(event(0, None, 5))
+    tracker.put(event(0, None, 5, run="r2", query="q2"))
     assert tracker.flush(time.monotonic() + 5.0)
-    tracker.ended("r1")
+    tracker.put(Ended("r1"))
     assert tracker.flush(time.monotonic() + 5.0)
     assert house.committer.flush(5.0)
     time.sleep(0.3)
     assert len(workers()) == 1
-    tracker.ended("r2")
+    tracker.put(Ended("r2"))
     until(lambda: not workers())
     assert house.store().closed
     tracker.close(time.monotonic() + 2.0)

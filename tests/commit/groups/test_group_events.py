@@ -21,7 +21,7 @@ EVENTS = GroupEvents("k:9092", "g")
 def by(writer: str, offset: int) -> Position:
     """An offset that a run left, `writer` being its query and run: `q/r`."""
     query, run = writer.split("/")
-    written = CommitMetadata.of(name=None, query_id=query, run_id=run, batch_id=1)
+    written = CommitMetadata.for_batch(name=None, query_id=query, run_id=run, batch_id=1)
     return Position(offset=offset, metadata=written.text())
 
 

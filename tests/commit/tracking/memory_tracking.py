@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.policy import OnRewind, Policy
-from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
+from eo_listener.commit.tracking.event_buffer import Ended, EventBuffer, Started
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
@@ -56,18 +56,18 @@ class MemoryTracking:
     def hear(self, now: float, *events: Progress) -> bool:
         """Let these events come, then serve."""
         for one in events:
-            self.buffer.progressed(one)
+            self.buffer.add(one)
         return self.serve(now)
 
     def start(self, now: float, run: str, *, query: str = "q1", name: str | None = None) -> bool:
         """Let the start of a run be told, then serve."""
-        self.buffer.started(Started(query_id=query, run_id=run, name=name))
+        self.buffer.add(Started(query_id=query, run_id=run, name=name))
         return self.serve(now)
 
     def end(self, now: float, *runs: str) -> bool:
         """Let the ends of these runs be told, then serve."""
         for run in runs:
-            self.buffer.ended(run)
+            self.buffer.add(Ended(run))
         return self.serve(now)
 
     def serve(self, now: float, *, check_all: bool = False) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from eo_listener.commit.groups.policy import OnRewind
-from eo_listener.commit.tracking.event_buffer import Started
+from eo_listener.commit.tracking.event_buffer import Ended, Started
 from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.errors import JvmError
 from eo_listener.events import (
@@ -37,11 +37,11 @@ def ended(tracking: MemoryTracking) -> list[str]:
 
 def test_a_query_that_died_in_silence_holds_up_no_later_one(tracking: MemoryTracking) -> None:
     """With its SparkContext nobody tells of its end: the first word of another query finds out."""
-    tracking.buffer.progressed(event(0, None, 10))
+    tracking.buffer.add(event(0, None, 10))
     tracking.queries.positions["r1"] = position(0, 10)
     tracking.serve(0.0)
     tracking.serve(2.0)
-    tracking.queries.over.add("r1")
+    tracking.queries.ended_runs.add("r1")
     assert tracking.hear(100.0, event(0, None, 50, run="r2", query="q2"))
     assert tracking.held == 50
     assert not tracking.of(CommitRefused)
@@ -55,7 +55,7 @@ def test_one_that_dies_while_it_holds_another_up_does_so_for_a_minute_at_most(
     tracking.hear(0.0, event(0, None, 10, run="slow", query="q2"), event(0, None, 10, run="fast"))
     for now in (300.0, 301.0):
         tracking.serve(now)
-    tracking.queries.over.add("slow")
+    tracking.queries.ended_runs.add("slow")
     tracking.hear(310.0, event(1, 10, 50, run="fast"))
     assert tracking.held == 10
     tracking.pass_until(375.0, since=310.0)
@@ -74,46 +74,46 @@ def test_what_ended_in_silence_is_committed_no_more_and_forgotten(tracking: Memo
     """Its last position counts; a minute later nothing is kept of it, and no recommit comes."""
     tracking.hear(0.0, event(0, None, 10))
     tracking.queries.positions["r1"] = position(1, 15)  # the event of batch 1 was lost
-    tracking.queries.over.add("r1")
+    tracking.queries.ended_runs.add("r1")
     tracking.pass_until(5 * HOUR)
     assert tracking.held == 15
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
     assert ended(tracking) == ["r1"]
     assert tracking.tracker.due() is None
 
 
 def test_the_last_events_of_a_run_may_come_after_it_has_ended(tracking: MemoryTracking) -> None:
     """Spark's bus may be late: what it still brings is judged and committed as ever."""
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
     tracking.queries.positions["r1"] = position(0, 5)
     tracking.serve(0.0)
     tracking.serve(0.2)
-    tracking.queries.over.add("r1")
+    tracking.queries.ended_runs.add("r1")
     tracking.serve(3.0)  # seen to be over
-    assert not tracking.queries.forgotten
+    assert not tracking.queries.forgotten_runs
     tracking.queries.positions["r1"] = position(2, 20)
-    tracking.buffer.progressed(event(1, 5, 10))
-    tracking.buffer.progressed(event(2, 12, 20))
+    tracking.buffer.add(event(1, 5, 10))
+    tracking.buffer.add(event(2, 12, 20))
     tracking.end(4.0, "r1")
     (reported,) = tracking.of(GuardViolation)
     assert reported.batch_id == 2
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
     assert not tracking.of(SourceIgnored)
 
 
 def test_a_run_that_was_heard_of_again_is_kept(tracking: MemoryTracking) -> None:
     """An event after its end puts off the forgetting, until it is quiet."""
-    tracking.buffer.progressed(event(0, None, 5))
+    tracking.buffer.add(event(0, None, 5))
     tracking.queries.positions["r1"] = position(0, 5)
-    tracking.queries.over.add("r1")
+    tracking.queries.ended_runs.add("r1")
     tracking.serve(0.0)
     tracking.serve(0.2)
     tracking.hear(59.0, event(1, 5, 10))
     assert tracking.held == 10
     tracking.serve(61.0)
-    assert not tracking.queries.forgotten
+    assert not tracking.queries.forgotten_runs
     tracking.pass_until(400.0, since=61.0)
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
 
 
 def test_flush_ends_what_is_over(tracking: MemoryTracking) -> None:
@@ -121,7 +121,7 @@ def test_flush_ends_what_is_over(tracking: MemoryTracking) -> None:
     tracking.queries.positions["r1"] = position(0, 10)
     tracking.hear(0.0, event(0, None, 10), event(0, None, 50, run="r2", query="q2"))
     assert tracking.held == 10
-    tracking.queries.over.add("r1")
+    tracking.queries.ended_runs.add("r1")
     assert tracking.serve(1.0, check_all=True)
     assert tracking.held == 50
 
@@ -138,7 +138,7 @@ def test_a_query_that_cannot_be_asked_is_not_over(
     tracking.hear(0.0, event(0, None, 10), event(0, None, 50, run="r2", query="q2"))
     tracking.pass_until(2 * HOUR)
     assert tracking.held == 10
-    assert not tracking.queries.forgotten
+    assert not tracking.queries.forgotten_runs
 
 
 def test_an_end_that_is_reported_twice_is_one_end(tracking: MemoryTracking) -> None:
@@ -176,7 +176,7 @@ def begun(opened: list[MemoryTracking]) -> Begun:
         tracking = MemoryTracking(MemoryQueries(LOSSY if lossy else OPTIONS), on_rewind=on_rewind)
         opened.append(tracking)
         tracking.queries.positions["r1"] = position(0, 10)
-        tracking.buffer.progressed(event(0, None, 10))
+        tracking.buffer.add(event(0, None, 10))
         tracking.pass_until(4.0)
         return tracking
 
@@ -223,18 +223,18 @@ def test_events_of_a_run_that_was_started_again_come_late(
     """They are judged, hold up nobody, and bring no run back."""
     tracking = begun(on_rewind)
     tracking.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
-    tracking.queries.over.add("r1")
-    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.queries.ended_runs.add("r1")
+    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(20.0, since=12.0)
     assert tracking.held == 50
     assert late(tracking, 20.0, 1, 2, 3) == [50, 50, 50]
     tracking.hear(20.5, event(5, 50, 60, run="r2"))
     assert tracking.held == 60
-    tracking.buffer.progressed(event(4, 41, 50))
+    tracking.buffer.add(event(4, 41, 50))
     tracking.end(21.0, "r1")
     assert [reported.batch_id for reported in tracking.of(GuardViolation)] == [4]
     tracking.pass_until(500.0, since=21.0)
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
     assert not tracking.of(CommitRefused)
 
 
@@ -246,8 +246,8 @@ def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
     """It ends where its run's last position was, which was offered when the run had ended."""
     tracking = begun(on_rewind)
     tracking.queries.positions |= {"r1": position(1, 20), "r2": position(2, 30)}
-    tracking.queries.over.add("r1")
-    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.queries.ended_runs.add("r1")
+    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(20.0, since=12.0)
     assert tracking.held == 30
     assert late(tracking, 20.0, 1) == [30]
@@ -262,8 +262,8 @@ def test_a_last_batch_without_rows_takes_no_successor_back(
     tracking = begun(on_rewind)
     assert late(tracking, 5.0, 1) == [20]
     tracking.queries.positions |= {"r1": position(2, 20), "r2": position(2, 20)}
-    tracking.queries.over.add("r1")
-    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.queries.ended_runs.add("r1")
+    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(18.0, since=12.0)
     tracking.queries.positions["r2"] = position(3, 30)
     tracking.hear(18.5, event(3, 20, 30, run="r2"))
@@ -280,8 +280,8 @@ def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end
     tracking = MemoryTracking(queries)
     opened.append(tracking)
     tracking.queries.positions["r1"] = position(0, 10)
-    tracking.queries.over.add("r1")
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.queries.ended_runs.add("r1")
+    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
     tracking.pass_until(1.0)
     assert tracking.at() is None
     queries.deaf = False
@@ -293,19 +293,19 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other(begun: Begun) -> Non
     """The run that goes on keeps its groups; the end that comes at last is nothing new."""
     tracking = begun()
     tracking.queries.positions |= {"r1": position(2, 30), "r2": position(2, 30)}
-    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(80.0, since=12.0)
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
     late(tracking, 90.0, 1)
     tracking.pass_until(95.0, since=91.0)
-    tracking.buffer.progressed(event(3, 30, 40, run="r2"))
+    tracking.buffer.add(event(3, 30, 40, run="r2"))
     tracking.queries.positions["r2"] = position(3, 40)
     tracking.serve(100.0)
-    tracking.buffer.ended("r1")
+    tracking.buffer.add(Ended("r1"))
     tracking.start(101.0, "r1")
     tracking.pass_until(4000.0, since=101.0)
     assert tracking.held == 40
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
     assert [reported.run_id for reported in tracking.of(RunGroupsChanged) if reported.ended] == [
         "r1"
     ]
@@ -319,16 +319,16 @@ def test_a_late_event_of_a_run_that_is_kept_ends_no_other(begun: Begun) -> None:
     tracking.hear(7.0, event(2, 20, 30, run="r2"))
     tracking.hear(8.0, event(1, 10, 20, run="never heard of"))
     tracking.pass_until(500.0, since=8.0)
-    assert "r2" not in tracking.queries.forgotten
+    assert "r2" not in tracking.queries.forgotten_runs
 
 
 def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard(begun: Begun) -> None:
     """Of a run whose start was not told the batches count, once they are above all others."""
     tracking = begun()
     del tracking.queries.positions["r1"]
-    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
     tracking.pass_until(80.0, since=5.0)
-    assert "r1" in tracking.queries.forgotten
+    assert "r1" in tracking.queries.forgotten_runs
     tracking.hear(81.0, event(1, 10, 20, run="r2"))
     assert late(tracking, 82.0, 2) == [30]
     tracking.pass_until(300.0, since=83.0)
@@ -391,7 +391,7 @@ def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(
 ) -> None:
     """The run that has committed more is over: what the new one has read counts, recorded."""
     assert allowing.hear(0.0, event(0, None, 100))
-    allowing.buffer.ended("r1")
+    allowing.buffer.add(Ended("r1"))
     allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
     assert allowing.hear(2.0, event(1, 30, 40, run="r2", query="q2"))
     assert allowing.held == 40
@@ -401,10 +401,10 @@ def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(
 
 def test_one_whose_end_was_never_reported_is_no_obstacle(allowing: MemoryTracking) -> None:
     """At the new query's first event the old run is asked, and found to have ended."""
-    allowing.buffer.progressed(event(0, None, 100))
+    allowing.buffer.add(event(0, None, 100))
     allowing.queries.positions["r1"] = position(0, 100)
     assert allowing.serve(0.0)
-    allowing.queries.over.add("r1")
+    allowing.queries.ended_runs.add("r1")
     assert allowing.hear(200.0, event(0, None, 30, run="r2", query="q2"))
     assert allowing.held == 30
 
@@ -412,9 +412,9 @@ def test_one_whose_end_was_never_reported_is_no_obstacle(allowing: MemoryTrackin
 def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(allowing: MemoryTracking) -> None:
     """Kafka was away when it ended: the one that was started instead decides."""
     allowing.store.faults.extend([lambda group, at: dict.fromkeys(at, "_TRANSPORT")] * 3)
-    allowing.buffer.progressed(event(0, None, 100))
+    allowing.buffer.add(event(0, None, 100))
     allowing.tracker.serve(allowing.buffer.take(), allowing.moment(0.0))
-    allowing.buffer.ended("r1")
+    allowing.buffer.add(Ended("r1"))
     assert allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
     assert allowing.held == 30
 
@@ -430,7 +430,7 @@ def test_a_slower_query_beside_another_is_no_rewind(allowing: MemoryTracking) ->
 def test_by_default_nothing_goes_back(tracking: MemoryTracking) -> None:
     """A new checkpoint is refused until it has passed what its group holds."""
     tracking.hear(0.0, event(0, None, 100))
-    tracking.buffer.ended("r1")
+    tracking.buffer.add(Ended("r1"))
     tracking.hear(1.0, event(0, None, 30, run="r2", query="q2"))
     assert tracking.held == 100
     assert len(tracking.of(CommitRefused)) == 1

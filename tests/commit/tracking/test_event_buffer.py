@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
+from eo_listener.commit.tracking.event_buffer import Ended, EventBuffer, Idle, Started
 from eo_listener.errors import FormatError
 from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.progress import Progress
@@ -16,13 +16,13 @@ from tests.commit.tracking.memory_tracking import event
 def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:
     """Of several events the newest is kept; which one began the run is kept beside it."""
     buffer = EventBuffer()
-    buffer.progressed(event(4, 10, 15))
-    buffer.progressed(event(5, 15, 20))
-    buffer.progressed(event(0, None, 3, run="r2"))
+    buffer.add(event(4, 10, 15))
+    buffer.add(event(5, 15, 20))
+    buffer.add(event(0, None, 3, run="r2"))
     one, two = buffer.take().runs
     assert (one.newest, one.first) == (event(5, 15, 20), event(4, 10, 15))
     assert two.newest.run_id == "r2"
-    buffer.progressed(event(6, 20, 25))
+    buffer.add(event(6, 20, 25))
     (events,) = buffer.take().runs
     assert (events.newest, events.first) == (event(6, 20, 25), None)
 
@@ -31,11 +31,11 @@ def test_the_first_of_those_before_the_newest_are_kept_too() -> None:
     """They are judged for losses with it; a thread that stands still does not fill the memory."""
     buffer = EventBuffer()
     for batch in range(100):
-        buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
+        buffer.add(event(batch, 5 * batch, 5 * batch + 5))
     (events,) = buffer.take().runs
     assert [one.batch_id for one in events.earlier] == list(range(20))
     assert events.newest.batch_id == 99
-    buffer.progressed(event(100, 500, 505))
+    buffer.add(event(100, 500, 505))
     (events,) = buffer.take().runs
     assert events.earlier == []
 
@@ -44,7 +44,7 @@ def test_a_run_that_idles_is_told_once() -> None:
     """However often Spark says so until somebody asks; and it is something to serve."""
     buffer = EventBuffer()
     for run_id in ("r1", "r2", "r1"):
-        buffer.idle(run_id)
+        buffer.add(Idle(run_id))
     assert buffer
     assert buffer.take().idle == ("r1", "r2")
     assert not buffer
@@ -55,11 +55,11 @@ def test_nothing_is_taken_twice() -> None:
     """What was taken from the buffer is no longer in it, and an empty buffer says so."""
     buffer = EventBuffer()
     assert not buffer
-    buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    buffer.progressed(event(0, None, 5))
-    buffer.progressed(event(0, None, 5))
-    buffer.ended("r1")
-    buffer.unreadable(FormatError("no JSON"))
+    buffer.add(Started(query_id="q1", run_id="r1", name=None))
+    buffer.add(event(0, None, 5))
+    buffer.add(event(0, None, 5))
+    buffer.add(Ended("r1"))
+    buffer.add(FormatError("no JSON"))
     assert buffer.waiting() == (event(0, None, 5),)
     buffered = buffer.take()
     assert (len(buffered.started), len(buffered.runs), buffered.ended) == (1, 1, ("r1",))
@@ -77,16 +77,16 @@ def test_whatever_waits_is_worth_a_snapshot(of: str) -> None:
     """The tracker's thread is woken by each kind of event."""
     buffer = EventBuffer()
     if of == "started":
-        buffer.started(Started(query_id="q1", run_id="r1", name=None))
+        buffer.add(Started(query_id="q1", run_id="r1", name=None))
     elif of == "ended":
-        buffer.ended("r1")
+        buffer.add(Ended("r1"))
     elif of == "unreadable":
-        buffer.unreadable(FormatError("no JSON"))
+        buffer.add(FormatError("no JSON"))
     else:
-        buffer.progressed(event(0, None, 5))
+        buffer.add(event(0, None, 5))
     if of == "repeated":
         buffer.take()
-        buffer.progressed(event(0, None, 5))
+        buffer.add(event(0, None, 5))
     assert buffer
 
 
@@ -101,10 +101,10 @@ def test_whatever_waits_is_worth_a_snapshot(of: str) -> None:
 def test_an_event_that_comes_twice_is_one_event(again: Progress) -> None:
     """Added twice, a listener is given each event twice: nothing is wrong with the query."""
     buffer = EventBuffer()
-    buffer.progressed(event(0, None, 5))
-    buffer.progressed(event(1, 5, 10))
-    buffer.progressed(again)
-    buffer.progressed(event(2, 10, 15))
+    buffer.add(event(0, None, 5))
+    buffer.add(event(1, 5, 10))
+    buffer.add(again)
+    buffer.add(event(2, 10, 15))
     buffered = buffer.take()
     (events,) = buffered.runs
     assert events.newest == event(2, 10, 15)
@@ -116,8 +116,8 @@ def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:
     """A thousand violations before the tracker's thread runs do not fill the memory."""
     buffer = EventBuffer()
     for batch in range(100):
-        buffer.progressed(event(batch, 0, 5))
-        buffer.progressed(event(2 * batch, 10 * batch, 10 * batch + 5, run="r2"))
+        buffer.add(event(batch, 0, 5))
+        buffer.add(event(2 * batch, 10 * batch, 10 * batch + 5, run="r2"))
     wrong, missed = buffer.take().runs
     assert [batch for batch, _, _ in wrong.wrong] == list(range(1, 21))
     assert len(missed.missed) == 20
@@ -126,11 +126,11 @@ def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:
 def test_the_first_event_of_a_run_id_that_had_ended_is_a_first_one() -> None:
     """With a run all that was kept for judging it goes."""
     buffer = EventBuffer()
-    buffer.progressed(event(0, None, 5))
-    buffer.ended("r1")
+    buffer.add(event(0, None, 5))
+    buffer.add(Ended("r1"))
     buffer.take()
     assert not buffer._sequences
-    buffer.progressed(event(7, 50, 60))
+    buffer.add(event(7, 50, 60))
     (events,) = buffer.take().runs
     assert events.first == event(7, 50, 60)
     assert (events.wrong, events.missed) == ([], [])
@@ -141,5 +141,5 @@ def test_runs_whose_end_was_never_reported_are_bounded(monkeypatch: pytest.Monke
     monkeypatch.setattr("eo_listener.commit.tracking.event_buffer.RUNS_KEPT", 2)
     buffer = EventBuffer()
     for run in ("r1", "r2", "r3"):
-        buffer.progressed(event(0, None, 5, run=run))
+        buffer.add(event(0, None, 5, run=run))
     assert list(buffer._sequences) == ["r2", "r3"]

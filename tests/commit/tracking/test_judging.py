@@ -98,7 +98,7 @@ def test_events_that_come_twice_are_reported_once_for_all_runs(
     for run in ("r1", "r2"):
         for number in range(3):
             for _ in range(2):
-                tracking.buffer.progressed(event(number, 5 * number, 5 * number + 5, run, run))
+                tracking.buffer.add(event(number, 5 * number, 5 * number + 5, run, run))
             tracking.serve(float(number))
     (reported,) = tracking.of(ProgressEventsDuplicated)
     assert (reported.query, reported.run_id, reported.batch_id) == ("r1", "r1", 0)
@@ -108,7 +108,7 @@ def test_events_that_come_twice_are_reported_once_for_all_runs(
 
 def test_an_event_that_cannot_be_read_is_an_internal_error(tracking: MemoryTracking) -> None:
     """An event that cannot be read is reported as InternalError, and stops nothing."""
-    tracking.buffer.unreadable(FormatError("no JSON"))
+    tracking.buffer.add(FormatError("no JSON"))
     tracking.hear(0.0, event(0, None, 5))
     (reported,) = tracking.of(InternalError)
     assert (reported.where, "no JSON" in reported.problem) == ("a progress event", True)
@@ -186,7 +186,7 @@ def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
 ) -> None:
     """The options came later: the other source is committed, and of this one nothing."""
     tracking = tracker(opened, options=TWO)
-    tracking.queries.given = None
+    tracking.queries.source_options = None
     tracking.hear(
         0.0,
         event(0, None, 5, more=(source(1, None, {U0: 5}),)),
@@ -194,7 +194,7 @@ def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
     )
     assert kinds(tracking) == [(1, ViolationKind.GAP)]
     assert [why.source for why in tracking.of(SourceIgnored)] == [1]
-    tracking.queries.given = TWO
+    tracking.queries.source_options = TWO
     tracking.hear(1.0, event(2, 9, 12, more=(source(1, {U0: 9}, {U0: 12}),)))
     tracking.pass_until(1.5 * HOUR, since=1.0)
     assert (tracking.at(P0), tracking.at(U0)) == (None, 12)
@@ -207,7 +207,7 @@ def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
 def test_a_position_ahead_of_its_event_waits_for_it(tracking: MemoryTracking) -> None:
     """The guard sees a batch before its offsets are committed, at a recommit too."""
     tracking.queries.positions["r1"] = position(0, 5)
-    tracking.buffer.progressed(event(0, None, 5))
+    tracking.buffer.add(event(0, None, 5))
     tracking.pass_until(10.0)
     tracking.queries.positions["r1"] = position(1, 9)
     tracking.serve(61.0)
@@ -222,7 +222,7 @@ def test_one_whose_event_was_dropped_is_committed_some_seconds_later(
 ) -> None:
     """Waiting is for once: what Spark has dropped never comes."""
     tracking.queries.positions["r1"] = position(0, 5)
-    tracking.buffer.progressed(event(0, None, 5))
+    tracking.buffer.add(event(0, None, 5))
     tracking.pass_until(10.0)
     tracking.queries.positions["r1"] = position(1, 9)
     tracking.serve(61.0)
@@ -318,7 +318,7 @@ def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
         return {}
 
     monkeypatch.setattr(tracking.committer, "log_starts", starts)
-    tracking.buffer.progressed(event(0, None, 10, planned=1_000_040.0))
+    tracking.buffer.add(event(0, None, 10, planned=1_000_040.0))
     tracking.tracker.serve(tracking.buffer.take(), Moment(now=50.0, wall=1_000_047.0))
     assert asked == [43.0]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Started
+from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Idle, Started
 from eo_listener.commit.tracking.tracker import RunOrder
 from eo_listener.errors import JvmError
 from eo_listener.events import (
@@ -62,19 +62,19 @@ def test_a_run_whose_end_was_never_reported_holds_up_its_successor_a_minute_at_m
     tracking.hear(1.0, event(1, 5, 10, run="r2"))
     tracking.hear(62.0, event(2, 10, 15, run="r2"))
     assert tracking.held == 15
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
 
 
 def test_a_run_is_checked_a_minute_after_its_successor_has_begun(tracking: MemoryTracking) -> None:
     """Neither has to feed a group for that, nor to send an event."""
     tracking.queries.positions["r1"] = position(0, 5)
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
     tracking.pass_until(10.0)
     tracking.start(11.0, "r2")
     tracking.pass_until(70.0, since=11.0)
-    assert tracking.queries.forgotten == []
+    assert tracking.queries.forgotten_runs == []
     tracking.pass_until(72.0, since=70.0)
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
 
 
 def test_an_event_of_a_run_that_was_never_heard_of_ends_one_that_has_sent_none(
@@ -84,7 +84,7 @@ def test_an_event_of_a_run_that_was_never_heard_of_ends_one_that_has_sent_none(
     tracking.start(0.0, "r1")
     tracking.hear(0.01, event(0, None, 5, run="r2"))
     tracking.pass_until(2.0, since=0.01)
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
     assert tracking.held == 5
 
 
@@ -96,7 +96,7 @@ def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
     tracking.start(0.01, "r2")
     tracking.end(0.02, "r2")
     tracking.pass_until(100.0, since=0.02)
-    assert tracking.queries.forgotten == ["r2"]
+    assert tracking.queries.forgotten_runs == ["r2"]
 
 
 def test_the_word_of_a_start_that_comes_twice_makes_no_run_the_newest_again(
@@ -106,7 +106,7 @@ def test_the_word_of_a_start_that_comes_twice_makes_no_run_the_newest_again(
     for run in ("r1", "r2", "r1"):
         tracking.start(0.0, run)
     tracking.pass_until(5.0)
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]
 
 
 def test_a_query_without_kafka_that_is_asked_instead_of_its_events_is_reported(
@@ -115,7 +115,7 @@ def test_a_query_without_kafka_that_is_asked_instead_of_its_events_is_reported(
     """Its events are not committed; a position says so only after one of them has."""
     tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     tracking.queries.positions["r1"] = LivePosition(batch_id=0, committed={})
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
     tracking.pass_until(1.0)
     assert not tracking.of(SourceIgnored)
     tracking.hear(1.0, replace(event(0, None, 5), sources=()))
@@ -127,7 +127,7 @@ def test_of_a_partition_that_two_sources_read_the_lower_offset_is_committed(
     tracking: MemoryTracking,
 ) -> None:
     """From an event, and from a position."""
-    tracking.queries.given = {0: OPTIONS[0], 1: OPTIONS[0]}
+    tracking.queries.source_options = {0: OPTIONS[0], 1: OPTIONS[0]}
     more = (source(1, None, {P0: 8, P1: 3}),)
     tracking.hear(0.0, event(0, None, {P0: 5, P1: 9}, more=more))
     assert (tracking.at(P0), tracking.at(P1)) == (5, 3)
@@ -159,7 +159,7 @@ def test_a_checkpoint_that_cannot_be_read_is_reported_once(
 
     monkeypatch.setattr(tracking.queries, "position", unreadable)
     tracking.queries.modes["r1"] = QueryMode.CONTINUOUS
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
     for now in range(300):
         tracking.serve(float(now))
     (reported,) = tracking.of(InternalError)
@@ -186,9 +186,9 @@ def test_each_sign_of_a_query_is_reported(tracking: MemoryTracking, mode: QueryM
     tracking.start(0.0, "r1", name="flights")
     signs: tuple[Callable[[], None], ...] = (
         lambda: None,  # its first check
-        lambda: tracking.buffer.progressed(event(0, None, 5)),
-        lambda: tracking.buffer.idle("r1"),
-        lambda: tracking.buffer.idle("unknown"),
+        lambda: tracking.buffer.add(event(0, None, 5)),
+        lambda: tracking.buffer.add(Idle("r1")),
+        lambda: tracking.buffer.add(Idle("unknown")),
     )
     reported = []
     for number, sign in enumerate(signs, start=1):
@@ -222,7 +222,7 @@ def test_an_idle_group_is_recommitted_from_its_newest_event_where_nobody_can_ask
     tracking: MemoryTracking,
 ) -> None:
     """In a client of Spark Connect there is no position: what vanished comes back all the same."""
-    tracking.buffer.progressed(event(0, None, 5))
+    tracking.buffer.add(event(0, None, 5))
     tracking.pass_until(10.0)
     del tracking.store.groups["g"][P0]
     tracking.pass_until(2 * HOUR, since=10.0)
@@ -235,10 +235,10 @@ def test_what_follows_its_checkpoint_is_not_recommitted_from_an_event(
     """With asynchronous progress an event may be ahead: no position, no commit."""
     tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     tracking.queries.positions["r1"] = position(0, 10)
-    tracking.buffer.progressed(event(0, None, 10))
+    tracking.buffer.add(event(0, None, 10))
     tracking.pass_until(10.0)
     assert tracking.held == 10
-    tracking.buffer.progressed(event(1, 10, 15))
+    tracking.buffer.add(event(1, 10, 15))
     del tracking.queries.positions["r1"]
     tracking.serve(11.0)
     tracking.pass_until(2 * HOUR, since=11.0)
@@ -250,7 +250,7 @@ def test_what_is_recommitted_is_sent_each_recommit_and_not_more_often(
 ) -> None:
     """The full map costs a request of every partition: once an hour is enough."""
     tracking.queries.positions["r1"] = position(0, 5)
-    tracking.buffer.progressed(event(0, None, 5))
+    tracking.buffer.add(event(0, None, 5))
     tracking.pass_until(10.0)
     del tracking.store.history[:]
     tracking.pass_until(5.5 * HOUR, since=10.0)
@@ -283,7 +283,7 @@ def test_a_query_of_another_kind_is_reported_once(
 
 def test_a_query_of_another_kind_without_kafka_is_not_reported(tracking: MemoryTracking) -> None:
     """It has no group that its kind could mean anything for."""
-    tracking.queries.given = {}
+    tracking.queries.source_options = {}
     tracking.queries.modes["r1"] = QueryMode.CONTINUOUS
     tracking.start(0.0, "r1")
     tracking.serve(0.5)
@@ -294,24 +294,24 @@ def test_one_that_cannot_be_inspected_is_reported_after_three_times(
     tracking: MemoryTracking,
 ) -> None:
     """Its kind is unknown, which is said once; before its first event it is too early to tell."""
-    tracking.queries.given = None
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.queries.source_options = None
+    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
     for tenth in range(1, 30):
         tracking.serve(tenth / 10.0)
     assert not tracking.of(QueryModeDetected)
-    before = tracking.queries.asked
+    before = tracking.queries.requests
     for batch in range(6):
         tracking.hear(10.0 + batch, event(batch, 5 * batch, 5 * batch + 5))
-        assert bool(tracking.of(QueryModeDetected)) == (tracking.queries.asked - before >= 3)
+        assert bool(tracking.of(QueryModeDetected)) == (tracking.queries.requests - before >= 3)
     (reported,) = tracking.of(QueryModeDetected)
     assert "unknown" in reported.mode
-    assert tracking.queries.asked - before == 3
+    assert tracking.queries.requests - before == 3
     assert len(tracking.of(SourceIgnored)) == 1
 
 
 def test_the_groups_of_a_run_are_reported_when_it_gets_another(tracking: MemoryTracking) -> None:
     """At its first commit, not at each, and once more at its end."""
-    tracking.queries.given = {0: OPTIONS[0], 1: {**OPTIONS[0], "eo.commit.group": "h"}}
+    tracking.queries.source_options = {0: OPTIONS[0], 1: {**OPTIONS[0], "eo.commit.group": "h"}}
     tracking.hear(0.0, event(0, None, 5))
     tracking.hear(1.0, event(1, 5, 9))
     tracking.hear(2.0, event(2, 9, 12, more=(source(1, None, {U0: 3}),)))
@@ -327,7 +327,7 @@ def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
     tracking: MemoryTracking,
 ) -> None:
     """What is wrong with the settings of a query does not change from batch to batch."""
-    tracking.queries.given = {
+    tracking.queries.source_options = {
         0: OPTIONS[0],
         1: OPTIONS[0],
         2: {"kafka.bootstrap.servers": "k:9092"},
@@ -387,7 +387,7 @@ def test_runs_that_nobody_ends_are_bounded(
         tracking.hear(
             number / 100.0, event(0, None, 10 + number, run=f"r{number}", query=f"q{number}")
         )
-    assert tracking.queries.forgotten == ["r0", "r1"]
+    assert tracking.queries.forgotten_runs == ["r0", "r1"]
     assert len(tracking.tracker._runs) == 3
 
 
@@ -405,7 +405,7 @@ def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
     tracking.queries.modes["r1"] = QueryMode.CONTINUOUS
     tracking.queries.positions["r1"] = position(0, 5)
     monkeypatch.setattr(tracking.queries, "position", at_times)
-    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
     tracking.pass_until(300.0)
     assert not tracking.of(InternalError)
     assert tracking.held == 5
@@ -427,4 +427,4 @@ def test_what_a_run_has_reached_is_committed_at_its_end(tracking: MemoryTracking
     tracking.queries.positions["r1"] = position(1, 9)
     tracking.end(0.05, "r1")
     assert tracking.held == 9
-    assert tracking.queries.forgotten == ["r1"]
+    assert tracking.queries.forgotten_runs == ["r1"]

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.tracking.event_buffer import Ended, Started
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.errors import FormatError
@@ -81,7 +82,7 @@ def test_a_query_that_has_started_is_checked_without_any_event(
 ) -> None:
     """What it has restored is committed within moments, though nobody says a word."""
     queries.positions["r1"] = position(3, 40)
-    routed.tracker.started("q1", "r1", None)
+    routed.tracker.put(Started("q1", "r1", None))
     until(lambda: routed.at() == 40)
 
 
@@ -98,7 +99,7 @@ def test_it_sleeps_while_nothing_is_due(
 
     monkeypatch.setattr(routed.tracker._tracker, "due", counted)
     queries.positions["r1"] = position(3, 40)
-    routed.tracker.started("q1", "r1", None)
+    routed.tracker.put(Started("q1", "r1", None))
     until(lambda: routed.at() == 40)
     assert len(asked) < 20
 
@@ -107,7 +108,7 @@ def test_flush_waits_for_what_is_being_served() -> None:
     """An event that was taken from the buffer and is not yet offered keeps flush waiting."""
     queries = Hanging("r1")
     with routing(queries) as routed:
-        routed.tracker.progressed(event(0, None, 5))
+        routed.tracker.put(event(0, None, 5))
         assert queries.working.wait(10.0)
         assert not routed.tracker.flush(soon(0.05))
         queries.release.set()
@@ -129,10 +130,10 @@ def test_each_batch_that_is_left_at_a_close_is_named(
     with routing(queries) as routed:
         with routed.tracker._changed:  # all of them are taken at one time
             for run in ("r1", "r2", "r3"):
-                routed.tracker._buffer.progressed(event(7, 0, 5, run=run, query=run))
+                routed.tracker._buffer.add(event(7, 0, 5, run=run, query=run))
             routed.tracker._changed.notify_all()
         assert queries.working.wait(10.0)
-        routed.tracker.progressed(event(8, 5, 9, run="r4", query="r4"))
+        routed.tracker.put(event(8, 5, 9, run="r4", query="r4"))
         routed.tracker.close(soon(0.05))
         queries.release.set()
         assert routed.left() == {(f"query {run}", f"batch {batch} ") for run, batch in left}
@@ -144,13 +145,13 @@ def test_a_run_is_asked_once_and_its_newest_event_is_committed(
     """Its end is forgotten; a close that is in time leaves no batch, and has nothing to say."""
     with caplog.at_level(logging.WARNING, "eo_listener"):
         for batch in range(50):
-            routed.tracker.progressed(event(batch, None, 100 + batch))
-        routed.tracker.progressed(event(50))
-        routed.tracker.ended("r1")
+            routed.tracker.put(event(batch, None, 100 + batch))
+        routed.tracker.put(event(50))
+        routed.tracker.put(Ended("r1"))
         routed.tracker.close(soon())
         assert routed.committer.flush(10.0)
     assert routed.at() == 149
-    assert (queries.asked, queries.forgotten) == (1, ["r1"])
+    assert (queries.requests, queries.forgotten_runs) == (1, ["r1"])
     assert (routed.left(), caplog.records) == (set(), [])
 
 
@@ -161,10 +162,10 @@ def test_a_closed_one_that_is_called_for_ever_says_so_once(
     routed.tracker.close(soon())
     with caplog.at_level(logging.INFO):
         for batch in range(100):
-            routed.tracker.started("q1", f"r{batch}", None)
-            routed.tracker.progressed(event(batch, 5, 10, run=f"r{batch}"))
-            routed.tracker.unreadable(FormatError("no JSON"))
-            routed.tracker.ended(f"r{batch}")
+            routed.tracker.put(Started("q1", f"r{batch}", None))
+            routed.tracker.put(event(batch, 5, 10, run=f"r{batch}"))
+            routed.tracker.put(FormatError("no JSON"))
+            routed.tracker.put(Ended(f"r{batch}"))
     (line,) = [record.getMessage() for record in caplog.records]
     assert "batch 0 " in line
     assert "removeListener" in line
@@ -181,7 +182,7 @@ def test_flush_does_not_wait_for_a_thread_that_is_gone(routed: Routed) -> None:
 
 def test_an_event_in_which_no_source_has_an_end_is_left_out(routed: Routed) -> None:
     """Spark tells of a batch before any source has an offset: nothing is durable by that."""
-    routed.tracker.progressed(event(0, None, None))
+    routed.tracker.put(event(0, None, None))
     assert not routed.tracker._buffer
     assert routed.tracker.flush(soon())
     assert routed.at() is None

@@ -13,7 +13,11 @@ import pytest
 from eo_listener import starting_offsets
 from eo_listener.commit.tracking.routing import TOKENS
 from eo_listener.errors import PartitionVanishedError, SettingsError
-from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_heads, of_ledger
+from eo_listener.foreach_batch.starting_offsets.origins import (
+    checkpoint_origin,
+    heads_origin,
+    ledger_origin,
+)
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import Subscription
 from eo_listener.model.counted_sources import BATCHES
@@ -50,12 +54,12 @@ class Cluster:
             return tuple(sorted(wanted.assigned))
         return tuple(tp for tp in every if tp.topic in (wanted.topics or ()))
 
-    def of_group(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
-        return Origin(what=group, offsets={T0: 5} if T0 in partitions else {})
+    def group_origin(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
+        return Origin(label=group, offsets={T0: 5} if T0 in partitions else {})
 
-    def of_time(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
+    def time_origin(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
         type(self).when = timestamp_ms
-        return Origin(what="a time", offsets=dict.fromkeys(partitions, 7))
+        return Origin(label="a time", offsets=dict.fromkeys(partitions, 7))
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         starts, ends = dict.fromkeys(partitions, 2), dict.fromkeys(partitions, 12)
@@ -267,9 +271,9 @@ def test_what_two_sources_have_of_a_topic(batches: Batches) -> None:
     """The lesser of both: what one has not read yet is read once more."""
     batches.plan(0, Offsets({T0: 3, T1: 9}), Offsets({T0: 8, T1: 4}), Offsets({U0: 1}))
     batches.finish(0)
-    origin = of_checkpoint(str(batches.folder))
+    origin = checkpoint_origin(str(batches.folder))
     assert origin.offsets == {T0: 3, T1: 4, U0: 1}
-    assert origin.what == f"batch 0 of {batches.folder}"
+    assert origin.label == f"batch 0 of {batches.folder}"
 
 
 def test_a_newer_batch_that_cannot_be_read_is_not_passed_over(batches: Batches) -> None:
@@ -277,11 +281,11 @@ def test_a_newer_batch_that_cannot_be_read_is_not_passed_over(batches: Batches) 
     batches.finish(0)
     batches.finish(1)
     with pytest.raises(CheckpointError, match="offsets/1 is missing"):
-        of_checkpoint(str(batches.folder))
+        checkpoint_origin(str(batches.folder))
     batches.plan(1, Offsets({T0: 6}))
     (batches.folder / "commits" / "1").write_bytes(b"")
     with pytest.raises(CheckpointError, match="commits/1 is empty"):
-        of_checkpoint(str(batches.folder))
+        checkpoint_origin(str(batches.folder))
 
 
 def test_a_query_that_has_a_checkpoint_already(cluster: type[Cluster], batches: Batches) -> None:
@@ -306,17 +310,17 @@ def test_where_a_location_without_a_scheme_is(
         started(group="g", checkpoint_location="/x")
     assert "file:///x" in str(unknown.value.fix)
     batches.finish(0)
-    assert of_checkpoint("asked").offsets == {T0: 3}
-    assert of_checkpoint(str(batches.folder)).offsets == {T0: 3}
+    assert checkpoint_origin("asked").offsets == {T0: 3}
+    assert checkpoint_origin(str(batches.folder)).offsets == {T0: 3}
 
 
 def test_ledgers_must_agree() -> None:
     """No start fits two sinks that stand at different offsets; of equal ones all ids count."""
     for other in ({T0: 3}, {T0: 2, T1: 1}, {T1: 2}):
         with pytest.raises(SettingsError, match="differ: t-"):
-            of_ledger([ledger({T0: 2}), ledger(other)], "q")
+            ledger_origin([ledger({T0: 2}), ledger(other)], "q")
     with pytest.raises(SettingsError, match="no entry for query 'p'"):
-        of_ledger(ledger({T0: 2}), "p")
+        ledger_origin(ledger({T0: 2}), "p")
     both = [ledger({T0: 2, T1: 3}, {T0: "one"}), ledger({T0: 2, T1: 3}, {T1: "one"})]
     several = dict.fromkeys([TopicPartition("t", number) for number in range(20)], 2)
     ids = dict.fromkeys(several, "one")
@@ -325,11 +329,11 @@ def test_ledgers_must_agree() -> None:
         ledger(several, dict.fromkeys(several, "other")),
     ):
         with pytest.raises(SettingsError, match="differ: t-0 "):
-            of_ledger([ledger(several, ids), wrong], "q")
-    origin = of_ledger(both, "q")
+            ledger_origin([ledger(several, ids), wrong], "q")
+    origin = ledger_origin(both, "q")
     assert origin.offsets == {T0: 2, T1: 3}
     assert origin.topic_ids == {T0: "one", T1: "one"}
-    assert origin.what == f"the ledger of {both[0].label} and {both[1].label} (query 'q')"
+    assert origin.label == f"the ledger of {both[0].label} and {both[1].label} (query 'q')"
 
 
 def test_ledgers_of_two_topics_of_one_name_do_not_agree() -> None:
@@ -338,12 +342,12 @@ def test_ledgers_of_two_topics_of_one_name_do_not_agree() -> None:
     unknown = ledger({T0: 2})
     for two in ([old, new], [new, old], [unknown, old, new]):
         with pytest.raises(SettingsError, match=r"differ: t-0 .* recreated topic"):
-            of_ledger(two, "q")
-    assert of_ledger([unknown, new], "q").topic_ids == {T0: "two"}
-    assert of_ledger([new, new], "q").offsets == {T0: 2}
+            ledger_origin(two, "q")
+    assert ledger_origin([unknown, new], "q").topic_ids == {T0: "two"}
+    assert ledger_origin([new, new], "q").offsets == {T0: 2}
 
 
 def test_a_ledger_without_kafka_is_no_start() -> None:
     """Of a query that reads other sources alone there are no starting offsets."""
     with pytest.raises(SettingsError, match="no Kafka offsets"):
-        of_heads("a table", "q", {BATCHES: head_of(0, 1)})
+        heads_origin("a table", "q", {BATCHES: head_of(0, 1)})

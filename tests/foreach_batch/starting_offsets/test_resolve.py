@@ -30,7 +30,7 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 LOGS = GroupSnapshot(
     positions={}, starts={A: 5, B: 5, C: 5}, ends={A: 20, B: 20, C: 20}, topic_ids={"t": "one"}
 )
-ORIGIN = Origin(what="the ledger", offsets={A: 5, B: 20, C: 12})
+ORIGIN = Origin(label="the ledger", offsets={A: 5, B: 20, C: 12})
 
 
 def chosen(
@@ -59,7 +59,7 @@ def test_positions_within_the_log_are_taken() -> None:
 def test_policies(policy: Policy, offset: int) -> None:
     """A missing position, and one out of range, become what their policies say."""
     assert chosen(replace(ORIGIN, offsets={A: 7}), missing=policy) == {A: 7, B: offset, C: offset}
-    assert chosen(Origin(what="", offsets={A: 4, B: 21, C: 7}), out_of_range=policy) == {
+    assert chosen(Origin(label="", offsets={A: 4, B: 21, C: 7}), out_of_range=policy) == {
         A: offset,
         B: offset,
         C: 7,
@@ -116,14 +116,14 @@ def test_a_topic_recreated_begins_at_its_beginning_where_that_is_asked_for() -> 
         topic_ids={"t": "two", "u": "three"},
     )
     known = Origin(
-        what="the ledger", offsets={A: 5, other: 7}, topic_ids={A: "one", other: "three"}
+        label="the ledger", offsets={A: 5, other: 7}, topic_ids={A: "one", other: "three"}
     )
-    unknown = Origin(what="the group", offsets={A: 5, B: 6, C: 5, other: 7})
+    unknown = Origin(label="the group", offsets={A: 5, B: 6, C: 5, other: 7})
     for origin in (known, unknown):
         with pytest.raises((TopicRecreatedError, PartitionVanishedError), match="recreated="):
             chosen(origin, logs=logs)
         assert chosen(origin, logs=logs, recreated=Recreated.EARLIEST) == {A: -2, B: -2, other: 7}
-    gone = Origin(what="", offsets={other: 7, TopicPartition("gone", 0): 3})
+    gone = Origin(label="", offsets={other: 7, TopicPartition("gone", 0): 3})
     with pytest.raises(PartitionVanishedError, match="gone-0"):
         chosen(gone, logs=logs, recreated=Recreated.EARLIEST)
 
@@ -132,7 +132,7 @@ def test_what_was_begun_of_a_topic_recreated_goes_on() -> None:
     """Its other partitions begin at their beginning; what is gone was of the one before."""
     logs = replace(LOGS, starts={A: 0, B: 0}, ends={A: 9, B: 9}, topic_ids={"t": "two"})
     ids = {A: "two", B: "one", C: "one"}
-    half = Origin(what="the ledger", offsets={A: 5, B: 20, C: 12}, topic_ids=ids)
+    half = Origin(label="the ledger", offsets={A: 5, B: 20, C: 12}, topic_ids=ids)
     assert chosen(half, logs=logs, recreated=Recreated.EARLIEST) == {A: 5, B: -2}
     with pytest.raises(TopicRecreatedError, match="t-1"):
         chosen(half, logs=logs)
@@ -162,7 +162,7 @@ def test_the_text_is_sparks() -> None:
 
 def test_a_group_gets_offsets_that_are_there() -> None:
     """Earliest and latest are the log's own; what it holds already and no origin names is left."""
-    origin = Origin(what="o", offsets={A: 7})
+    origin = Origin(label="o", offsets={A: 7})
 
     def given(missing: Policy | None) -> dict[TopicPartition, int]:
         return choose_for_group(

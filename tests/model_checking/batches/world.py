@@ -20,7 +20,7 @@ from eo_listener.errors import (
     SinkError,
     SinkLockedError,
 )
-from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
+from eo_listener.foreach_batch.starting_offsets.origins import ledger_origin
 from eo_listener.foreach_batch.starting_offsets.resolve import EARLIEST, Policy, Recreated, choose
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
@@ -545,7 +545,7 @@ class World:
         sinks: Any = [_Ledger(key, table.of(self.name)) for key, table in self.tables.items()]
         try:
             found = choose(
-                of_ledger(sinks, self.name),
+                ledger_origin(sinks, self.name),
                 snapshot.starts,
                 snapshot,
                 missing=Policy.EARLIEST,

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eo_listener import SqliteSink, exactly_once
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.tracking.event_buffer import Ended
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.errors import KafkaError, SettingsError, UnavailableError
@@ -81,12 +82,12 @@ def test_a_scrape_shows_what_was_committed_and_no_secret(observer: Prometheus) -
     router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer, observers)
     events = recorded()
     for text in events:
-        router.progressed(Progress.parse(text))
+        router.put(Progress.parse(text))
         assert router.flush(time.monotonic() + 10)
         assert committer.flush(10)
     store.faults.append(refuse)
     store.groups["flights-to-pg"].clear()
-    router.ended(Progress.parse(events[-1]).run_id)
+    router.put(Ended(Progress.parse(events[-1]).run_id))
     router.close(time.monotonic() + 10)
     committer.close(10)
     text = scrape(observer)

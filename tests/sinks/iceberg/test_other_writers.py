@@ -17,7 +17,7 @@ from eo_listener.errors import (
     SettingsError,
     SinkError,
 )
-from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
+from eo_listener.foreach_batch.starting_offsets.origins import ledger_origin
 from eo_listener.model.ledger import Applied
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.connection import find
@@ -197,7 +197,7 @@ def test_a_renamed_table_keeps_its_ledger(lake: Lake) -> None:
     write(lake, 0)
     lake.other().sql(f"ALTER TABLE {lake.table('t')} RENAME TO {lake.namespace}.u")
     assert dict(lake.sink("u").applied(QUERY)) == heads_of(entry(0))
-    assert of_ledger(lake.sink("u"), QUERY).offsets == {TP: 1}
+    assert ledger_origin(lake.sink("u"), QUERY).offsets == {TP: 1}
     assert dict(lake.sink("t").applied(QUERY)) == {}
     write(lake, 1, "u")
     assert sorted(lake.rows("u")) == expected(0, 1)
