@@ -105,7 +105,7 @@ class BridgeService:
         self._jvm = jvm
         self._settings = Settings.from_conf(hello.conf)
         self._outcome: queue.SimpleQueue[float | EoListenerError] = queue.SimpleQueue()
-        self._settled_runs = SettledRunReporter(self._settled)
+        self._settled_runs = SettledRunReporter(lambda run_id: self._send(messages.forget(run_id)))
         queries = BridgeQueries(jvm, self._settled_runs.add)
         self._service = CommitService(
             self._settings, queries, (self._settled_runs,), shim_client=BridgeShimClient(jvm)
@@ -167,9 +167,6 @@ class BridgeService:
                 self._outcome.put(max(0.0, seconds - _RESERVE))
             case None:
                 logger.debug("the shim sent a message that this version does not support")
-
-    def _settled(self, run_id: str) -> None:
-        self._send(messages.forget(run_id))
 
     def _send(self, line: bytes) -> None:
         """Send a line; a driver that has ended needs none, and its end shows in the lines."""

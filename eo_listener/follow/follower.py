@@ -39,7 +39,6 @@ _REREAD_AFTER = 1.0  # seconds before a doubtful reading is repeated, if there i
 _AFTER_FAULT = 30.0  # seconds
 _CLOSE_TIMEOUT = 2.0
 _SILENT = 60.0  # seconds without an answer from a storage, until that is reported
-_Commits = tuple[GroupOffsets, ...]
 
 logger = logging.getLogger("eo_listener")
 _Place = tuple[str, str, TopicPartition]  # a partition in a group of a cluster
@@ -233,10 +232,12 @@ class Follower:
     def _act(self, shown: str, step: Step) -> None:
         """Do what a reading of one checkpoint asks for; called on its thread."""
         with self._order:  # what was allowed first must be offered first
-            commits, released, shared = self._allowed(shown, step)
+            released = self._shared.drop(shown) if step.released else ()
+            lowest = [self._shared.lowest(shown, shown, commit) for commit in step.commits]
+            commits = tuple(commit for commit, _ in lowest)
             if self._outcomes is not None:
                 self._outcomes.offered(shown, commits)
-            for event in (*step.events, *shared):
+            for event in (*step.events, *filter(None, (shared for _, shared in lowest))):
                 self._observers.notify(event)
             for commit in step.withheld:
                 self._committer.withhold(commit, recommit=step.recommit)
@@ -244,21 +245,6 @@ class Follower:
                 self._committer.offer(commit, recommit=step.recommit)
             for commit in released:
                 self._committer.offer(commit)
-
-    def _allowed(self, shown: str, step: Step) -> tuple[_Commits, _Commits, tuple[Event, ...]]:
-        """Return the part of a step that may be committed alongside the other checkpoints, and the
-        notices about it.
-
-        In the middle: what others may commit now that this checkpoint no longer counts.
-        """
-        released = self._shared.drop(shown) if step.released else ()
-        commits: list[GroupOffsets] = []
-        events: list[Event] = []
-        for commit in step.commits:
-            lowest, shared = self._shared.lowest(shown, shown, commit)
-            commits.append(lowest)
-            events += [shared] if shared is not None else []
-        return tuple(commits), released, tuple(events)
 
     def _note(self, event: Event) -> None:
         if self._outcomes is not None:

@@ -106,13 +106,14 @@ def judge_batch(
     )
     check.find_vanished(ranges)
     check.judge(ranges, new_checkpoint)
-    check.find_doubled()
+    for tp, move in check.moves.items():
+        check.has_doubled(tp, move.range)
     per_partition = per_partition and plan.counted is None
     if not per_partition and check.continues:
         for tp, offset_range in check.replayed.items():
             check.errors.add(BatchErrorKind.MIXED, tp, offset_range)
     check.errors.raise_gravest(plan, name=name, sink=sink, ledger=ledger)
-    # Alone, a partition without offsets gets its head in a transaction after those of the others.
+    # Alone, a partition without offsets gets its head in a transaction after those of the former.
     is_due = check.continues or per_partition or not check.replayed
     moves = check.moves if is_due else {}
     entry = Entry(
@@ -202,11 +203,6 @@ class _BatchCheck:
                 self.errors.add(
                     BatchErrorKind.VANISHED, tp, OffsetRange(head.range.until, head.range.until)
                 )
-
-    def find_doubled(self) -> None:
-        """Add errors for ranges that the sink has already, under another name."""
-        for tp, move in self.moves.items():
-            self.has_doubled(tp, move.range)
 
     def find_unmarkable(self) -> None:
         """Add errors for a stateful batch without partitions, which no head could record."""
@@ -411,21 +407,21 @@ class _BatchCheck:
         It may if its query begins with it: in the query's first batch, or as a new partition. By
         consent it may anywhere, except for rows that the store has under another name or table.
         """
-        others = self.other_heads
-        if others is None:
+        former = self.other_heads
+        if former is None:
             return False
         if self.has_doubled(tp, offset_range):
             return True
-        for key, head in others.all_of(tp):
-            if key.sink != others.sink and _has_it(self.plan, offset_range, head):
+        for key, head in former.all_of(tp):
+            if key.sink != former.sink and _has_it(self.plan, offset_range, head):
                 # its table may be this one, which was renamed
-                self.errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, others.sink)
+                self.errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, former.sink)
                 return True
         if self.accepts_first or not is_late(self.plan, tp, offset_range):
             return False
-        furthest = others.furthest(tp)
+        furthest = former.furthest(tp)
         if furthest is not None:
-            self.errors.name_old(BatchErrorKind.RENAMED, tp, *furthest, others.sink)
+            self.errors.name_old(BatchErrorKind.RENAMED, tp, *furthest, former.sink)
         else:
             kind = BatchErrorKind.UNCOUNTED if tp == BATCHES else BatchErrorKind.UNKNOWN
             self.errors.add(kind, tp, OffsetRange(0, offset_range.start))
@@ -436,13 +432,13 @@ class _BatchCheck:
 
         Also if this name has a head: a query may be renamed, and renamed back.
         """
-        others = self.other_heads
-        furthest = None if others is None else others.furthest(tp)
-        if others is None or furthest is None or furthest[0].sink != others.sink:
+        former = self.other_heads
+        furthest = None if former is None else former.furthest(tp)
+        if former is None or furthest is None or furthest[0].sink != former.sink:
             return False
         if not _has_it(self.plan, offset_range, furthest[1]):
             return False
-        self.errors.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *furthest, others.sink)
+        self.errors.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *furthest, former.sink)
         return True
 
     def next_move(

@@ -13,7 +13,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import GroupSnapshot, PlanReader
-from eo_listener.offsets import Offsets, TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
 
@@ -63,7 +63,10 @@ class QueryPlanReader:
             from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
             self._logs = SourceLogs(JvmShimClient())
-            self._live = LivePlans(self._logs.snapshot, _initial)
+            self._live = LivePlans(
+                self._logs.snapshot,
+                lambda checkpoint, source: Checkpoint(checkpoint).initial(source),
+            )
         return self._live
 
     def _of_files(self) -> PlanReader:
@@ -94,7 +97,3 @@ def _run_of(query_id: str) -> str:
     Spark Connect starts a process for the function with each start of a query.
     """
     return str(uuid.uuid5(_PROCESS, f"{os.getpid()} {query_id}"))
-
-
-def _initial(checkpoint: str, source: int) -> Offsets | None:
-    return Checkpoint(checkpoint).initial(source)

@@ -77,8 +77,7 @@ def compare(
 def total(rows: Sequence[PartitionLag], *, stable: bool = False) -> int | None:
     """The sum of all lags, or None when one of them is unknown; `stable`: under read_committed."""
     lags = [row.stable_lag if stable else row.lag for row in rows]
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if len(known) == len(lags) else None
+    return None if None in lags else sum(filter(None, lags))
 
 
 def oldest(rows: Sequence[PartitionLag], now_ms: int) -> float | None:

@@ -143,11 +143,11 @@ class Driver:
 
     def live(self, since: float, until: float) -> None:
         """Time has passed for a process that runs: its worker has gone round every few seconds."""
-        asked = self.cluster_state._asked
+        asked = self.cluster_state._last_next
         if self.outstanding is None and asked is not None:
             if since - asked > STANDSTILL:
                 self.cluster_state.invalidate_snapshots()
-            self.cluster_state._asked = until
+            self.cluster_state._last_next = until
 
     def take_events(self) -> list[Event]:
         """All events since the last call."""

@@ -113,7 +113,7 @@ def _bounded(world: World, driver: Driver) -> None:
     runs, groups = len(driver.tracker._runs), len(driver.tracker._shared._groups)
     require(runs <= len(driver.runs), f"{driver.name} remembers runs that have ended")
     require(groups <= 1, f"{driver.name} remembers groups")
-    require(not driver.buffer._runs, f"{driver.name} has mail left")
+    require(not driver.buffer._waiting.by_run, f"{driver.name} has mail left")
     sequences = len(driver.buffer._sequences)
     judged = len(driver.runs) + driver.untold
     require(sequences <= judged, f"{driver.name} judges runs that have ended")

@@ -73,7 +73,7 @@ class ClusterState:
         self._groups: dict[str, GroupState] = {}
         self._active: dict[str, GroupState] = {}  # with a thousand groups, most have nothing to do
         self._due_times = DueTimes()
-        self._asked: float | None = None
+        self._last_next: float | None = None
         self._out_of_turn = 0
 
     def group(self, name: str) -> GroupState:
@@ -100,12 +100,11 @@ class ClusterState:
         answer hold up the others least; of as many failures, and in any case after some requests,
         the one that has waited longest, so that none waits forever.
         """
-        if self._asked is not None and now - self._asked > STANDSTILL:
+        if self._last_next is not None and now - self._last_next > STANDSTILL:
             self.invalidate_snapshots()
-        self._asked = now
-        due = [
-            group for group, time in self._due_times.times(self._next_try).items() if time <= now
-        ]
+        self._last_next = now
+        times = self._due_times.times(self._next_try).items()
+        due = [group for group, time in times if time <= now]
         best = due
         if self._out_of_turn < OUT_OF_TURN:
             best = sorted(due, key=lambda group: self._groups[group].failures())

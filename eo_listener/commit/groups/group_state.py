@@ -310,7 +310,14 @@ class GroupState:
                 continue
             self._recreated.add(topic)
             waiting = self._forget(tp for tp in tuple(self._partitions) if tp.topic == topic)
-            yield self._events.recreated(topic, was, now, waiting)
+            yield TopicRecreated(
+                cluster=self._events.cluster,
+                group=self._group,
+                topic=topic,
+                was=was,
+                now=now,
+                offsets=waiting,
+            )
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Give partitions up; return what was waiting to be committed."""

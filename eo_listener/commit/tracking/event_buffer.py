@@ -64,33 +64,35 @@ class RunEvents:
     missed: list[tuple[int, int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class BufferedEvents:
-    """Everything that waited; `repeated` is one of the events that came a second time."""
+    """The events that wait; `repeated` is one of those that came a second time.
 
-    started: tuple[Started, ...]
-    runs: tuple[RunEvents, ...]
-    idle: tuple[str, ...] = ()
-    ended: tuple[str, ...]
-    unreadable: FormatError | None
-    repeated: Progress | None
+    `idle` has ids of runs, in the order of their first event.
+    """
+
+    started: list[Started] = field(default_factory=list)
+    by_run: dict[str, RunEvents] = field(default_factory=dict)
+    idle: dict[str, None] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    unreadable: FormatError | None = None
+    repeated: Progress | None = None
+
+    @property
+    def runs(self) -> tuple[RunEvents, ...]:
+        """The events of each run, in the order of their first."""
+        return tuple(self.by_run.values())
 
 
 class EventBuffer:
     """Collects events until they are taken, for each run separately."""
 
     def __init__(self) -> None:
-        self._started: list[Started] = []
-        self._runs: OrderedDict[str, RunEvents] = OrderedDict()
-        self._idle: dict[str, None] = {}  # run ids, in the order of their first event
-        self._ended: list[str] = []
-        self._unreadable: FormatError | None = None
-        self._repeated: Progress | None = None
+        self._waiting = BufferedEvents()
         self._sequences: OrderedDict[str, SequenceGuard] = OrderedDict()
 
     def __bool__(self) -> bool:
-        waiting = self._started or self._runs or self._idle or self._ended
-        return bool(waiting or self._unreadable or self._repeated)
+        return self._waiting != BufferedEvents()
 
     def add(self, event: QueryEvent) -> None:
         """Take an event in."""
@@ -98,14 +100,14 @@ class EventBuffer:
             case Progress():
                 self._add_progress(event)
             case Started():
-                self._started.append(event)
+                self._waiting.started.append(event)
             case Idle(run_id):
-                if run_id in self._idle or len(self._idle) < RUNS_KEPT:
-                    self._idle[run_id] = None
+                if len(self._waiting.idle) < RUNS_KEPT:
+                    self._waiting.idle[run_id] = None
             case Ended(run_id):
-                self._ended.append(run_id)
+                self._waiting.ended.append(run_id)
             case FormatError():
-                self._unreadable = event
+                self._waiting.unreadable = event
 
     def _add_progress(self, progress: Progress) -> None:
         """Judge a batch at once, since every event counts, and keep the newest."""
@@ -117,11 +119,12 @@ class EventBuffer:
                 self._sequences.popitem(last=False)
         verdict = sequence.follow(progress)
         if verdict.repeated:
-            self._repeated = progress
+            self._waiting.repeated = progress
             return
-        events = self._runs.get(progress.run_id)
+        events = self._waiting.by_run.get(progress.run_id)
         if events is None:
-            events = self._runs[progress.run_id] = RunEvents(newest=progress, first=first)
+            events = RunEvents(newest=progress, first=first)
+            self._waiting.by_run[progress.run_id] = events
         elif len(events.earlier) < _EARLIER_KEPT:
             events.earlier.append(events.newest)
         events.newest = progress
@@ -133,21 +136,11 @@ class EventBuffer:
 
     def take(self) -> BufferedEvents:
         """Take everything out."""
-        buffered = BufferedEvents(
-            started=tuple(self._started),
-            runs=tuple(self._runs.values()),
-            idle=tuple(self._idle),
-            ended=tuple(self._ended),
-            unreadable=self._unreadable,
-            repeated=self._repeated,
-        )
-        for run_id in self._ended:
+        taken, self._waiting = self._waiting, BufferedEvents()
+        for run_id in taken.ended:
             self._sequences.pop(run_id, None)
-        self._started, self._ended, self._idle = [], [], {}
-        self._unreadable = self._repeated = None
-        self._runs = OrderedDict()
-        return buffered
+        return taken
 
     def waiting(self) -> tuple[Progress, ...]:
         """The newest event of each run that waits."""
-        return tuple(events.newest for events in self._runs.values())
+        return tuple(events.newest for events in self._waiting.runs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -37,16 +37,17 @@ class RoutedOffsets:
     ignored: tuple[SourceIgnored, ...] = ()
 
     def only(self, indices: Collection[int]) -> RoutedOffsets:
-        """Return what is of the sources with these indices."""
-        kept = {index: parts for index, parts in self.sources.items() if index in indices}
-        ignored = tuple(why for why in self.ignored if why.source in indices)
-        return replace(self, sources=kept, ignored=ignored)
+        """Return the part of the sources with these indices."""
+        return self._part(lambda index: index in indices)
 
     def without(self, indices: Collection[int]) -> RoutedOffsets:
-        """Return what is of all other sources."""
-        kept = {index: parts for index, parts in self.sources.items() if index not in indices}
-        ignored = tuple(why for why in self.ignored if why.source not in indices)
-        return replace(self, sources=kept, ignored=ignored)
+        """Return the part of all other sources."""
+        return self._part(lambda index: index not in indices)
+
+    def _part(self, has: Callable[[int | None], bool]) -> RoutedOffsets:
+        sources = {index: parts for index, parts in self.sources.items() if has(index)}
+        ignored = tuple(event for event in self.ignored if has(event.source))
+        return replace(self, sources=sources, ignored=ignored)
 
     @property
     def commits(self) -> tuple[GroupOffsets, ...]:

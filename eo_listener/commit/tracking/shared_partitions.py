@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.events import PartitionsShared
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.offsets import TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RunOffsets:
+class _RunOffsets(NamedTuple):
     """The position of one run in one group."""
 
     query: str
     commit: GroupOffsets
-
-    @property
-    def positions(self) -> Mapping[TopicPartition, Position]:
-        return self.commit.positions
 
 
 class SharedPartitions:
@@ -36,17 +31,17 @@ class SharedPartitions:
         """Take in how far a run is, and say what may be committed; and once, who shares it."""
         key = (commit.cluster, commit.group)
         runs = self._groups.setdefault(key, {})
-        runs[run_id] = _RunOffsets(query=query, commit=commit)
+        runs[run_id] = _RunOffsets(query, commit)
         if len(runs) == 1:
             return commit, None
-        rivals = [run for owner, run in runs.items() if owner != run_id]
-        shared = {tp for run in rivals for tp in run.positions} & commit.positions.keys()
+        rivals = [run.commit.positions for owner, run in runs.items() if owner != run_id]
+        shared = {tp for positions in rivals for tp in positions} & commit.positions.keys()
         if not shared:
             return commit, None
         lowest = dict(commit.positions)
         for tp in shared:
-            rival_positions = (run.positions[tp] for run in rivals if tp in run.positions)
-            lowest[tp] = min([lowest[tp], *rival_positions], key=lambda position: position.offset)
+            slower = [positions[tp] for positions in rivals if tp in positions]
+            lowest[tp] = min([lowest[tp], *slower], key=lambda position: position.offset)
         held_up = replace(commit, positions=lowest, rivals=frozenset(shared))
         return held_up, self._once(key, commit, shared)
 
@@ -65,7 +60,7 @@ class SharedPartitions:
         return tuple(
             rival
             for rival, run in runs.items()
-            if rival != run_id and run.positions.keys() & commit.positions.keys()
+            if rival != run_id and run.commit.positions.keys() & commit.positions.keys()
         )
 
     def _once(
@@ -90,10 +85,8 @@ class SharedPartitions:
                 del self._groups[key]
                 self._reported.discard(key)
             elif dropped is not None:
-                held_up = (
-                    (owner, run)
-                    for owner, run in tuple(runs.items())
-                    if dropped.positions.keys() & run.positions.keys()
-                )
-                freed += (self.lowest(owner, run.query, run.commit)[0] for owner, run in held_up)
+                positions = dropped.commit.positions.keys()
+                for owner, run in tuple(runs.items()):
+                    if positions & run.commit.positions.keys():
+                        freed.append(self.lowest(owner, run.query, run.commit)[0])
         return tuple(freed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from eo_listener.errors import SettingsError
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
@@ -29,26 +30,25 @@ def ledger_origin(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
             "a ledger is kept for each sink and query name: one of them is missing",
             fix="Give ledger=sink and query='the name passed to exactly_once, or the queryName'",
         )
-    offsets: dict[TopicPartition, int] = {}
-    topic_ids: dict[TopicPartition, str] = {}
-    for sink in sinks:
-        heads = sink.applied(query)
-        if not heads:
-            raise SettingsError(
-                f"the ledger of {sink.label} has no entry for query {query!r}",
-                cause="the name is wrong, or no batch was written yet",
-                fix="Give the name that the ledger has; for a first start, leave "
-                "startingOffsets out",
-            )
-        of_sink = heads_origin(sink.label, query, heads)
-        sink_offsets, ids = of_sink.offsets, of_sink.topic_ids
-        _refuse_disagreement(sinks[0], offsets, sink, sink_offsets)
-        _refuse_two_topics(sinks[0], topic_ids, sink, ids)
-        offsets, topic_ids = dict(sink_offsets), topic_ids | dict(ids)
+    origin = _sink_origin(sinks[0], query)
+    for sink in sinks[1:]:
+        later = _sink_origin(sink, query)
+        _refuse_disagreement(sinks[0], origin, sink, later)
+        _refuse_two_topics(sinks[0], origin, sink, later)
+        origin = replace(later, topic_ids={**origin.topic_ids, **later.topic_ids})
     labels = " and ".join(sink.label for sink in sinks)
-    return Origin(
-        label=f"the ledger of {labels} (query {query!r})", offsets=offsets, topic_ids=topic_ids
-    )
+    return replace(origin, label=f"the ledger of {labels} (query {query!r})")
+
+
+def _sink_origin(sink: Sink, query: str) -> Origin:
+    heads = sink.applied(query)
+    if not heads:
+        raise SettingsError(
+            f"the ledger of {sink.label} has no entry for query {query!r}",
+            cause="the name is wrong, or no batch was written yet",
+            fix="Give the name that the ledger has; for a first start, leave startingOffsets out",
+        )
+    return heads_origin(sink.label, query, heads)
 
 
 def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
@@ -114,31 +114,25 @@ def batch_origin(where: str, batch: BatchOffsets) -> Origin:
     return Origin(label=f"batch {batch.batch} of {where}", offsets=offsets)
 
 
-def _refuse_disagreement(
-    first: Sink,
-    before: dict[TopicPartition, int],
-    sink: Sink,
-    offsets: Mapping[TopicPartition, int],
-) -> None:
-    wrong = sorted(tp for tp in before.keys() | offsets.keys() if before.get(tp) != offsets.get(tp))
-    if before and wrong:
+def _refuse_disagreement(first: Sink, before: Origin, sink: Sink, origin: Origin) -> None:
+    expected, actual = before.offsets, origin.offsets
+    wrong = sorted(
+        tp for tp in expected.keys() | actual.keys() if expected.get(tp) != actual.get(tp)
+    )
+    if wrong:
         tp = wrong[0]
         raise SettingsError(
-            f"the ledgers of {first.label} and {sink.label} differ: {tp} is at {before.get(tp)} "
-            f"and at {offsets.get(tp)}",
+            f"the ledgers of {first.label} and {sink.label} differ: {tp} is at {expected.get(tp)} "
+            f"and at {actual.get(tp)}",
             cause="the last batch reached only one of them before the query ended",
             fix="Start again from the old checkpoint: it writes that batch to the other "
             "sink. Or give each sink a query of its own",
         )
 
 
-def _refuse_two_topics(
-    first: Sink,
-    before: dict[TopicPartition, str],
-    sink: Sink,
-    topic_ids: Mapping[TopicPartition, str],
-) -> None:
-    wrong = sorted(tp for tp in before.keys() & topic_ids.keys() if before[tp] != topic_ids[tp])
+def _refuse_two_topics(first: Sink, before: Origin, sink: Sink, origin: Origin) -> None:
+    expected, actual = before.topic_ids, origin.topic_ids
+    wrong = sorted(tp for tp in expected.keys() & actual.keys() if expected[tp] != actual[tp])
     if wrong:
         raise SettingsError(
             f"the ledgers of {first.label} and {sink.label} differ: {wrong[0]} belongs to a "

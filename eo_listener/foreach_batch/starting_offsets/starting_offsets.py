@@ -67,11 +67,7 @@ def starting_offsets(
     Raises SettingsError, GuardError (see `resolve.choose`), KafkaError, StorageError,
     CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.
     """
-    if sum(origin is not None for origin in (ledger, group, checkpoint, timestamp)) != 1:
-        raise SettingsError(
-            "starting_offsets needs exactly one place to start from",
-            fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
-        )
+    _require_single(ledger, group, checkpoint, timestamp)
     rules = {
         "missing": choice(Policy, "missing", missing),
         "out_of_range": choice(Policy, "out_of_range", out_of_range),
@@ -92,6 +88,14 @@ def starting_offsets(
         else:
             origin = cluster.group_origin(str(group), partitions)
         return write_offsets(_starts(cluster, subscription, partitions, origin, rules))
+
+
+def _require_single(*origins: object) -> None:
+    if sum(origin is not None for origin in origins) != 1:
+        raise SettingsError(
+            "starting_offsets needs exactly one place to start from",
+            fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
+        )
 
 
 def _cluster(options: Mapping[str, str]) -> SourceCluster:
