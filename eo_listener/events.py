@@ -37,27 +37,29 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
-    """A commit, or a part of it, was not confirmed; the offsets are kept and committed again.
-
-    `errors` holds Kafka's error name for each partition; `code` is that of the partition that is
-    retried first, and `cause` and `fix` explain it: once a temporary error has lasted a minute,
-    they name likely causes. `detail` is the connection's own error text, if there is one. `refused`
-    is set for an error that lasts until somebody acts (the group has members, a permission is
-    missing), not for a temporary one. `unknown` is set if the commit may have succeeded
-    nevertheless. `failures` counts consecutive failures; `retry_in` is in seconds.
-    """
+    """A commit, or a part of it, was not confirmed; the offsets are kept and committed again."""
 
     cluster: str
     group: str
     errors: Mapping[TopicPartition, str]
+    """Kafka's error name for each partition."""
     code: str
+    """The error of the partition that is retried first."""
     cause: str
+    """Explains `code`; the likely causes once a temporary error has lasted a minute."""
     fix: str
     detail: str | None
+    """The connection's own error text, if there is one."""
     refused: bool
+    """Set for an error that lasts until somebody acts (the group has members, a permission is
+    missing), not for a temporary one.
+    """
     unknown: bool
+    """Set if the commit may have succeeded nevertheless."""
     failures: int
+    """The number of consecutive failures."""
     retry_in: float
+    """Seconds until the next attempt."""
 
 
 class Refusal(Enum):
@@ -158,19 +160,17 @@ class CommitAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceIgnored(Event):
-    """A source of a query is not committed. Emitted once for each run and source.
-
-    `source` is the index in the progress event's `sources`, or None for the query as a whole.
-    `misconfigured` is set for a mistake to correct, not for a source without a group.
-    """
+    """A source of a query is not committed. Emitted once for each run and source."""
 
     query: str
     run_id: str
     source: int | None
+    """The index in the progress event's `sources`, or None for the query as a whole."""
     problem: str
     cause: str
     fix: str
     misconfigured: bool
+    """Set for a mistake to correct, not for a source without a group."""
 
 
 class ViolationKind(Enum):
@@ -315,31 +315,38 @@ class PartitionsShared(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchApplied(Event):
-    """A sink has committed the rows of a batch together with their offsets.
-
-    `query` is the name in the ledger, `sink` the sink's label. `rows` and `dead_letters` are None
-    when the answer to COMMIT was lost and the outcome was read from the ledger; with a transaction
-    for each partition they lack the rows of a task that Spark repeated for that reason. `ranges`
-    are the offsets applied (of BATCHES what is not Kafka); `replayed` those that the sink already
-    had; `gaps` lost offsets that `on_gap="accept"` accepted; `skipped` the offsets before the start
-    of a ledger that `on_first="accept"` let begin in mid-stream, lost or not. `unexpected` is what
-    a sink without transactions has found in its target, and which stopped no batch. `seconds` is
-    the time since the start of the batch, `attempts` the number of writes.
-    """
+    """A sink has committed the rows of a batch together with their offsets."""
 
     query: str
+    """The name in the ledger."""
     run_id: str
     batch_id: int
     sink: str
+    """The sink's label."""
     rows: int | None
+    """None, as `dead_letters`, if the answer to COMMIT was lost and the outcome was read from the
+    ledger. With a transaction for each partition both lack the rows of a task that Spark repeated
+    for that reason.
+    """
     dead_letters: int | None
     ranges: Mapping[TopicPartition, OffsetRange]
+    """The offsets applied; those of BATCHES stand for sources other than Kafka."""
     replayed: Mapping[TopicPartition, OffsetRange]
+    """The offsets that the sink already had."""
     gaps: Mapping[TopicPartition, OffsetRange]
+    """Lost offsets that `on_gap="accept"` accepted."""
     skipped: Mapping[TopicPartition, OffsetRange]
+    """The offsets before the start of a ledger that `on_first="accept"` let begin in mid-stream,
+    lost or not.
+    """
     attempts: int
+    """The number of writes."""
     seconds: float
+    """The time since the start of the batch."""
     unexpected: tuple[UnexpectedRecords, ...] = ()
+    """Records that a sink without transactions has found in its target, and which stopped no
+    batch.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,19 +379,19 @@ class QueryStateLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFailed(Event):
-    """A batch failed in exactly_once, and the query fails with the same error.
-
-    `query` and `run_id` are empty if they were not known yet. `sink` is the sink's label, None if
-    the error is not about one sink. `error` is the class of the error. `problem` is its text, but
-    not for an error of the user's code or a library: that text may hold data.
-    """
+    """A batch failed in exactly_once, and the query fails with the same error."""
 
     query: str
+    """Empty, as `run_id`, if it was not known yet."""
     run_id: str
     batch_id: int
     sink: str | None
+    """The sink's label, None if the error is not about one sink."""
     error: str
+    """The class of the error."""
     problem: str
+    """The error's text, but not for an error of the user's code or a library, which may hold data.
+    """
     cause: str | None
     fix: str | None
 

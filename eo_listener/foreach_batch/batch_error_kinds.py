@@ -100,27 +100,36 @@ _SINK_IS_NEW = (
     "the sink is new to a query that has run without it; or the function did not call "
     "exactly_once(...) for batches "
 )
-_UNKNOWN_APART = ErrorText(
-    "earlier batches of the query read these partitions, but the ledger does not have them",
-    f"{_PUT_BACK}; or {_SINK_IS_NEW}of which a filter left no rows",
-    _to_see(
-        "the target has what these batches wrote",
-        all_there="or the sink is new to the query, or those batches had no rows, "
-        'exactly_once(..., on_first="accept") begins at this batch and records that the '
-        "ledger lacks the offsets before it",
-        none_there=f"start {_AGAIN}",
-    ),
+_EMPTIED = (
+    "the store was emptied or restored from a copy, or the query's rows in eo_ledger were deleted"
 )
-_UNCOUNTED_APART = ErrorText(
+
+
+def _missing_apart(problem: str, batches: str, *, lacks: str, none_there: str) -> ErrorText:
+    return ErrorText(
+        problem,
+        f"{_PUT_BACK}; or {_SINK_IS_NEW}{batches}",
+        _to_see(
+            "the target has what these batches wrote",
+            all_there="or the sink is new to the query, or those batches had no rows, "
+            'exactly_once(..., on_first="accept") begins at this batch and records that the '
+            f"ledger lacks {lacks}",
+            none_there=none_there,
+        ),
+    )
+
+
+_UNKNOWN_APART = _missing_apart(
+    "earlier batches of the query read these partitions, but the ledger does not have them",
+    "of which a filter left no rows",
+    lacks="the offsets before it",
+    none_there=f"start {_AGAIN}",
+)
+_UNCOUNTED_APART = _missing_apart(
     "earlier batches of the query read sources other than Kafka, but the ledger does not have them",
-    f"{_PUT_BACK}; or {_SINK_IS_NEW}without rows",
-    _to_see(
-        "the target has what these batches wrote",
-        all_there="or the sink is new to the query, or those batches had no rows, "
-        'exactly_once(..., on_first="accept") begins at this batch and records that the '
-        "ledger lacks those before it",
-        none_there="with a new checkpointLocation everything is read again",
-    ),
+    "without rows",
+    lacks="those before it",
+    none_there="with a new checkpointLocation everything is read again",
 )
 _IN_OLD_TABLE_APART = ErrorText(
     "this query has already written it to another sink of this ledger",
@@ -299,9 +308,7 @@ class BatchErrorKind(Enum):
     UNKNOWN = _Kind(
         NotInLedgerError,
         "earlier batches of the query read these partitions, but the ledger does not have them",
-        "the store was emptied or restored from a copy, or the query's rows in eo_ledger were "
-        "deleted; or the sink is new to a query that has run without it; or the function did not "
-        "call exactly_once(...) for batches of which a filter left no rows",
+        f"{_EMPTIED}; or {_SINK_IS_NEW}of which a filter left no rows",
         (
             f"If the store has lost rows, restore it, or fill it again. {_FROM_LEDGER}. If the "
             "sink is new to the query, or those batches had no rows, exactly_once(..., "
@@ -314,9 +321,7 @@ class BatchErrorKind(Enum):
         NotInLedgerError,
         "earlier batches of the query read sources other than Kafka, but the ledger does not "
         "have them",
-        "the store was emptied or restored from a copy, or the query's rows in eo_ledger were "
-        "deleted; or the sink is new to a query that has run without it; or the function did not "
-        "call exactly_once(...) for batches without rows",
+        f"{_EMPTIED}; or {_SINK_IS_NEW}without rows",
         "If the store has lost rows, restore it, or fill it again: with a new checkpointLocation "
         "and an empty table everything is read again. If the sink is new to the query, or those "
         'batches had no rows, exactly_once(..., on_first="accept") begins at this batch and '

@@ -91,7 +91,7 @@ class ExactlyOnce:
     """
 
     def __init__(self, **arguments: Any) -> None:
-        _check(**arguments)
+        _check(arguments)
         self._arguments = {**arguments, "options": dict(arguments["options"])}  # can be pickled
         self._plans = QueryPlanReader(arguments["checkpoint"], arguments["options"])
         observers = arguments["observers"]
@@ -143,19 +143,9 @@ def in_session_of(frame: Any) -> AbstractContextManager[None]:
     return working_in(session)
 
 
-def _check(
-    *,
-    sinks: tuple[Any, ...],
-    name: object,
-    new_checkpoint: object,
-    checkpoint: object,
-    options: object,
-    observers: tuple[object, ...],
-    retry_timeout: object,
-    **_: object,
-) -> None:
+def _check(arguments: Mapping[str, Any]) -> None:
     """Raise SettingsError for an argument of the wrong kind."""
-    for sink in sinks:
+    for sink in arguments["sinks"]:
         lacks = [part for part in _PARTS if not hasattr(sink, part)]
         if lacks:
             raise SettingsError(
@@ -163,17 +153,17 @@ def _check(
                 fix="Pass a sink, such as SqliteSink(path, table=...) or PostgresSink(dsn, "
                 "table=...)",
             )
-    texts = {"name": name, "checkpoint": checkpoint, "new_checkpoint": new_checkpoint}
-    for argument, value in texts.items():
+    for name in ("name", "checkpoint", "new_checkpoint"):
+        value = arguments[name]
         if value is not None and (not isinstance(value, str) or not value.strip()):
             raise SettingsError(
-                f"{argument} is {value!r}, not a non-empty string",
-                fix=f'Give a string, {argument}="...", or leave it out',
+                f"{name} is {value!r}, not a non-empty string",
+                fix=f'Give a string, {name}="...", or leave it out',
             )
-    if not isinstance(options, Mapping):
+    if not isinstance(arguments["options"], Mapping):
         raise SettingsError("options is not a mapping", fix="Give the reader's options as a dict")
-    require_seconds("retry_timeout", retry_timeout)
-    require_observers(observers)
+    require_seconds("retry_timeout", arguments["retry_timeout"])
+    require_observers(arguments["observers"])
 
 
 def _show_first(error: EoListenerError) -> None:
@@ -253,13 +243,10 @@ def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] |
 
 def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
     """Return True if a transform takes its batch, as a second parameter or as `batch`."""
-    named = signature.parameters.get("batch")
-    for arguments in ((None,), (None, None)):
-        names_batch = named is not None and named.kind is not inspect.Parameter.KEYWORD_ONLY
-        if _fits(signature, *arguments) and not (len(arguments) == 1 and names_batch):
-            wants = len(arguments) == 2
-            break
-    else:
+    batch = signature.parameters.get("batch")
+    names_batch = batch is not None and batch.kind is not inspect.Parameter.KEYWORD_ONLY
+    wants = names_batch or not _fits(signature, None)
+    if wants and not _fits(signature, None, None):
         raise SettingsError(
             f"the transform {getattr(transform, '__name__', transform)} takes {signature}",
             fix="Give it one parameter, the DataFrame, or two: (df, batch)",

@@ -56,13 +56,10 @@ class Settings:
     bridge_timeout: float = BRIDGE_TIMEOUT
 
     def __post_init__(self) -> None:
-        """Raise SettingsError for what is not of its kind, and for a time that cannot be waited."""
-        for name, least in (
-            ("recommit_interval", 1.0),
-            ("flush_timeout", 0.0),
-            ("bridge_timeout", 1.0),
-        ):
-            require_seconds(name, getattr(self, name), least=least)
+        """Raise SettingsError for a value of the wrong kind, and for an impossible time."""
+        require_seconds("recommit_interval", self.recommit_interval, least=1.0)
+        require_seconds("flush_timeout", self.flush_timeout)
+        require_seconds("bridge_timeout", self.bridge_timeout, least=1.0)
         require_texts(self.kafka)
         if type(self.preflight) is not bool:
             raise SettingsError(

@@ -18,24 +18,23 @@ _SHORT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMetadata:
-    """Query, run and batch behind a committed offset.
+    """Query, run and batch behind a committed offset."""
 
-    `query_id` and `run_id` are the first eight hex digits of Spark's UUIDs: enough to distinguish
-    two queries, or two runs, on one group. `name` may have been cut (it ends with `~`).
-    `rewound_from` is the offset that the group held before a requested rewind. `withheld` marks a
-    partition whose newer offsets the guard did not let through. `by_sink`: it was committed with
-    the rows of its batch, in the transaction of a sink. `command` is the command of eo-listener
-    that committed it, such as `group seed`; ids and batch are then those of the origin of its
-    offsets, or empty and -1 if that is not a query.
-    """
-
+    #: May have been cut: then it ends with `~`.
     name: str
+    #: As `run_id`, the first eight hex digits of Spark's UUID: enough to distinguish two queries,
+    #: or two runs, on one group.
     query_id: str
     run_id: str
     batch_id: int
+    #: The offset that the group held before a requested rewind.
     rewound_from: int | None = None
+    #: True for a partition whose newer offsets the guard did not let through.
     withheld: bool = False
+    #: True if it was committed with the rows of its batch, in the transaction of a sink.
     by_sink: bool = False
+    #: The command of eo-listener that committed it, such as `group seed`. Ids and batch are then
+    #: those of the origin of its offsets, or empty and -1 if that is not a query.
     command: str = ""
 
     @classmethod

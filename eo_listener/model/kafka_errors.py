@@ -182,14 +182,12 @@ _MEANINGS = {
     "COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
     **dict.fromkeys(LEADER_MOVES, _LEADER),
     **dict.fromkeys(NO_TOPIC, _NO_PARTITION),
-    "_TRANSPORT": _UNREACHABLE,
-    "_TIMED_OUT": _UNANSWERED,
-    "_TIMED_OUT_QUEUE": _UNANSWERED,
-    "_ALL_BROKERS_DOWN": _UNREACHABLE,
-    "_WAIT_COORD": _UNANSWERED,
-    "_RESOLVE": _UNREACHABLE,
-    "REQUEST_TIMED_OUT": _UNANSWERED,
-    "NETWORK_EXCEPTION": _UNREACHABLE,
+    **dict.fromkeys(
+        ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "NETWORK_EXCEPTION"), _UNREACHABLE
+    ),
+    **dict.fromkeys(
+        ("_TIMED_OUT", "_TIMED_OUT_QUEUE", "_WAIT_COORD", "REQUEST_TIMED_OUT"), _UNANSWERED
+    ),
     "_MISSING_ANSWER": ErrorMeaning(
         "the broker's answer left this partition out",
         "nothing to do: the request is repeated",
@@ -220,11 +218,16 @@ _MEANINGS = {
             f"members; if there are none, {_CHECK_COORDINATOR}",
         ),
     ),
-    "INVALID_TXN_STATE": _ENDED,
-    "INVALID_PRODUCER_ID_MAPPING": _ENDED,
-    "UNKNOWN_PRODUCER_ID": _ENDED,
-    "_STATE": _ENDED,
-    "_CONFLICT": _ENDED,
+    **dict.fromkeys(
+        (
+            "INVALID_TXN_STATE",
+            "INVALID_PRODUCER_ID_MAPPING",
+            "UNKNOWN_PRODUCER_ID",
+            "_STATE",
+            "_CONFLICT",
+        ),
+        _ENDED,
+    ),
     "_FENCED": _FENCED,
     "PRODUCER_FENCED": _FENCED,
     "INVALID_PRODUCER_EPOCH": _FENCED,

@@ -96,16 +96,17 @@ class StoredLedger:
     key: LedgerKey
     heads: Mapping[TopicPartition, Head]
     moved_at: Mapping[TopicPartition, str]
-    #: A batch that a sink without transactions has begun and not finished.
     begun: int | None = None
+    """A batch that a sink without transactions has begun and not finished."""
     taken_back: TakenBack | None = None
-    #: True if the history is that of the newest batches: it may lack the first batch of a
-    #: partition and batches with a gap.
     newest_only: bool = False
-    #: The topics that rows went to, for a sink into topics.
+    """True if the history is that of the newest batches: it may lack the first batch of a partition
+    and batches with a gap.
+    """
     targets: tuple[str, ...] = ()
-    #: Those targets that were deleted since, or deleted and recreated.
+    """The topics that rows went to, for a sink into topics."""
     replaced: tuple[str, ...] = ()
+    """Those targets that were deleted since, or deleted and recreated."""
 
 
 class Move(NamedTuple):
@@ -115,16 +116,16 @@ class Move(NamedTuple):
     times as long to make.
     """
 
-    #: The index of the source.
     source: int
+    """The index of the source."""
     range: OffsetRange
     topic_id: str | None
-    #: None for an empty range, which moves no offset but marks that this batch was applied.
     verdict: BatchVerdict | None
-    #: None if there must be no head yet.
+    """None for an empty range, which moves no offset but marks that this batch was applied."""
     expected: Head | None
-    #: Offsets skipped or lost before `range` or at its beginning, which the user has accepted.
+    """None if there must be no head yet."""
     gap: OffsetRange | None = None
+    """Offsets skipped or lost before `range` or at its beginning, which the user has accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,30 +17,34 @@ class PlannedBatch:
 
     query_id: str
     run_id: str
-    #: The query's name, None if it has none.
     query: str | None
+    """The query's name, None if it has none."""
     batch_id: int
-    #: Those that read Kafka.
     sources: Mapping[int, Mapping[TopicPartition, OffsetRange]]
-    #: All others that have an offset; None if all read Kafka.
+    """Those that read Kafka."""
     counted: CountedSources | None = None
-    #: True if the output is not a function of the batch's own rows (aggregation, stream-stream
-    #: join, deduplication): such a query must run each batch, even if its rows are discarded
-    #: (SPARK-52008).
+    """All others that have an offset; None if all read Kafka."""
     stateful: bool = False
-    #: With `log_starts` and `log_ends`, Kafka's answers from before any task could read.
+    """True if the output is not a function of the batch's own rows (aggregation, stream-stream
+    join, deduplication): such a query must run each batch, even if its rows are discarded
+    (SPARK-52008).
+    """
     topic_ids: Mapping[str, str]
+    """With `log_starts` and `log_ends`, Kafka's answers from before any task could read."""
     log_starts: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
-    #: True if Kafka was asked: then these three leave out what does not exist. Otherwise they are
-    #: empty.
     has_log_bounds: bool = False
-    #: False if the rows may differ when they are computed again, according to Spark's plan before
-    #: foreachBatch.
+    """True if Kafka was asked: then these three leave out what does not exist. Otherwise they are
+    empty.
+    """
     deterministic: bool = True
-    #: The partitions that an earlier batch of the checkpoint has read: they start at the end of
-    #: that batch. BATCHES is one of them.
+    """False if the rows may differ when they are computed again, according to Spark's plan before
+    foreachBatch.
+    """
     continued: frozenset[TopicPartition] = frozenset()
+    """The partitions that an earlier batch of the checkpoint has read: they start at the end of
+    that batch. BATCHES is one of them.
+    """
 
     def began_at(self, initial: Mapping[TopicPartition, int]) -> PlannedBatch:
         """The plan without those `continued` that still start where the checkpoint began to read.

@@ -434,7 +434,10 @@ class GroupState:
         for tp, state in states.items():
             state.pending = None
             self._plan(tp)
-        return self._events.abandoned(abandoned) if abandoned else None
+        if not abandoned:
+            return None
+        events = self._events
+        return CommitAbandoned(cluster=events.cluster, group=events.group, offsets=abandoned)
 
 
 MAX_PART = 1000  # partitions of one request
@@ -584,10 +587,6 @@ class GroupEvents:
         return TopicRecreated(
             cluster=self.cluster, group=self.group, topic=topic, was=was, now=now, offsets=waiting
         )
-
-    def abandoned(self, offsets: Offsets) -> CommitAbandoned:
-        """These are given up."""
-        return CommitAbandoned(cluster=self.cluster, group=self.group, offsets=offsets)
 
     def finding(
         self,

@@ -121,14 +121,14 @@ class PartitionState:
 
     def next_try(self, policy: Policy) -> float | None:
         """When there is something to do; None for nothing."""
-        time = None
+        times = []
         if self.pending is not None or self.mark is not None:
-            time = self.not_before
+            times.append(self.not_before)
         if self.repeat is not None:
-            time = _sooner(time, max(self.repeat, self.not_before))
+            times.append(max(self.repeat, self.not_before))
         if self.refused is not None or self.needs_snapshot:
-            time = _sooner(time, self.snapshot_due(policy))
-        return time
+            times.append(self.snapshot_due(policy))
+        return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
         """Return the position that may be sent now, given a fresh snapshot."""
@@ -345,10 +345,6 @@ class PartitionState:
             yield refusal
         self.pending = self.repeat = None
         self.refused, self.obstacle = wanted, obstacle
-
-
-def _sooner(first: float | None, second: float) -> float:
-    return second if first is None else min(first, second)
 
 
 def _parse(position: Position | None) -> CommitMetadata | None:

@@ -136,14 +136,11 @@ class SourceCluster:
         offsets = {tp: position.offset for tp, position in positions.items()}
         return Origin(label=f"group {group!r}", offsets=offsets)
 
-    def time_origin(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
-        """Return the first record of that time or later; the end of the log if all are older."""
-        return self.times_origin(
-            f"the time {timestamp_ms} ms", dict.fromkeys(partitions, timestamp_ms)
-        )
-
     def times_origin(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
-        """The same by a time for each partition, in milliseconds since 1970."""
+        """Return the first record of each partition from a time on; the log's end if all are older.
+
+        Times are in milliseconds since 1970.
+        """
         deadline = time.monotonic() + _TIMEOUT
         ends = self._logs.ends(timestamps.keys(), deadline)
         first_records = self._logs.at(timestamps, deadline)

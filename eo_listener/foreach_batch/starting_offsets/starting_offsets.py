@@ -68,11 +68,7 @@ def starting_offsets(
     CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.
     """
     _require_single(ledger, group, checkpoint, timestamp)
-    rules = {
-        "missing": choice(Policy, "missing", missing),
-        "out_of_range": choice(Policy, "out_of_range", out_of_range),
-        "recreated": choice(Recreated, "recreated", recreated),
-    }
+    rules = _rules(missing, out_of_range, recreated)
     reader_options = _options(options, bootstrap_servers)
     subscription = Subscription.parse(topics, reader_options)
     timestamp_ms = None if timestamp is None else _milliseconds(timestamp, subscription)
@@ -84,7 +80,8 @@ def starting_offsets(
         elif checkpoint is not None:
             origin = checkpoint_origin(checkpoint)
         elif timestamp_ms is not None:
-            origin = cluster.time_origin(timestamp_ms, partitions)
+            times = dict.fromkeys(partitions, timestamp_ms)
+            origin = cluster.times_origin(f"the time {timestamp_ms} ms", times)
         else:
             origin = cluster.group_origin(str(group), partitions)
         return write_offsets(_starts(cluster, subscription, partitions, origin, rules))
@@ -96,6 +93,14 @@ def _require_single(*origins: object) -> None:
             "starting_offsets needs exactly one place to start from",
             fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
         )
+
+
+def _rules(missing: str, out_of_range: str, recreated: str) -> dict[str, Any]:
+    return {
+        "missing": choice(Policy, "missing", missing),
+        "out_of_range": choice(Policy, "out_of_range", out_of_range),
+        "recreated": choice(Recreated, "recreated", recreated),
+    }
 
 
 def _cluster(options: Mapping[str, str]) -> SourceCluster:

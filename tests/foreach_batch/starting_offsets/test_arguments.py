@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,9 @@ class Cluster:
     def group_origin(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
         return Origin(label=group, offsets={T0: 5} if T0 in partitions else {})
 
-    def time_origin(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
-        type(self).when = timestamp_ms
-        return Origin(label="a time", offsets=dict.fromkeys(partitions, 7))
+    def times_origin(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
+        type(self).when = next(iter(timestamps.values()))
+        return Origin(label=label, offsets=dict.fromkeys(timestamps, 7))
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         starts, ends = dict.fromkeys(partitions, 2), dict.fromkeys(partitions, 12)

@@ -138,7 +138,7 @@ class Tape(DataFrames):
 class TapeStore:
     """What `MemorySink` uses of a `MemoryStore`; each visible step of it is a call."""
 
-    late = None
+    late_commit = None
 
     def __init__(self, tape: Tape, key: str, *, exclusive: bool) -> None:
         self.tape = tape
